@@ -28,7 +28,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """With PyTorch imported, the collector would look through a million objects that stay, again and again."""
+    """Collect without garbage collection, which would visit a million objects of PyTorch again and again."""
     gc.disable()
     try:
         return (yield)
@@ -39,7 +39,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_of_a_terminal() -> None:
-    """What the tests start takes signals as at a terminal: by `nohup` or `&` some are ignored, which a process hands on.
+    """Let processes that tests start receive signals: below `nohup` or `&` some are ignored, which is inherited.
 
     A handler is not handed on; and the tests themselves go on ignoring what they were told to.
     """
@@ -53,7 +53,7 @@ def signals_of_a_terminal() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_disk() -> Iterator[None]:
-    """Nothing here waits for the disk: tests do not lose power. What they start does."""
+    """Skip fsync in this process, since tests need not survive a loss of power."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
@@ -61,7 +61,7 @@ def quick_disk() -> Iterator[None]:
 
 @pytest.fixture
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Have a line printed at the end of all tests."""
+    """Return a function that prints a line at the end of all tests."""
     return lambda text: record_property("told", text)
 
 

@@ -1,4 +1,4 @@
-"""The three paths that CONTRIBUTING.md tells newcomers to follow are the paths that calls take."""
+"""Compare the three paths in CONTRIBUTING.md with the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: accumulation, freeing, hooks, modes, and the errors it gives."""
+"""Backward passes: accumulation, freeing, hooks, modes and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
 # -- accumulation ------------------------------------------------------------------------------------
 
 
-def test_one_gradient_handed_to_two_parents_is_not_added_into() -> None:
+def test_gradient_of_two_parents_is_not_added_into() -> None:
     a, b, c, d = (leaf(3, seed=i) for i in range(4))
     (((a + b) * d).sum() + (a * c).sum()).backward()
     np.testing.assert_array_equal(b.grad.data, d.data)
@@ -55,14 +55,14 @@ def test_leaf_gradients_own_their_memory() -> None:
     np.testing.assert_array_equal(y.grad.data, np.ones(3))
 
 
-def test_broadcast_gradient_of_a_sum_is_owned() -> None:
+def test_gradient_of_a_sum_is_no_broadcast_view() -> None:
     x = leaf(100, 100)
     x.sum().backward()
     x.grad.data[0, 0] = 5
     assert x.grad.data.sum() == 100 * 100 + 4
 
 
-def test_diamonds_are_walked_once_per_node() -> None:
+def test_backward_visits_each_node_once() -> None:
     x = y = Tensor(np.float64(1.0), requires_grad=True)
     for _ in range(60):  # 2^60 paths
         y = y * 0.5 + y * 0.5
@@ -70,14 +70,7 @@ def test_diamonds_are_walked_once_per_node() -> None:
     assert x.grad.item() == 1.0
 
 
-def test_many_contributions_are_summed_once_each() -> None:
-    x = leaf(4)
-    parts = [x * float(i) for i in range(10)]
-    mg.stack(parts).sum().backward()
-    np.testing.assert_allclose(x.grad.data, np.full(4, 45.0))
-
-
-def test_float32_stays_float32() -> None:
+def test_float32_is_kept_by_numbers_and_reductions() -> None:
     x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
     y = mg.where(x > 0, x * 2 + 1.5, 0.0) / 3 - 1 + x.mean() + x.std(0) ** 2 + 1 / x + 2**x
     assert y.dtype == np.float32
@@ -85,7 +78,7 @@ def test_float32_stays_float32() -> None:
     assert x.grad.dtype == np.float32
 
 
-def test_gradient_follows_the_dtype_of_each_operand() -> None:
+def test_gradient_has_the_dtype_of_its_operand() -> None:
     a = Tensor(np.ones(3, np.float32), requires_grad=True)
     b = Tensor(np.ones(3, np.float64), requires_grad=True)
     (a * b).sum().backward()
@@ -95,7 +88,7 @@ def test_gradient_follows_the_dtype_of_each_operand() -> None:
 # -- graph lifetime ----------------------------------------------------------------------------------
 
 
-def test_a_chain_of_200_000_ops() -> None:
+def test_backward_of_200_000_ops_needs_no_recursion() -> None:
     x = y = Tensor(np.ones(2), requires_grad=True)
     for _ in range(200_000):
         y = y + 1.0
@@ -103,14 +96,14 @@ def test_a_chain_of_200_000_ops() -> None:
     np.testing.assert_array_equal(x.grad.data, np.ones(2))
 
 
-def test_a_long_chain_can_be_dropped_without_backward() -> None:
+def test_graph_of_200_000_ops_is_freed_without_recursion() -> None:
     y = Tensor(np.ones(2), requires_grad=True)
     for _ in range(200_000):
         y = y * 1.0
     del y
 
 
-def test_memory_returns_after_backward_with_the_collector_off() -> None:
+def test_backward_frees_memory_without_the_collector() -> None:
     w = leaf(50, 50)
 
     def step() -> None:
@@ -139,7 +132,7 @@ def test_memory_returns_after_backward_with_the_collector_off() -> None:
         gc.enable()
 
 
-def test_peak_memory_of_a_chain_that_keeps_nothing_does_not_grow() -> None:
+def test_chain_that_saves_nothing_takes_constant_memory() -> None:
     def peak(depth: int) -> int:
         x = Tensor(np.ones(100_000), requires_grad=True)
         tracemalloc.start()
@@ -154,8 +147,7 @@ def test_peak_memory_of_a_chain_that_keeps_nothing_does_not_grow() -> None:
     assert peak(60) < peak(6) + 100_000  # a node takes some bytes, an array would take 800,000
 
 
-def test_memory_falls_during_backward() -> None:
-    """Each node is cut as it is used: what it kept is gone before its parents' rules run."""
+def test_node_is_freed_before_the_rules_of_its_parents_run() -> None:
     seen: list[int] = []
     kept: list[weakref.ref[np.ndarray]] = []
 
@@ -176,10 +168,12 @@ def test_memory_falls_during_backward() -> None:
     assert seen == [5, 4, 3, 2, 1]
 
 
-def test_second_backward_says_that_the_graph_is_freed() -> None:
+def test_second_backward_without_retain_graph_is_refused() -> None:
     x = leaf(3)
     y = (x * x).sum()
+    y.backward(retain_graph=True)
     y.backward()
+    np.testing.assert_allclose(x.grad.data, 4 * x.data)
     with pytest.raises(GradientError, match="sum: the graph is freed; pass retain_graph=True"):
         y.backward()
     h = x * x
@@ -189,18 +183,10 @@ def test_second_backward_says_that_the_graph_is_freed() -> None:
         b.backward()
 
 
-def test_retain_graph() -> None:
-    x = leaf(3)
-    y = (x * x).sum()
-    y.backward(retain_graph=True)
-    y.backward()
-    np.testing.assert_allclose(x.grad.data, 4 * x.data)
-
-
 # -- hooks -------------------------------------------------------------------------------------------
 
 
-def test_hooks_see_and_replace_gradients() -> None:
+def test_hook_sees_and_replaces_the_gradient() -> None:
     x = leaf(3)
     h = x * 2
     seen = []
@@ -215,7 +201,8 @@ def test_hooks_see_and_replace_gradients() -> None:
     y = x * 2
     y.register_hook(lambda g: np.zeros(2))
     with pytest.raises(
-        GradientError, match=r"hook returned shape \(2,\) and dtype float64 in place of .* \(3,\)"
+        GradientError,
+        match=r"hook must return a gradient of shape \(3,\) .* got shape \(2,\) and dtype float64",
     ):
         y.sum().backward()
 
@@ -232,7 +219,7 @@ def test_retain_grad_keeps_the_gradient_of_a_computed_tensor() -> None:
 # -- modes -------------------------------------------------------------------------------------------
 
 
-def test_no_grad_and_enable_grad_nest_and_decorate() -> None:
+def test_modes_nest_decorate_and_end_with_errors() -> None:
     x = leaf(2)
     with mg.no_grad():
         assert not mg.is_grad_enabled() and not (x * 2).requires_grad
@@ -261,7 +248,7 @@ def test_no_grad_and_enable_grad_nest_and_decorate() -> None:
             yield
 
 
-def test_modes_belong_to_threads_and_tasks() -> None:
+def test_mode_belongs_to_its_thread_and_task() -> None:
     seen: list[bool] = []
     with mg.no_grad():
         thread = threading.Thread(target=lambda: seen.append(mg.is_grad_enabled()))
@@ -284,7 +271,7 @@ def test_modes_belong_to_threads_and_tasks() -> None:
     assert asyncio.run(both()) == [False, True, False]
 
 
-def test_threads_build_and_walk_graphs_at_once() -> None:
+def test_threads_run_backward_at_once() -> None:
     w = leaf(20, 20)
     expected = mg.grad(lambda w: mg.tanh(w @ w).sum())(w.detach()).data
     wrong: list[int] = []
@@ -306,18 +293,7 @@ def test_threads_build_and_walk_graphs_at_once() -> None:
 # -- changes in place --------------------------------------------------------------------------------
 
 
-def test_a_leaf_changed_in_place_after_use_is_noticed() -> None:
-    w, x = leaf(3), leaf(3)
-    y = (w * x).sum()
-    w.data -= 0.1
-    with pytest.raises(
-        GradientError,
-        match=r"multiply: an array of shape \(3,\) that its gradient needs was changed in place",
-    ):
-        y.backward()
-
-
-def test_a_change_that_no_rule_needs_is_allowed() -> None:
+def test_change_that_no_rule_needs_is_allowed() -> None:
     w, x = leaf(3), leaf(3)
     y = (w + x).sum()
     w.data -= 0.1
@@ -328,7 +304,7 @@ def test_a_change_that_no_rule_needs_is_allowed() -> None:
     np.testing.assert_allclose(w.grad.data, np.full(3, 3.0))
 
 
-def test_a_change_before_use_and_a_new_array_are_allowed() -> None:
+def test_change_before_use_and_new_array_are_allowed() -> None:
     w = leaf(3)
     w.data -= 0.1
     y = (w * w).sum()
@@ -338,18 +314,10 @@ def test_a_change_before_use_and_a_new_array_are_allowed() -> None:
     np.testing.assert_allclose(w.grad.data, 2 * old)
 
 
-def test_a_constant_changed_in_place_is_noticed_through_views() -> None:
-    c, x = Tensor(np.ones((2, 3))), leaf(3)
-    y = (c[0] * x).sum()
-    c.data *= 2
-    with pytest.raises(GradientError, match="multiply: .* was changed in place"):
-        y.backward()
-
-
-def test_data_refuses_another_shape_or_dtype() -> None:
+def test_data_of_another_shape_or_dtype_is_refused() -> None:
     w = leaf(3)
     with pytest.raises(
-        ValueError, match=r"data: expected shape \(3,\) and dtype float64, got shape \(2,\)"
+        ValueError, match=r"data must have shape \(3,\) and dtype float64, got shape \(2,\)"
     ):
         w.data = np.zeros(2)
     with pytest.raises(ValueError, match="dtype float64, got shape .* dtype float32"):
@@ -359,7 +327,7 @@ def test_data_refuses_another_shape_or_dtype() -> None:
 # -- errors ------------------------------------------------------------------------------------------
 
 
-def test_errors_of_backward() -> None:
+def test_backward_with_wrong_gradient_or_without_graph_is_refused() -> None:
     x = leaf(2, 3)
     with pytest.raises(
         GradientError,
@@ -368,7 +336,7 @@ def test_errors_of_backward() -> None:
         (x * 2).backward()
     with pytest.raises(
         GradientError,
-        match=r"expected a gradient of shape \(2, 3\) and dtype float64, got shape \(3,\)",
+        match=r"gradient must have shape \(2, 3\) and dtype float64, got shape \(3,\)",
     ):
         (x * 2).backward(np.ones(3))
     with pytest.raises(GradientError, match="and dtype float64, got shape .* and dtype float32"):
@@ -381,7 +349,7 @@ def test_errors_of_backward() -> None:
         y.backward()
 
 
-def test_errors_of_gradients_of_tensors() -> None:
+def test_requires_grad_and_grad_refuse_what_has_no_gradient() -> None:
     with pytest.raises(
         TypeError, match="only floating-point tensors can have gradients, this one is int64"
     ):
@@ -393,7 +361,7 @@ def test_errors_of_gradients_of_tensors() -> None:
     x = leaf(3)
     with pytest.raises(
         GradientError,
-        match=r"grad: expected a gradient of shape \(3,\) and dtype float64, got shape \(2,\)",
+        match=r"grad: gradient must have shape \(3,\) and dtype float64, got shape \(2,\)",
     ):
         x.grad = np.ones(2)
     with pytest.raises(GradientError, match="grad: this tensor does not require gradients"):
@@ -406,7 +374,7 @@ def test_errors_of_gradients_of_tensors() -> None:
         Tensor(1.0).register_hook(print)
 
 
-def test_copies() -> None:
+def test_copy_of_a_leaf_keeps_its_gradient_and_of_a_result_is_refused() -> None:
     x = leaf(3)
     x.sum().backward()
     y = copy.deepcopy(x)
@@ -420,16 +388,7 @@ def test_copies() -> None:
         pickle.dumps(x * 2)
 
 
-def test_shares_of_infinite_terms() -> None:
-    x = Tensor([np.inf, 800.0, 0.0, -np.inf], requires_grad=True)
-    mg.softplus(x).backward(np.array([2.0, 3.0, 4.0, 5.0]))
-    assert x.grad.tolist() == [2.0, 3.0, 2.0, 0.0]
-    x = Tensor([[-np.inf, -np.inf], [np.inf, 1.0], [-np.inf, 1.0]], requires_grad=True)
-    mg.logsumexp(x, axis=1).backward(np.array([1.0, 2.0, 3.0]))
-    assert x.grad.tolist() == [[0, 0], [2, 0], [0, 3]]
-
-
-def test_one_no_grad_object_is_shared_by_tasks_and_nests() -> None:
+def test_no_grad_object_is_shared_by_tasks() -> None:
     shared = mg.no_grad()
     seen: list[bool] = []
 
@@ -450,7 +409,7 @@ def test_one_no_grad_object_is_shared_by_tasks_and_nests() -> None:
     assert len(seen) == 45 and not any(seen) and mg.is_grad_enabled()
 
 
-def test_copies_keep_gradients_and_what_is_shared() -> None:
+def test_copies_keep_shared_tensors_shared() -> None:
     x = Tensor(np.arange(3.0), requires_grad=True)
     (x * x).sum().backward()
     one, two, again = copy.deepcopy((x, {"weight": x}, x.grad))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from minigrad import Tensor
 from minigrad.core.random import random_words
 
 
-def test_construction_follows_numpy() -> None:
+def test_tensor_of_array_or_list_has_the_dtype_of_numpy() -> None:
     assert Tensor([1, 2]).dtype == np.int64
     assert Tensor([1.0, 2]).dtype == np.float64
     assert Tensor([1.0], dtype=np.float32).dtype == np.float32
@@ -24,7 +25,9 @@ def test_construction_follows_numpy() -> None:
     assert not np.shares_memory(mg.tensor(a).data, a)
     t = Tensor(a, requires_grad=True)
     assert Tensor(t.detach()).data is a and Tensor(t, requires_grad=True).is_leaf
-    with pytest.raises(TypeError, match="Tensor: expected numbers or booleans, got dtype object"):
+    with pytest.raises(
+        TypeError, match="Tensor: data must be numbers or booleans, got dtype object"
+    ):
         Tensor([None])
     with pytest.raises(TypeError, match="dtype <U1"):
         Tensor("a")
@@ -34,7 +37,7 @@ def test_construction_follows_numpy() -> None:
         Tensor([t, t])
 
 
-def test_attributes() -> None:
+def test_tensor_has_the_attributes_of_an_array() -> None:
     t = Tensor(np.arange(6.0).reshape(2, 3))
     assert (t.shape, t.ndim, t.size, t.dtype, t.nbytes, len(t)) == ((2, 3), 2, 6, np.float64, 48, 2)
     assert t.T.shape == (3, 2) and mg.zeros(2, 3, 4).mT.shape == (2, 4, 3)
@@ -44,7 +47,9 @@ def test_attributes() -> None:
     assert complex(Tensor(1.0)) == 1 + 0j and [10, 20][Tensor(1)] == 20
     assert bool(Tensor(1.0)) and 3.0 in t and 9.0 not in t
     assert f"{Tensor(1.23456):.2f}" == "1.23"
-    with pytest.raises(ValueError, match=r"item: expected one element, got shape \(2, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"item: the tensor must have one element, got shape \(2, 3\)"
+    ):
         t.item()
     with pytest.raises(TypeError, match="0-d"):
         iter(Tensor(1.0))
@@ -60,7 +65,7 @@ def test_repr_shows_values_dtype_and_op() -> None:
     assert repr(x[0]) == "tensor(1., dtype=float64, op=getitem)"
 
 
-def test_detach_clone_astype() -> None:
+def test_detach_clone_and_astype_keep_or_cut_the_graph() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
     assert np.shares_memory(x.detach().data, x.data) and not x.detach().requires_grad
     y = x.clone()
@@ -84,7 +89,7 @@ _COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, ope
 
 
 @pytest.mark.parametrize("f", [*_PAIRS, *_COMPARE], ids=lambda f: f.__name__)
-def test_operators_with_arrays_and_scalars_on_either_side(f) -> None:  # type: ignore[no-untyped-def]
+def test_operator_with_array_or_number_on_either_side_equals_numpy(f: Any) -> None:
     a, b = np.array([[1.5, 2.0], [3.0, 0.5]]), np.array([2.0, 1.25])
     for left, right in [(a, b), (a, 2), (2.5, b), (a, np.float64(3)), (np.float64(3), b)]:
         expected = f(left, right)
@@ -96,7 +101,7 @@ def test_operators_with_arrays_and_scalars_on_either_side(f) -> None:  # type: i
                 np.testing.assert_array_equal(got.data, expected)
 
 
-def test_matmul_with_an_array_on_either_side() -> None:
+def test_matmul_with_array_on_either_side_equals_numpy() -> None:
     a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
     for left, right in [(Tensor(a), b), (a, Tensor(b)), (Tensor(a), Tensor(b))]:
         got = left @ right
@@ -104,7 +109,7 @@ def test_matmul_with_an_array_on_either_side() -> None:
         np.testing.assert_array_equal(got.data, a @ b)
 
 
-def test_unary_and_boolean_operators() -> None:
+def test_unary_and_boolean_operators_equal_numpy() -> None:
     t = Tensor([-1.5, 2.0])
     np.testing.assert_array_equal((-t).data, [1.5, -2])
     np.testing.assert_array_equal((+t).data, [-1.5, 2])
@@ -117,38 +122,46 @@ def test_unary_and_boolean_operators() -> None:
 # -- NumPy -------------------------------------------------------------------------------------------
 
 
-def test_numpy_functions_dispatch() -> None:
-    x = Tensor(np.random.default_rng(0).standard_normal((3, 4)), requires_grad=True)
-    a = x.data
-    for f in [
-        np.exp, np.sum, np.mean, np.std, np.transpose, np.ravel, np.cumsum, np.abs, np.linalg.norm, np.sort, np.argsort,
-        lambda t: np.einsum("ij,kj->ik", t, t), lambda t: np.concatenate([t, t], axis=1), lambda t: np.stack([t, t]),
-        lambda t: np.add.reduce(t), lambda t: np.add.reduce(t, axis=(0, 1)), lambda t: np.multiply.reduce(t, axis=1),
-        lambda t: np.maximum.reduce(t), lambda t: np.minimum.reduce(t), lambda t: np.logaddexp.reduce(t, axis=None),
-        lambda t: np.add.accumulate(t, axis=1), lambda t: np.multiply.outer(t, t[0]), lambda t: np.reshape(t, (4, 3)),
-        lambda t: np.where(t > 0, t, 0.0), lambda t: np.clip(t, -1, 1), lambda t: np.pad(t, 1), lambda t: np.dot(t, t.T),
-        lambda t: np.linalg.inv(t @ t.T), lambda t: np.linalg.det(t[:, :3]), lambda t: np.take(t, [0, 2], axis=1),
-        lambda t: np.expand_dims(t, (0, -1)), lambda t: np.tril(t), lambda t: np.tensordot(t, t, axes=((1,), (1,))),
-        lambda t: np.var(t, axis=0, ddof=1, keepdims=True), lambda t: np.max(t, axis=1), lambda t: np.zeros_like(t),
-        lambda t: np.diagonal(t), lambda t: np.trace(t), lambda t: np.flip(t, 0), lambda t: np.roll(t, 1),
-        lambda t: np.repeat(t, 2, axis=0), lambda t: np.tile(t, (2, 1)), lambda t: np.moveaxis(t, 0, 1), np.square, np.isnan,
-    ]:  # fmt: skip
-        got = f(x)
-        assert isinstance(got, Tensor)
-        np.testing.assert_allclose(got.data, f(a), rtol=1e-12)
-    assert all(isinstance(part, Tensor) for part in np.split(x, 2, axis=1))
+@pytest.mark.parametrize(
+    "method, function",
+    [
+        (lambda t: np.add.reduce(t), lambda t: np.sum(t, 0)),
+        (lambda t: np.add.reduce(t, axis=(0, 1)), np.sum),
+        (lambda t: np.multiply.reduce(t, axis=1), lambda t: np.prod(t, 1)),
+        (lambda t: np.maximum.reduce(t), lambda t: np.max(t, 0)),
+        (lambda t: np.minimum.reduce(t), lambda t: np.min(t, 0)),
+        (lambda t: np.logaddexp.reduce(t, axis=None), mg.logsumexp),
+        (lambda t: np.add.accumulate(t, axis=1), lambda t: np.cumsum(t, 1)),
+        (lambda t: np.multiply.accumulate(t), lambda t: np.cumprod(t, 0)),
+        (lambda t: np.multiply.outer(t, t[0]), lambda t: t[:, :, None] * t[0]),
+    ],
+)
+def test_ufunc_method_has_value_and_gradient_of_the_function(method: Any, function: Any) -> None:
+    results = []
+    for f in (method, function):
+        x = Tensor(np.random.default_rng(0).standard_normal((3, 4)), requires_grad=True)
+        y = f(x)
+        y.backward(np.random.default_rng(1).standard_normal(y.shape))
+        results.append((y.data, x.grad.data))
+    for value, expected in zip(*results):
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+def test_numpy_reads_shape_and_values_of_tensors() -> None:
+    x = Tensor(np.ones((3, 4)), requires_grad=True)
     assert np.shape(x) == (3, 4) and np.ndim(x) == 2 and np.size(x) == 12
-    assert np.allclose(x, a) is True and np.array_equal(x, a)
+    assert np.allclose(x, x.data) is True and np.array_equal(x, x.data)
+    assert all(isinstance(part, Tensor) for part in np.split(x, 2, axis=1))
 
 
-def test_numpy_scalars_and_arrays_on_the_left() -> None:
+def test_numpy_value_on_the_left_gives_a_tensor() -> None:
     x = Tensor(np.ones(3, np.float32), requires_grad=True)
     assert (np.float32(2) * x).dtype == np.float32
     assert (2.0 * x).dtype == np.float32
     assert isinstance(np.ones(3) - x, Tensor) and isinstance(np.arange(3)[:, None] + x, Tensor)
 
 
-def test_functions_without_a_rule_are_named() -> None:
+def test_numpy_function_without_a_rule_is_named() -> None:
     x = Tensor(np.ones((2, 2)), requires_grad=True)
     for call, name in [
         (lambda: np.histogramdd(x), "np.histogramdd"),
@@ -163,7 +176,7 @@ def test_functions_without_a_rule_are_named() -> None:
             call()
 
 
-def test_unsupported_options_are_named() -> None:
+def test_numpy_option_without_a_rule_is_named() -> None:
     x = Tensor(np.ones((2, 2)), requires_grad=True)
     mask = np.ones((2, 2), bool)
     for call, message in [
@@ -192,7 +205,7 @@ def test_unsupported_options_are_named() -> None:
             call()
 
 
-def test_arrays_refuse_to_lose_gradients() -> None:
+def test_conversion_to_an_array_refuses_to_lose_the_gradient() -> None:
     x = Tensor(np.ones(3), requires_grad=True)
     for call in [
         lambda: np.asarray(x),
@@ -208,7 +221,7 @@ def test_arrays_refuse_to_lose_gradients() -> None:
         match=r"np\.add: the result of a tensor that requires gradients cannot be written into",
     ):
         a += x
-    with pytest.raises(TypeError, match="np.add: a Tensor cannot be given as out="):
+    with pytest.raises(TypeError, match="np.add: out must be an ndarray, got a Tensor"):
         np.add(a, a, out=x)
     np.testing.assert_array_equal(a, np.ones(3))
     a += x.detach()
@@ -218,7 +231,7 @@ def test_arrays_refuse_to_lose_gradients() -> None:
     assert np.asarray(x.detach(), np.float32).dtype == np.float32
 
 
-def test_no_function_makes_an_object_array() -> None:
+def test_operators_never_return_an_object_array() -> None:
     x = Tensor(np.ones(3), requires_grad=True)
     for result in [np.arange(3) * x, np.float64(2) / x, [1.0, 2.0, 3.0] + x, x + [1.0, 2.0, 3.0]]:
         assert isinstance(result, Tensor) and result.dtype == np.float64
@@ -227,7 +240,7 @@ def test_no_function_makes_an_object_array() -> None:
 # -- creation and randomness ---------------------------------------------------------------------------
 
 
-def test_creation() -> None:
+def test_creation_functions_set_shape_dtype_and_values() -> None:
     assert mg.zeros(2, 3).shape == mg.zeros((2, 3)).shape == (2, 3)
     assert mg.ones(2, dtype=np.float32).dtype == np.float32
     assert mg.full((2,), 7).tolist() == [7, 7] and mg.full((), 1.5).item() == 1.5
@@ -239,19 +252,17 @@ def test_creation() -> None:
     assert mg.full_like(x, 3).tolist() == [[3] * 3] * 2
     assert mg.zeros(3, requires_grad=True).requires_grad
     assert mg.one_hot([1, 0], 3).tolist() == [[0, 1, 0], [1, 0, 0]]
-    with pytest.raises(IndexError, match="one_hot: expected classes 0 to 2, got 0 to 3"):
-        mg.one_hot([0, 3], 3)
 
 
 @pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
-def test_random_words_are_those_that_integers_would_draw(bits: str) -> None:
+def test_random_words_equal_integers_of_the_generator(bits: str) -> None:
     a, b = (np.random.Generator(getattr(np.random, bits)(3)) for _ in range(2))
     for n in (1, 5, 0, 64):
         expected = b.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
         np.testing.assert_array_equal(random_words(n, a), expected, strict=True)
 
 
-def test_randomness_is_seeded_and_can_be_given() -> None:
+def test_random_numbers_repeat_from_seed_state_or_generator() -> None:
     mg.manual_seed(5)
     state = mg.get_rng_state()
     a = mg.randn(3, 4)
@@ -263,9 +274,7 @@ def test_randomness_is_seeded_and_can_be_given() -> None:
     np.testing.assert_array_equal(one.data, two.data)
     assert mg.randn(3, dtype=np.float16).dtype == np.float16
     assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}
-    with pytest.raises(
-        TypeError, match=r"generator: expected a numpy\.random\.Generator, got a int"
-    ):
+    with pytest.raises(TypeError, match=r"generator must be a numpy\.random\.Generator, got a int"):
         mg.rand(2, generator=3)  # type: ignore[arg-type]
     big = mg.randn(100_000)
     assert abs(big.mean().item()) < 0.02 and abs(big.std().item() - 1) < 0.02
@@ -278,10 +287,3 @@ def test_copy_of_a_computed_tensor_keeps_its_graph() -> None:
     np.testing.assert_allclose(x.grad.data, 4 * x.data**3)
     leaf = copy.copy(x)
     assert leaf.is_leaf and leaf.requires_grad and leaf.data is x.data
-
-
-def test_matmul_of_mismatched_shapes_names_them_once() -> None:
-    x = Tensor(np.ones((2, 3)))
-    message = r"^matmul: the shapes do not match; got a \(2, 3\) float64, b \(2, 3\) float64$"
-    with pytest.raises(ValueError, match=message):
-        x @ x

@@ -1,33 +1,23 @@
-"""06_segmentation: self-attention finds what no neighbourhood tells."""
+"""Images and model of lesson 6."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from pathlib import Path
+import importlib
 
 import numpy as np
 import pytest
-from scripts import load
+from scripts import EXAMPLES
 
-script = load("06_segmentation")
+import nn
 
-
-def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
-    checked, text, out = lesson("06_segmentation")
-    assert checked >= 11
-    rows = {name: [float(n) for n in re.findall(r"\d\.\d{3}", line)]
-            for name in script.MODELS for line in text.splitlines() if re.match(rf"  {name}  ", line)}  # fmt: skip
-    for *classes, mean in rows.values():
-        assert np.mean(classes) == pytest.approx(mean, abs=0.001)
-    assert rows["all"][-1] > 0.8 and rows["all"][-1] > rows["its neighbours"][-1] + 0.2
-    assert rows["itself"][1] < 0.1 and rows["all"][1] > 0.6  # the class "marked"
-    image = pytest.importorskip("matplotlib.image").imread(out / "segmentation.png")
-    assert image.shape[0] > 800 and image[..., :3].std() > 0.1
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(EXAMPLES / "course"))
+    script = importlib.import_module("scenes")
+    exercises = importlib.import_module("exercises.segmentation")
 
 
-def test_the_scenes_are_what_they_say() -> None:
-    images, classes, shapes, signs = script.scenes(40, seed=3)
+def test_scenes_have_classes_by_shape_and_sign() -> None:
+    images, classes, shapes, signs = script.make_scenes(40, seed=3)
     for image, truth, shape, sign in zip(images, classes, shapes, signs):
         row, column = (2 * int(i) for i in divmod(sign, 6))
         assert {row, column} <= {0, 10}
@@ -42,29 +32,33 @@ def test_the_scenes_are_what_they_say() -> None:
 
 def test_tokens_positions_and_masks() -> None:
     picture = np.arange(2 * 12 * 12).reshape(2, 12, 12)
-    tokens = script.patches(picture)
+    tokens = script.by_patch(picture)
     np.testing.assert_array_equal(
         tokens[1, 7], picture[1, 2:4, 2:4].ravel()
     )  # patch 7 is row 1, column 1
-    np.testing.assert_array_equal(script.pixels(tokens), picture)
+    np.testing.assert_array_equal(script.by_pixel(tokens), picture)
     table = script.positions_2d(6, 32)
     np.testing.assert_allclose(
-        table[8], np.r_[script.nn.sinusoidal_table(6, 16)[1], script.nn.sinusoidal_table(6, 16)[2]]
+        table[8], np.r_[nn.sinusoidal_table(6, 16)[1], nn.sinusoidal_table(6, 16)[2]]
     )
-    assert script.sight(0).sum() == 36 and script.sight(6).all()
-    assert sorted(np.flatnonzero(script.sight(1)[7])) == [0, 1, 2, 6, 7, 8, 12, 13, 14]
+    assert exercises.window(6, 0).sum() == 36 and exercises.window(6, 6).all()
+    assert sorted(np.flatnonzero(exercises.window(6, 1)[7])) == [0, 1, 2, 6, 7, 8, 12, 13, 14]
 
 
-def test_without_attention_no_patch_reaches_another() -> None:
-    images = script.scenes(1, seed=4).images
+@pytest.mark.parametrize(("reach", "layers"), [(0, 2), (1, 2), (6, 1), (1, 3)])
+def test_segmenter_reaches_its_receptive_field_and_no_further(reach: int, layers: int) -> None:
+    images = script.make_scenes(1, seed=4).images
     changed = images.copy()
     changed[0, 0, 0] = 5.0  # in patch 0
-    for name, mask in script.MODELS.items():
-        model = script.Segmenter(mask, np.random.default_rng(0))
-        reached = np.abs(model(changed).data - model(images).data).max((0, 2, 3)) > 1e-7
-        assert reached.sum() == {"itself": 1, "its neighbours": 9, "all": 36}[name]
+    mask = exercises.window(6, reach)
+    model = script.Segmenter(mask, np.random.default_rng(0), layers)
+    reached = np.abs(model(changed).data - model(images).data).max((0, 2, 3)) > 1e-7
+    np.testing.assert_array_equal(reached, exercises.receptive_field(mask, layers)[:, 0])
+    assert reached.sum() == (36 if reach == 6 else (reach * layers + 1) ** 2)
 
 
 def test_intersection_over_union() -> None:
     predicted, truth = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0])
-    np.testing.assert_allclose(script.ious(predicted, truth), [1 / 3, 2 / 3, 1 / 2])
+    found = [exercises.iou(predicted, truth, c) for c in range(3)]
+    np.testing.assert_allclose(found, [1 / 3, 2 / 3, 1 / 2])
+    assert script.mean_iou(predicted, truth) == pytest.approx(0.5)

@@ -31,7 +31,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_rdrop_by_its_definition(alpha: float, smoothing: float) -> None:
+def test_rdrop_equals_its_definition(alpha: float, smoothing: float) -> None:
     net, objective = model(0.4), RDrop(alpha, smoothing)
     mg.manual_seed(3)
     found = objective.total(net, (SOURCE, TARGET)).item()
@@ -47,7 +47,7 @@ def test_rdrop_by_its_definition(alpha: float, smoothing: float) -> None:
     assert not np.allclose(logits[:2], logits[2:])  # dropout differs between the two passes
 
 
-def test_without_dropout_and_in_evaluation_it_is_the_plain_loss() -> None:
+def test_rdrop_without_dropout_is_the_plain_loss() -> None:
     net = model(0.0)
     plain, rdrop = nn.ModelLoss(label_smoothing=0.1), RDrop(5.0, 0.1)
     gradients = []
@@ -65,7 +65,7 @@ def test_without_dropout_and_in_evaluation_it_is_the_plain_loss() -> None:
 
 
 @pytest.mark.parametrize("rows, classes", [(0, 3), (3, 4), (7, 20_000)])  # the last in three blocks
-def test_the_divergence_of_blocks_of_rows(rows: int, classes: int) -> None:
+def test_divergence_of_blocks_equals_composition(rows: int, classes: int) -> None:
     numbers = np.random.default_rng(rows)
     first, second = (
         mg.Tensor(4 * numbers.normal(size=(rows, classes)), requires_grad=True) for _ in range(2)
@@ -88,7 +88,7 @@ def test_the_divergence_of_blocks_of_rows(rows: int, classes: int) -> None:
         assert mg.gradgradcheck(_divergence, [first, second])
 
 
-def test_rdrop_makes_the_passes_agree() -> None:
+def test_rdrop_training_makes_the_passes_agree() -> None:
     net = model(0.3)
     optimizer = mg.optim.Adam(net.parameters(), 1e-2)
 
@@ -112,6 +112,6 @@ def test_rdrop_makes_the_passes_agree() -> None:
     assert apart() < before / 3
 
 
-def test_rdrop_wants_a_sensible_alpha() -> None:
-    with pytest.raises(ValueError, match="RDrop: expected a finite alpha >= 0, got -1"):
+def test_rdrop_negative_alpha_raises() -> None:
+    with pytest.raises(ValueError, match="RDrop: alpha must be finite, at least 0, got -1"):
         RDrop(-1)

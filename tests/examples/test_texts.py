@@ -1,4 +1,4 @@
-"""The character GPT and the classifier: what they learn from, print and refuse."""
+"""Character-level GPT and text classifier: data, output and errors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ texts, char_gpt, classify = (load(name) for name in ("texts", "char_gpt", "class
 GPT = shlex.split("--steps 6 --context 16 --d-model 16 --layers 1 --length 30 --processes 1")
 
 
-def test_tales_are_a_text_of_a_hundred_thousand_letters() -> None:
+def test_tales_have_a_hundred_thousand_letters() -> None:
     text = texts.tales()
     assert 95_000 < len(text) < 110_000 and text == texts.tales() != texts.tales(seed=1)
     assert text.count("Once upon a time") == 170 and "{" not in text and "  " not in text
 
 
-def test_opinions_are_what_their_main_clause_says() -> None:
-    """By a reading of our own; and no word tells more than chance."""
+def test_opinions_have_the_class_of_the_main_clause() -> None:
+    """The class follows from the main clause, and no word predicts it."""
     pairs = texts.opinions(2000)
     good = set(texts._GOOD)
     words: dict[str, Counter[str]] = {"good": Counter(), "bad": Counter()}
@@ -43,14 +43,12 @@ def test_opinions_are_what_their_main_clause_says() -> None:
         assert 0.35 < share < 0.65, word
 
 
-def test_the_character_gpt_writes_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_char_gpt_writes_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompt = "Once upon a time"
     written = char_gpt.main([*GPT, "--out", str(tmp_path / "run")])
     assert written.startswith(prompt) and len(written) == len(prompt) + 30
     out = capsys.readouterr().out
-    assert re.match(r"104,\d+ letters, 46 different; a model of [\d,]+ parameters\n", out)
+    assert re.match(r"104,\d+ letters, 46 different; [\d,]+ parameters\n", out)
     assert re.search(
         r"validation loss \d\.\d+, \d\.\d+ bits a letter", out
     ) and out.rstrip().endswith(written.rstrip())
@@ -60,7 +58,7 @@ def test_the_character_gpt_writes_and_goes_on(
     assert again == char_gpt.main([*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"])
 
 
-def test_the_character_gpt_learns_from_a_file(tmp_path: Path) -> None:
+def test_char_gpt_learns_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("äöü " * 300, encoding="utf-8")
     written = char_gpt.main([str(tmp_path / "a.txt"), *GPT, "--prompt", "ä", "--steps", "150"])
     assert set(written) <= set("äöü ") and written.count("äöü ") >= 4
@@ -68,9 +66,13 @@ def test_the_character_gpt_learns_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content, message",
-    [(None, "no such file"), (b"\xff\xfe", "not UTF-8"), (b"short", "5 letters are too few")],
+    [
+        (None, "no such file"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"short", "must have at least 360 characters for --context 16, got 5"),
+    ],
 )
-def test_a_text_that_cannot_be_learnt_is_one_line(
+def test_char_gpt_invalid_text_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str
 ) -> None:
     if content is not None:
@@ -82,7 +84,7 @@ def test_a_text_that_cannot_be_learnt_is_one_line(
     )
 
 
-def test_the_classifier_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classify_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     rows = {f"{'x ' * rng.integers(1, 4)}{word} {'y ' * rng.integers(1, 4)}\t{label}" for _ in range(200) for word, label in [("a", "one"), ("b", "two"), ("c", "three")]}  # fmt: skip
     (tmp_path / "a.tsv").write_text("\n".join(sorted(rows) * 12), encoding="utf-8")

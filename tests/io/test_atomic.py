@@ -1,4 +1,4 @@
-"""Files that are written in one step: their permissions, links in the way, and disks that are full."""
+"""Atomic writing: permissions, links in the way, and full disks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def umask(mask: int) -> Iterator[None]:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """A disk that is full after so many bytes of a file."""
+    """Limit the size of files, as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -36,14 +36,16 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_permissions_are_those_that_the_umask_leaves(tmp_path: Path, mask: int, mode: int) -> None:
+def test_written_file_has_the_permissions_of_the_umask(
+    tmp_path: Path, mask: int, mode: int
+) -> None:
     with umask(mask):
         save_arrays(tmp_path / "w.safetensors", {"a": np.ones(3)})
         write_json(tmp_path / "c.json", {})
     assert {os.stat(path).st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
 
 
-def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
+def test_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     write_json(path, {})
     os.chmod(path, 0o640)
@@ -51,7 +53,9 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
     assert os.stat(path).st_mode & 0o777 == 0o640 and path.read_text() != "{}\n"
 
 
-def test_a_part_is_a_new_file_and_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_refuses_a_link_with_the_name_of_its_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even where somebody has guessed its name."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -62,7 +66,7 @@ def test_a_part_is_a_new_file_and_no_link(tmp_path: Path, monkeypatch: pytest.Mo
     assert victim.read_text() == "precious" and not (tmp_path / "c.json").exists()
 
 
-def test_a_full_disk_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
+def test_full_disk_names_the_file_and_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_arrays(path, {"a": np.ones(3)})
     with largest_file(1000), pytest.raises(OSError) as found:
@@ -71,7 +75,7 @@ def test_a_full_disk_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> No
     assert len(load_arrays(path)[0]["a"]) == 3 and os.listdir(tmp_path) == ["w.safetensors"]
 
 
-def test_long_names_and_places_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_write_to_an_impossible_path_names_it(tmp_path: Path) -> None:
     path = tmp_path / ("a" * 250 + ".json")
     write_json(path, {})
     assert path.exists()
@@ -81,13 +85,13 @@ def test_long_names_and_places_where_nothing_can_be_written(tmp_path: Path) -> N
         assert found.value.errno in (number, errno.EEXIST) and found.value.filename == str(bad)
 
 
-def test_0d_arrays_keep_their_shape(tmp_path: Path) -> None:
+def test_arrays_without_axes_or_elements_keep_their_shape(tmp_path: Path) -> None:
     save_arrays(tmp_path / "w", {"a": np.array(2.5), "b": np.float32(1), "c": np.zeros((0, 3))})
     found, _ = load_arrays(tmp_path / "w")
     assert {name: a.shape for name, a in found.items()} == {"a": (), "b": (), "c": (0, 3)}
     assert found["a"] == 2.5
 
 
-def test_the_former_module_names_its_replacement() -> None:
+def test_former_module_names_its_replacement() -> None:
     with pytest.raises(ImportError, match="minigrad.serialization is now minigrad.io"):
         import minigrad.serialization  # noqa: F401

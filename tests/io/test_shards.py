@@ -1,4 +1,4 @@
-"""Arrays of a folder in one file or in several: what goes round, and folders that are at odds with themselves."""
+"""Weights of a directory in one file or in shards, and directories whose index is wrong."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ ARRAYS["count"] = np.arange(40)
 
 @pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("most", [1, 60, 200, 10**6, "1KB", "5GB"])
-def test_they_go_round_in_files_of_such_a_size(
+def test_shards_of_a_maximum_size_are_read_back(
     tmp_path: Path, most: Any, dtype: str | None
 ) -> None:
     write_shards(tmp_path, ARRAYS, dtype, most)
-    folder, limit = SafetensorsFolder(tmp_path), {"1KB": 1000, "5GB": 5 * 10**9}.get(most, most)
-    assert folder.keys() == ARRAYS.keys()
+    directory, limit = SafetensorsFolder(tmp_path), {"1KB": 1000, "5GB": 5 * 10**9}.get(most, most)
+    assert directory.keys() == ARRAYS.keys()
     write_safetensors(tmp_path / "expected", ARRAYS, None, dtype)
     for name in ARRAYS:
         np.testing.assert_array_equal(
-            folder.array(name), SafetensorsFile(tmp_path / "expected").read(name)
+            directory.array(name), SafetensorsFile(tmp_path / "expected").read(name)
         )
     files = [SafetensorsFile(path) for path in tmp_path.glob("model*.safetensors")]
     sizes = [sum(entry.end - entry.start for entry in file.values()) for file in files]
@@ -61,7 +61,7 @@ def replace_shards(directory: Path, arrays: dict[str, np.ndarray], most: int) ->
         write_json(part / "config.json", {})
 
 
-def test_replaced_shards_leave_no_old_ones(tmp_path: Path) -> None:
+def test_replaced_shards_leave_no_old_shards(tmp_path: Path) -> None:
     for most in (1, 100, 10**6, 300, 1):
         replace_shards(tmp_path, ARRAYS, most)
         assert SafetensorsFolder(tmp_path).keys() == ARRAYS.keys()
@@ -70,7 +70,7 @@ def test_replaced_shards_leave_no_old_ones(tmp_path: Path) -> None:
     for wrong in (0, -1, True, 1.5, "5 gigs", "GB", "-5GB", None):
         with pytest.raises(
             ValueError,
-            match='max_shard_size: expected a number of bytes or a text such as "5GB", got',
+            match='max_shard_size must be a number of bytes or a string such as "5GB", got',
         ):
             write_shards(tmp_path / "x", ARRAYS, None, wrong)  # type: ignore[arg-type]
     assert not (tmp_path / "x").exists()
@@ -95,7 +95,7 @@ def test_full_disk_at_the_third_shard_keeps_the_old_shards(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_folders_without_weights(tmp_path: Path) -> None:
+def test_directory_without_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=f"^{tmp_path / WHOLE}: no such file; expected a model"
     ):
@@ -109,7 +109,7 @@ def test_folders_without_weights(tmp_path: Path) -> None:
     assert SafetensorsFolder(tmp_path).where == tmp_path / WHOLE
 
 
-def test_an_index_at_odds_with_its_files(tmp_path: Path) -> None:
+def test_index_that_differs_from_its_files_is_refused(tmp_path: Path) -> None:
     write_shards(tmp_path, ARRAYS, None, 300)
     index = json.loads((tmp_path / INDEX).read_text())["weight_map"]
     first, last = index["a.1"], index["count"]
@@ -120,9 +120,9 @@ def test_an_index_at_odds_with_its_files(tmp_path: Path) -> None:
         (less, "a.1 in the files that it names, but not in its weight_map"),
         (
             {**index, "a.1": "../x"},
-            "weight_map: expected names of files of this folder, got '../x'",
+            "weight_map must be names of files of this directory, got '../x'",
         ),
-        ({**index, "a.1": 1}, "weight_map: a.1: expected a text, got 1"),
+        ({**index, "a.1": 1}, "weight_map: a.1 must be a string, got 1"),
     ):
         (tmp_path / INDEX).write_text(json.dumps({"weight_map": places}))
         with pytest.raises(ValueError, match=f"^{tmp_path / INDEX}: {message}"):

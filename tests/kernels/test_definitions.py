@@ -1,4 +1,4 @@
-"""Kernels against the definitions that `use_definitions` puts in their place."""
+"""Kernels compared with their definitions, which `use_definitions` puts in their place."""
 
 from __future__ import annotations
 
@@ -7,78 +7,72 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from opinfo import TABLE, Draw
+from opinfo import TABLE, naming
 
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.core.graph import topological
+from minigrad.kernels.blocks import row_blocks
 from minigrad.kernels.definitions import KERNELS
 
 X = np.arange(6.0).reshape(2, 3)
 
 
-def names_of(y: Tensor) -> set[str]:
-    """The ops that a result was made by."""
-    assert y._node is not None
-    return {node.op.name for node in topological([y._node]) if node.op is not None}
+def ops_of(*ys: Tensor) -> set[str]:
+    """Return the names of the ops that computed `ys`."""
+    nodes = topological([y._node for y in ys if y._node is not None])
+    return {node.op.name for node in nodes if node.op is not None}
 
 
 @pytest.mark.parametrize("name", list(KERNELS))
-@given(data=st.data())
-def test_a_kernel_is_its_definition(name: str, data: Any) -> None:
-    """The same values and gradients, by other ops."""
-    info = TABLE[name]
-    sample = info.samples(Draw(data.draw))
-
-    def results() -> tuple[Tensor, list[Any]]:
-        operands = [
-            Tensor(x, True) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
-            for x in sample.operands
-        ]
-        y = info.call(*operands, **sample.options)
-        g = np.random.default_rng(0).standard_normal(y.shape)
-        leaves = [x for x in operands if isinstance(x, Tensor)]
-        return y, [y.data, *(c.data for c in mg.gradients(y, leaves, g, retain_graph=True))]
-
-    fused, expected = results()
-    with mg.use_definitions(name):
-        composed, found = results()
-    assert name in names_of(fused) and name not in names_of(composed)
-    for a, b in zip(found, expected):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+@pytest.mark.parametrize("block", [None, 3])
+def test_kernel_has_values_and_gradients_of_its_definition(
+    name: str, block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in blocks of a few elements, which has an effect in the kernels that work in blocks."""
+    if block:
+        for module in ("attention", "cross_entropy", "dropout", "gelu"):
+            monkeypatch.setattr(f"minigrad.kernels.{module}.BLOCK", block)
+        monkeypatch.setattr(row_blocks, "__defaults__", (block,))
+    for sample in TABLE[name].each_sample():
+        with naming(sample):
+            results: list[list[Any]] = []
+            for names in (["gelu"] if name != "gelu" else ["linear"], [name]):
+                with mg.use_definitions(*names):
+                    leaves, (y,) = sample.run()
+                    assert (name in ops_of(y)) == (name not in names)
+                    g = np.random.default_rng(0).standard_normal(y.shape)
+                    results.append([y, *mg.gradients(y, leaves, g)])
+            for value, expected in zip(*results):
+                np.testing.assert_allclose(value.data, expected.data, rtol=1e-9, atol=1e-11)
 
 
-def test_all_or_some_within_the_block_only() -> None:
-    def called() -> set[str]:
-        return names_of(mg.gelu(mg.layer_norm(Tensor(X, requires_grad=True))))
+def computed() -> set[str]:
+    return ops_of(mg.gelu(mg.layer_norm(Tensor(X, requires_grad=True))))
 
-    assert called() == {"gelu", "row_norm"}
+
+def test_use_definitions_replaces_some_or_all_kernels_within_its_block() -> None:
+    assert computed() == {"gelu", "row_norm"}
     with mg.use_definitions("gelu"):
-        assert "gelu" not in called() and "row_norm" in called()
+        assert "gelu" not in computed() and "row_norm" in computed()
         with mg.use_definitions("row_norm"):
-            assert not called() & {"gelu", "row_norm"}
-        assert "row_norm" in called()
+            assert not computed() & {"gelu", "row_norm"}
+        assert "row_norm" in computed()
     with mg.use_definitions():
-        assert not called() & set(KERNELS)
-    assert called() == {"gelu", "row_norm"}
+        assert not computed() & set(KERNELS)
+    assert computed() == {"gelu", "row_norm"}
 
 
-def test_other_threads_keep_their_kernels() -> None:
-    seen: list[set[str]] = []
+def test_use_definitions_leaves_other_threads_their_kernels() -> None:
+    names: list[set[str]] = []
     with mg.use_definitions():
-        thread = threading.Thread(
-            target=lambda: seen.append(names_of(mg.gelu(Tensor(X, requires_grad=True))))
-        )
+        thread = threading.Thread(target=lambda: names.append(computed()))
         thread.start()
         thread.join()
-    assert seen == [{"gelu"}]
+    assert names == [{"gelu", "row_norm"}]
 
 
-def test_names_that_are_no_kernels() -> None:
-    with pytest.raises(
-        ValueError, match="use_definitions: no kernel is named softmax; there are .*linear"
-    ):
-        with mg.use_definitions("linear", "softmax"):
-            pass
+def test_use_definitions_of_unknown_kernel_is_refused() -> None:
+    message = "use_definitions: names must be of .*linear.*, got softmax"
+    with pytest.raises(ValueError, match=message), mg.use_definitions("linear", "softmax"):
+        pass

@@ -1,4 +1,4 @@
-"""The settings of a directory against `model.generate()` of transformers without arguments."""
+"""Generation by the settings of a directory, as `model.generate()` of transformers without arguments."""
 
 from __future__ import annotations
 
@@ -12,29 +12,16 @@ import pytest
 from published import MODELS, VOCAB, make
 
 import nn
-from nn.generation import settings as unsupported
-from nn.generation.settings import options_of_directory
-from nn.pretrained.family import GENERATION_KEYS
+from nn.generation import text_generation
+from nn.generation.text_generation import options_of_directory
+from nn.pretrained import generation_config
 from nn.text.huggingface import ModelText
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip(
-    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
-)
+transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
 
 GENERATIVE = ("LMHeadModel", "ForCausalLM", "MTModel", "ForConditionalGeneration")
 FAMILIES = [n for n, (kind, *_) in MODELS.items() if kind.endswith(GENERATIVE) and "," not in n]
-WITHOUT_EFFECT = {
-    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
-    "assistant_lookbehind", "cache_config", "cache_implementation", "compile_config",
-    "continuous_batching_config", "disable_compile", "is_assistant", "low_memory",
-    "max_cache_len", "max_matching_ngram_size", "num_assistant_tokens",
-    "num_assistant_tokens_schedule", "output_attentions", "output_hidden_states", "output_logits",
-    "output_scores", "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values",
-    "return_dict_in_generate", "speculation_type", "target_lookbehind", "transformers_version",
-    "use_cache", "use_mtp", "_from_model_config",
-}  # fmt: skip
-"""Settings of caches, outputs and speculative decoding, none of which changes the likeliest tokens."""
 OF_MODEL = {"pad_token_id", "bos_token_id", "decoder_start_token_id"}
 
 
@@ -84,6 +71,7 @@ def draw_settings(rng: np.random.Generator, eos: int, width: int) -> dict[str, A
     maybe("begin_suppress_tokens", list(range(20, 40)))
     maybe("temperature", 0.7, 0.2)
     maybe("top_p", 0.9, 0.2)
+    maybe("min_p", 0.05, 0.2)
     if settings.get("num_beams", 1) == 1 and rng.random() < 0.2:
         settings |= {"do_sample": True, "top_k": 1}
     greedy = settings.get("num_beams", 1) == 1 and "do_sample" not in settings
@@ -116,61 +104,47 @@ def until_end(row: list[int], ends: Any) -> list[int]:
     return row[: last + 1]
 
 
-def compare(name: str, directory: Path, seeds: range) -> tuple[int, list[str]]:
-    """Return the number of compared rows, and a line for each that differs."""
-    theirs = make(transformers, torch, name)
-    theirs.save_pretrained(directory)
-    config, count, wrong = theirs.config, 0, []
-    translates = config.is_encoder_decoder
-    pad = config.pad_token_id if translates else 0
-    text = Numbers(pad)
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        width = int(rng.integers(1, 5))
-        rows = rng.integers(3, VOCAB - 2, (3, width))
-        start = 1 if translates else width
-        settings = draw_settings(rng, config.eos_token_id or 0, start)
-        if name == "m2m_100":  # positions in its decoder skip generated padding
-            settings["suppress_tokens"] = [pad, *settings.get("suppress_tokens", [])]
-        configure(theirs, directory, settings, in_config=seed % 4 == 0)
-        ids = torch.tensor(rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about settings without effect
-            made = theirs.generate(ids, attention_mask=torch.ones_like(ids))
-        ends = theirs.generation_config.eos_token_id
-        expected = [until_end(row[start:], ends) for row in made.tolist()]
-        ours, prompts = nn.load(directory), [" ".join(map(str, row)) for row in rows]
-        found = [[int(i) for i in t.split()] for t in nn.generate_text(ours, text, prompts)]
-        count += len(rows)
-        if expected != found:
-            wrong.append(f"{name} {seed}: expected {expected}, got {found} by {settings}")
-    return count, wrong
-
-
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", FAMILIES)
-def test_generate_text_without_options_equals_generate_of_transformers(
-    tmp_path: Path, name: str
+def test_generate_text_with_settings_of_directory_equals_transformers(
+    tmp_path: Path, name: str, seed: int
 ) -> None:
-    count, wrong = compare(name, tmp_path, range(4))
-    assert count == 12 and not wrong, "\n".join(wrong[:3])
+    rng = np.random.default_rng(seed)
+    theirs = make(transformers, torch, name)
+    theirs.save_pretrained(tmp_path)
+    config = theirs.config
+    rows = torch.tensor(rng.integers(3, VOCAB - 2, (3, int(rng.integers(1, 5)))))
+    start = 1 if config.is_encoder_decoder else rows.shape[1]
+    settings = draw_settings(rng, config.eos_token_id or 0, start)
+    pad = config.pad_token_id if config.is_encoder_decoder else 0
+    if name == "m2m_100":  # positions in its decoder skip generated padding
+        settings["suppress_tokens"] = [pad, *settings.get("suppress_tokens", [])]
+    configure(theirs, tmp_path, settings, in_config=seed % 4 == 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about settings without effect
+        generated = theirs.generate(rows, attention_mask=torch.ones_like(rows)).tolist()
+    ends = theirs.generation_config.eos_token_id
+    prompts = [" ".join(map(str, row)) for row in rows.tolist()]
+    texts = nn.generate_text(nn.load(tmp_path), Numbers(pad), prompts)
+    expected = [until_end(row[start:], ends) for row in generated]
+    assert [[int(i) for i in text.split()] for text in texts] == expected, settings
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart", "marian", "mbart"])
-def test_generate_text_of_a_saved_model_equals_generate_of_transformers(
-    tmp_path: Path, name: str
-) -> None:
+def test_generate_text_of_saved_model_equals_transformers(tmp_path: Path, name: str) -> None:
     """The settings are those that `save_pretrained` writes, such as `forced_eos_token_id`."""
-    kind, config, settings = MODELS[name]
-    own = {k: v for k, v in settings.items() if k != "forced_eos_token_id"}
+    model_class, config_class, settings = MODELS[name]
+    settings = {k: v for k, v in settings.items() if k != "forced_eos_token_id"}
     torch.manual_seed(1)
-    theirs = getattr(transformers, kind)(getattr(transformers, config)(**own)).eval()
+    config = getattr(transformers, config_class)(**settings)
+    theirs = getattr(transformers, model_class)(config).eval()
     theirs.save_pretrained(tmp_path)
     ids = torch.tensor([[5, 6, 7]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0].tolist()
+        generated = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0].tolist()
     start = 1 if theirs.config.is_encoder_decoder else 3
-    expected = until_end(made[start:], theirs.generation_config.eos_token_id)
+    expected = until_end(generated[start:], theirs.generation_config.eos_token_id)
     text = nn.generate_text(nn.load(tmp_path), Numbers(1), "5 6 7")
     assert [int(i) for i in text.split()] == expected
 
@@ -206,9 +180,10 @@ def test_arguments_of_generate_text_override_the_directory(tmp_path: Path) -> No
 
 
 def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) -> None:
-    model = language_model(tmp_path, do_sample=True, temperature=0.5, top_p=0.8)
+    model = language_model(tmp_path, do_sample=True, temperature=0.5, top_p=0.8, min_p=0.01)
     chosen = options_of_directory(model, {}, 3)
-    assert (chosen["top_k"], chosen["top_p"], chosen["temperature"]) == (50, 0.8, 0.5)
+    chosen = [chosen[name] for name in ("top_k", "top_p", "min_p", "temperature")]
+    assert chosen == [50, 0.8, 0.01, 0.5]
     drawn = {nn.generate_text(model, Numbers(0), "5 6 7") for _ in range(5)}
     assert len(drawn) > 1
     likeliest = nn.generate_text(model, Numbers(0), "5 6 7", do_sample=False)
@@ -218,11 +193,11 @@ def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) ->
 
 
 def test_unsupported_settings_are_named_in_one_warning(tmp_path: Path) -> None:
-    settings = {"min_p": 0.1, "num_beam_groups": 1, "guidance_scale": 1.5, "typical_p": 0.9}
+    settings = {"eta_cutoff": 0.1, "num_beam_groups": 1, "guidance_scale": 1.5, "typical_p": 0.9}
     model = language_model(tmp_path, max_new_tokens=2, stop_strings=["a"], **settings)
     for arguments, names in (
         ({}, "guidance_scale, stop_strings"),
-        ({"do_sample": True}, "guidance_scale, stop_strings, min_p, typical_p"),
+        ({"do_sample": True}, "guidance_scale, stop_strings, eta_cutoff, typical_p"),
         ({"num_beams": 2}, "guidance_scale, stop_strings"),
     ):
         with pytest.warns(UserWarning) as caught:
@@ -232,16 +207,28 @@ def test_unsupported_settings_are_named_in_one_warning(tmp_path: Path) -> None:
 
 
 def test_every_setting_of_transformers_is_read_named_or_without_effect() -> None:
-    tables = [value for name, value in vars(unsupported).items() if name.startswith("UNSUPPORTED")]
-    named = {name for table in tables for name in table}
-    read = {*unsupported.READ, *OF_MODEL}
+    tables = [v for name, v in vars(generation_config).items() if name.startswith("UNSUPPORTED")]
+    unsupported = {name for table in tables for name in table}
+    without_effect = generation_config.WITHOUT_EFFECT
+    read = generation_config.GENERATION_KEYS - unsupported - without_effect
+    assert not unsupported & without_effect
     every = set(transformers.GenerationConfig().to_dict())
-    assert every - named - read - WITHOUT_EFFECT == set()
-    assert not read & named
-    assert every - GENERATION_KEYS - OF_MODEL == {
-        "eos_token_id",
+    assert every - generation_config.GENERATION_KEYS == {
+        *OF_MODEL,
         "transformers_version",
         "_from_model_config",
+    }
+    assert read == {
+        *text_generation._SAME_NAMES,
+        *text_generation._OTHER_NAMES,
+        "eos_token_id",
+        "forced_bos_token_id",
+        "force_bos_token_to_be_generated",
+        "max_length",
+        "max_new_tokens",
+        "min_length",
+        "min_new_tokens",
+        "top_k",
     }
 
 
@@ -257,7 +244,7 @@ def test_max_length_that_the_prompt_fills_raises(tmp_path: Path) -> None:
     [
         {"num_beams": 0}, {"max_new_tokens": "5"}, {"do_sample": 1}, {"early_stopping": "always"},
         {"suppress_tokens": [VOCAB]}, {"bad_words_ids": [[1], 2]}, {"bad_words_ids": [["a"]]}, {"bad_words_ids": [[]]},
-        {"forced_eos_token_id": [2, -1]}, {"eos_token_id": True}, {"top_p": 1.5},
+        {"forced_eos_token_id": [2, -1]}, {"eos_token_id": True}, {"top_p": 1.5}, {"min_p": 1.5},
         {"length_penalty": 100}, {"temperature": -1.0},
     ],
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""PyTorch's own sample inputs, run through every op that both libraries have.
+"""PyTorch's own sample inputs, given to the functions of the same name here.
 
-`op_db` is PyTorch's list of its ops, with sample inputs of each; `adapters.TABLE` says how minigrad
-expresses them. Values and gradients have to agree in float64 to 1e-8. A sample is left out only for a
-reason, which is counted and printed.
+`op_db` is PyTorch's list of its ops, with sample inputs of each. A function here takes the same
+arguments and returns the same values and gradients in float64 to 1e-8, or it raises an error: no
+sample gives another result silently, except those in `UNLIKE`.
 """
 
 from __future__ import annotations
@@ -11,208 +11,250 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import adapters
-import hypothesis
 import numpy as np
-import pytest
-from adapters import DETERMINED, TABLE, LeftOut, left_out
-from opinfo import NO_GRADIENT
+from torch_databases import as_ours, import_database, torch
 
 import minigrad as mg
-from minigrad.core.registry import FUNCTIONS, OPS
-from minigrad.core.watch import Watch
+import nn
 
-torch: Any = pytest.importorskip("torch", reason="the comparison with PyTorch needs torch")
 torch.set_num_threads(1)
+Function = Callable[..., Any]
 
 
-def entries() -> dict[str, Any]:
-    """PyTorch's list. Its test utilities take seconds to import, warn, and load a hypothesis profile of their own."""
-    pytest.importorskip("expecttest", reason="the sample inputs of PyTorch need expecttest")
-    profile = hypothesis.settings.default
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.testing._internal.common_methods_invocations import op_db
-    hypothesis.settings.register_profile("ours", profile)
-    hypothesis.settings.load_profile("ours")
-    return {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
+def axis_of(dim: Any) -> Any:
+    """Return NumPy's axis for `dim` of PyTorch, where an empty list means all axes."""
+    return dim if dim is None or isinstance(dim, int) else tuple(dim) or None
 
 
-NOT_COMPARED = {
-    **dict.fromkeys(
-        ("cbrt", "merge_heads", "split_heads"),
-        "opinfo holds it against NumPy and against differences",
+def norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
+    """Compute `torch.linalg.norm`, which treats x as a vector without `ord`."""
+    if ord is None:
+        return vector_norm(x, 2, dim, keepdim)
+    return mg.norm(x, ord, axis_of(dim), keepdims=keepdim)
+
+
+def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    """Compute `torch.linalg.vector_norm`."""
+    return mg.vector_norm(x, ord=ord, axis=axis_of(dim), keepdims=keepdim)
+
+
+def spread(function: Function) -> Function:
+    """Return var or std with the defaults of PyTorch."""
+    return lambda x, dim=None, keepdim=False, correction=1: function(
+        x, axis_of(dim), correction=1 if correction is None else correction, keepdims=keepdim
+    )
+
+
+def matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+    """Compute `torch.linalg.matrix_norm`."""
+    y = mg.matrix_norm(mg.moveaxis(x, tuple(dim), (-2, -1)), ord=ord, keepdims=keepdim)
+    return mg.moveaxis(y, (-2, -1), tuple(dim)) if keepdim else y
+
+
+def index_add(x: Any, dim: int, index: Any, values: Any, alpha: float = 1) -> Any:
+    """Compute `torch.index_add`, along one axis."""
+    where = (slice(None),) * (dim % x.ndim if x.ndim else 0) + (index,)
+    return mg.index_add(x, index=where, values=values * alpha)
+
+
+RENAMED: dict[str, Function] = {
+    "__getitem__": mg.getitem,
+    "cov": lambda x, correction=1, **weights: mg.cov(x, ddof=correction, **weights),
+    "einsum": lambda operands, equation: mg.einsum(equation, *operands),
+    "equal": mg.array_equal,
+    "gradient": lambda x, spacing=None, dim=None, edge_order=1: mg.gradient(
+        x,
+        *spacing if isinstance(spacing, (list, tuple)) else [1.0 if spacing is None else spacing],
+        axis=axis_of(dim),
+        edge_order=edge_order,
     ),
-    **dict.fromkeys(("safe_divide", "safe_multiply"), "only rules use it, for second derivatives"),
-    **dict.fromkeys(("split_heads", "merge_heads"), "only attention uses it; opinfo holds it"),
-    "relu_dropout": "its results are random",
-    "dropout": "its results are random, except for p = 0",
+    "index_add": index_add,
+    "linalg.matrix_norm": matrix_norm,
+    "linalg.norm": norm,
+    "linalg.vector_norm": vector_norm,
+    "nn.functional.embedding": mg.embedding,
+    "quantile": lambda x, q, dim=None, keepdim=False, interpolation="linear": mg.quantile(
+        x, q, dim, method=interpolation, keepdims=keepdim
+    ),
+    "sort": lambda x, dim=-1, descending=False, stable=False: mg.sort(
+        x, dim, descending=descending
+    ),
+    "std": spread(mg.std),
+    "tensordot": lambda a, b, dims=2: mg.tensordot(a, b, dims),
+    "transpose": mg.swapaxes,
+    "var": spread(mg.var),
+    "where": lambda a, condition, b: mg.where(condition, a, b),
 }
-"""Ops whose gradients no sample compares, and why."""
+"""Functions of which name or arguments differ."""
 
-SYMMETRIC = {"linalg.eigh", "linalg.eigvalsh"}
-"""Ops of symmetric matrices, of whose gradients the symmetric part counts."""
+UNLIKE = {
+    **dict.fromkeys(
+        ["rand_like", "randint", "randn", "randn_like", "multinomial", "empty", "empty_like"],
+        "has random or undefined values",
+    ),
+    "linspace": "has no default of float32, and other rounding of integers",
+    "median": "is the mean of the two values in the middle",
+    "norm": "is a matrix norm, as in NumPy",
+    "repeat": "repeats each element, as in NumPy",
+    "select": "chooses between arrays, as in NumPy",
+    "split": "splits before indices, as in NumPy",
+}
+"""Functions that mean something else in PyTorch."""
 
-NUMPY_ALONE = {
-    "convolve", "divmod", "interp", "polyval", "select", "append", "average", "block", "compress",
-    "extract", "median", "nanmax", "nanmin", "nanprod",
-    "nanstd", "nanvar", "partition", "percentile", "ptp", "relu_dropout", "sliding_window_view",
-    "cond", "correlate", "diagflat", "unwrap",
-}  # fmt: skip
-"""Functions that PyTorch has not, or means otherwise; `opinfo` holds them against NumPy's."""
-
-
-class Reached(Watch):
-    """Notes the ops that backward passes run through."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = names
-
-    def backward(self, node: Any, rule: Any, g: Any, args: Any) -> Any:
-        self.names.add(node.op.name)
-        return super().backward(node, rule, g, args)
-
-
-class Tally:
-    """What the comparison has found so far."""
-
-    def __init__(self) -> None:
-        self.ops = 0
-        self.agree = 0  # samples
-        self.gradients = 0  # samples that have some
-        self.left_out: Counter[str] = Counter()  # samples, by reason
-        self.reached: set[str] = set()  # ops of minigrad, by a backward pass
-
-    def __str__(self) -> str:
-        reasons = "; ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
-        left_out = f"; {self.left_out.total():,} left out ({reasons})" if reasons else ""
-        return f"op_db: {self.ops} ops, {self.agree:,} samples agree ({self.gradients:,} with gradients){left_out}"
+REFUSALS = [
+    ("no '...' ellipsis", "einsum that sums over an ellipsis"),
+    ("unexpected keyword argument|positional argument", "an option that PyTorch alone has"),
+    (
+        "for array of dimension 0|array is 0-dimensional|have 0 axes as x|must have shape .* got \\(\\)",
+        "a scalar has no axis in NumPy",
+    ),
+    ("has no rule", "a function or option without a derivative"),
+    ("which an ndarray cannot carry", "a list where an array is expected"),
+    ("dim= has another result", "PyTorch returns a pair, or another value"),
+    ("the classes stand on the last axis", "as all features here"),
+    ("size not equal to one", "squeeze of a longer axis"),
+    ("p must be at least 0 and less than 1", "dropout of everything"),
+    ("solve: the shapes do not match", "a stack of vectors is a matrix in NumPy"),
+    ("gather: indices must have", "empty indices of another number of axes"),
+    ("concatenate: axis 1 is out of bounds", "an empty vector among matrices"),
+    ("kind must be str", "the option by position is another one"),
+    ("do not fit axes", "contraction of axes of lengths 1 and 2"),
+    ("hermitian=True is not supported", "an option of pinv"),
+]
+"""Messages of errors for samples of PyTorch, and the reasons."""
 
 
-def samples(op: Any) -> Iterator[Any]:
+def is_left_out(name: str, sample: Any) -> bool:
+    """Return whether a sample means something else here, or has random results."""
+    options, shape = sample.kwargs, tuple(getattr(sample.input, "shape", ()))
+    if name in ("cumsum", "cumprod", "argsort", "index_select", "sort"):
+        return not shape  # a scalar has no axis in NumPy
+    if name == "nn.functional.cross_entropy":  # probabilities of classes on axis 1
+        return len(shape) > 2 and shape == tuple(sample.args[0].shape)
+    if name == "linalg.solve":  # a stack of empty vectors, or a matrix
+        return shape == (0, 0, 0)
+    if name == "nn.functional.dropout":
+        return bool(options.get("training", True) and options.get("p", 0.5))
+    return bool(options.get("dropout_p"))
+
+
+def determined(name: str, result: Any) -> Any:
+    """Return what the signs of eigenvectors and singular vectors leave as it is."""
+    if name == "linalg.eigh":
+        values, vectors = result
+        return values, (vectors * values[..., None, :] ** 2) @ vectors.mT
+    if name == "linalg.svd":
+        u, s, vh = result
+        u, vh = u[..., : s.shape[-1]], vh[..., : s.shape[-1], :]
+        return s, (u * s[..., None, :]) @ vh, (u * s[..., None, :]) @ u.mT
+    return result
+
+
+def function_of(name: str) -> Function | None:
+    """Return the function of minigrad or nn for an op of PyTorch, or None."""
+    name = name.partition(":")[0]
+    if name in RENAMED or name in UNLIKE:
+        return RENAMED.get(name)
+    module, _, last = name.rpartition(".")
+    homes = {"": mg, "nn.functional": nn.functional, "linalg": mg.linalg}
+    return (
+        getattr(homes[module], last, None)
+        if module in homes and last in vars(homes[module])
+        else None
+    )
+
+
+def samples_of(op: Any) -> Iterator[Any]:
+    """Yield the sample inputs of an op in float64, or in int64."""
     from torch.testing._internal.common_utils import set_rng_seed
 
     dtype = torch.float64 if torch.float64 in op.dtypes else torch.int64
     set_rng_seed(0)
+    requires_grad = dtype.is_floating_point and op.supports_autograd
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's own use of what it deprecates
-        yield from op.sample_inputs_func(
-            op, "cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd
-        )
+        warnings.simplefilter("ignore")  # PyTorch uses what it deprecates
+        yield from op.sample_inputs_func(op, "cpu", dtype, requires_grad=requires_grad)
 
 
-def converted(value: Any, leaves: dict[Any, mg.Tensor]) -> Any:
-    """An argument in NumPy's terms; the tensors that want a gradient are noted in `leaves`."""
-    if isinstance(value, torch.Tensor):
-        array = value.detach().numpy().copy()
-        if value.requires_grad:
-            return leaves.setdefault(value, mg.Tensor(array, requires_grad=True))
-        return mg.Tensor(array) if value.is_floating_point() else array
-    if isinstance(value, (list, tuple)):
-        return type(value)([converted(part, leaves) for part in value])
-    return torch.empty((), dtype=value).numpy().dtype if isinstance(value, torch.dtype) else value
-
-
-def array(y: Any) -> np.ndarray:
-    return np.asarray(
-        y.data
-        if isinstance(y, mg.Tensor)
-        else y.numpy(force=True)
-        if isinstance(y, torch.Tensor)
-        else y
-    )
-
-
-def results(y: Any) -> list[Any]:
-    """What an op returns as a flat list: only what is floating, where something is."""
+def arrays_in(result: Any) -> list[Any]:
+    """Return the floating-point results in a flat list, or all results if there are none."""
     flat = (
-        [result for part in y for result in results(part)] if isinstance(y, (list, tuple)) else [y]
+        [y for part in result for y in arrays_in(part)]
+        if isinstance(result, (list, tuple))
+        else [result]
     )
-    return [result for result in flat if array(result).dtype.kind == "f"] or flat
+    return [y for y in flat if as_array(y).dtype.kind == "f"] or flat
+
+
+def as_array(y: Any) -> np.ndarray:
+    """Return a result of either library as an array."""
+    if isinstance(y, torch.Tensor):
+        return y.numpy(force=True)
+    return np.asarray(y.data if isinstance(y, mg.Tensor) else y)
 
 
 def assert_equal(found: np.ndarray, expected: np.ndarray, what: str) -> None:
-    assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
+    """Compare shape, dtype of floating-point results, and values."""
+    assert found.shape == expected.shape, f"{what}: shapes {found.shape} and {expected.shape}"
     if expected.dtype.kind == "f":
-        assert found.dtype == expected.dtype, (
-            f"{what}: dtype {found.dtype}, expected {expected.dtype}"
-        )
+        assert found.dtype == expected.dtype, f"{what}: dtypes {found.dtype} and {expected.dtype}"
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8, err_msg=what)
 
 
-def gradients(of: Any, ys: Any, xs: Any, gs: Any) -> list[np.ndarray]:
-    """The gradients that `of` gives, with zeros where a result does not depend on an input."""
+def gradients_of(derive: Function, ys: list[Any], xs: list[Any], gs: list[Any]) -> list[np.ndarray]:
+    """Return the gradients of all xs, zeros if no result depends on one."""
     pairs = [(y, g) for y, g in zip(ys, gs) if getattr(y, "requires_grad", False)]
-    xs, (ys, gs) = [*xs], zip(*pairs) if pairs else ((), ())
-    found = of(ys, xs, gs, allow_unused=True) if pairs else [None] * len(xs)
-    return [np.zeros(x.shape) if g is None else array(g) for x, g in zip(xs, found)]
+    if not pairs or not xs:
+        return [np.zeros(x.shape) for x in xs]
+    found = derive([y for y, _ in pairs], xs, [g for _, g in pairs], allow_unused=True)
+    return [np.zeros(x.shape) if g is None else as_array(g) for g, x in zip(found, xs)]
 
 
-def compare(op: Any, name: str, sample: Any, rng: np.random.Generator) -> bool:
-    """Compare values, and gradients of the inputs for random gradients of the results; whether there were any."""
-    adapter = TABLE[name]
+def compare(name: str, op: Any, sample: Any) -> None:
+    """Compare values, and gradients for a random cotangent."""
     leaves: dict[Any, mg.Tensor] = {}
-    determined = DETERMINED.get(name, lambda y: y)
-    args = converted([sample.input, *sample.args], leaves)
-    options = {name: converted(value, leaves) for name, value in sample.kwargs.items()}
-    if any(x.dtype != np.float64 for x in leaves.values()):
-        left_out("are in single precision")
-    with np.errstate(divide="ignore", invalid="ignore"):  # NaN and infinity have to agree as well
-        ours = results(determined(adapter(*args, **options)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = results(determined(op(sample.input, *sample.args, **sample.kwargs)))
-
-    assert len(ours) == len(theirs), f"{len(ours)} results, expected {len(theirs)}"
-    for y, expected in zip(ours, theirs):
-        assert_equal(array(y), array(expected), "values")
-
-    gs = [rng.standard_normal(np.shape(y)).astype(array(y).dtype) for y in ours]
-    expected = gradients(torch.autograd.grad, theirs, leaves, map(torch.from_numpy, gs))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = gradients(mg.gradients, ours, leaves.values(), gs)
-    for f, e in zip(found, expected):
-        if name in SYMMETRIC and f.ndim > 1:
+    args = as_ours([sample.input, *sample.args], leaves)
+    options = as_ours(sample.kwargs, leaves)
+    function, rng = function_of(name), np.random.default_rng(0)
+    ours = arrays_in(determined(name, function(*args, **options)))
+    theirs = arrays_in(determined(name, op(sample.input, *sample.args, **sample.kwargs)))
+    assert len(ours) == len(theirs), f"{len(ours)} and {len(theirs)} results"
+    for y, z in zip(ours, theirs):
+        assert_equal(as_array(y), as_array(z), "values")
+    gs = [rng.standard_normal(np.shape(y)).astype(as_array(y).dtype) for y in ours]
+    tensors = [torch.from_numpy(g) for g in gs]
+    expected = gradients_of(torch.autograd.grad, theirs, [*leaves], tensors)
+    found = gradients_of(mg.gradients, ours, [*leaves.values()], gs)
+    for f, e in zip(found, expected, strict=True):
+        if name in ("linalg.eigh", "linalg.eigvalsh"):  # of symmetric matrices
             f, e = f + np.swapaxes(f, -1, -2), e + np.swapaxes(e, -1, -2)
         assert_equal(f, e, "gradients")
-    return bool(leaves)
 
 
-def one_op(op: Any, name: str, tally: Tally) -> None:
-    rng, agree = np.random.default_rng(0), 0
-    for sample in samples(op):
-        try:
-            with Reached(tally.reached):
-                tally.gradients += compare(op, name, sample, rng)
-        except LeftOut as reason:
-            tally.left_out[str(reason)] += 1
-        except Exception as error:
-            raise AssertionError(f"{sample.summary()}\n{type(error).__name__}: {error}") from error
-        else:
-            agree += 1
-    assert agree, "every sample was left out"
-    tally.ops += 1
-    tally.agree += agree
+def is_refused(error: Exception) -> bool:
+    """Return whether an error has one of the listed reasons."""
+    expected = isinstance(error, (TypeError, ValueError, IndexError))
+    return expected and any(re.search(message, str(error)) for message, _ in REFUSALS)
 
 
-def test_all_samples_agree_and_reach_every_op(tell: Callable[[str], None]) -> None:
-    """In one test, since only all of them reach every op; what is wrong with any is told in the end."""
-    found, tally, wrong = entries(), Tally(), []
-    for name in TABLE:
-        if name in found:
+def test_functions_agree_with_pytorch_on_its_samples_or_raise() -> None:
+    wrong, agreed = [], Counter[str]()
+    for op in import_database("common_methods_invocations", "op_db"):
+        name = ":".join(filter(None, (op.name, op.variant_test_name)))
+        if function_of(name) is None or name.endswith(("complex", "unbiased")):
+            continue
+        for sample in samples_of(op):
+            if is_left_out(name, sample):
+                continue
             try:
-                one_op(found[name], name, tally)
-            except AssertionError as error:
-                wrong.append(f"{name}: {error}")
-    tell(f"{tally}; {len(TABLE.keys() - found.keys())} ops are not in this version of PyTorch")
-    assert not wrong, "\n\n".join(wrong)
-    assert set(OPS) - tally.reached == set(NOT_COMPARED)
-
-
-def test_every_function_is_called() -> None:
-    called = set(re.findall(r"\bmg\.(\w+)", Path(adapters.__file__).read_text(encoding="utf-8")))
-    assert set(FUNCTIONS) - NO_GRADIENT - NUMPY_ALONE <= called
-    assert not NUMPY_ALONE & called
+                with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+                    warnings.simplefilter("ignore")
+                    compare(name, op, sample)
+                agreed[name] += 1
+            except Exception as error:
+                if not is_refused(error):
+                    wrong.append(f"{name}: {sample.summary()}\n{type(error).__name__}: {error}")
+    assert not wrong, f"{len(wrong)} samples differ:\n" + "\n\n".join(wrong)
+    assert len(agreed) > 180 and agreed.total() > 2500, (len(agreed), agreed.total())

@@ -1,47 +1,42 @@
-"""Published models against transformers: tiny random ones of every family and head, from the same files."""
+"""Published models beside transformers: tiny random models of every family and head.
+
+`MODELS` in tests/support/published.py is the table of configurations. Each is made and saved by
+transformers, loaded here, and compared by its logits, the gradients of its loss, the files that
+`nn.save` writes, and the tokens that it generates.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, batch, inputs, make, name_in_file, results
+from published import MODELS, draw_batch, make, name_in_file, outputs
 
 import nn
-from minigrad import optim
-from minigrad.io.safetensors import SafetensorsFile
-from nn.pretrained.families import FAMILIES
+from nn.pretrained.load import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip(
-    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
-)
+transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
 
-GENERATES = [
-    name
-    for name in MODELS
+Saved = Callable[[str], tuple[Any, Path]]
+GENERATIVE = [
+    name for name in MODELS
     if FAMILIES[name.partition(",")[0]].models.keys() == {""} and name != "gpt2, bare"
-]
+]  # fmt: skip
 IN_FLOAT32 = {
-    "gemma",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "smollm3",
-    "t5",
-    "marian",
+    "gemma", "gpt_neox", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian",
     "m2m_100",
-}
-"""Families whose norms, rotations or sines transformers computes in float32 whatever the model's dtype is."""
+}  # fmt: skip
+"""Families whose norms, rotations or sines transformers always computes in float32."""
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """Return a function that makes the model of a name once, and saves it by transformers."""
     made: dict[str, tuple[Any, Path]] = {}
 
     def get(name: str) -> tuple[Any, Path]:
@@ -55,234 +50,130 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits(folders: Any, name: str) -> None:
-    theirs, path = folders(name)
-    expected, found, real = results(torch, theirs, nn.load(path))
-    np.testing.assert_allclose(
-        found.data[real], expected.detach().numpy()[real], rtol=1e-5, atol=1e-5
-    )
-    if name.partition(",")[0] not in IN_FLOAT32:
-        try:
-            expected, found, real = results(torch, theirs.double(), nn.load(path, dtype="float64"))
-        finally:
-            theirs.float()
-        np.testing.assert_allclose(
-            found.data[real], expected.detach().numpy()[real], rtol=1e-10, atol=1e-10
-        )
+def test_load_published_model_gives_logits_of_transformers(saved: Saved, name: str) -> None:
+    theirs, path = saved(name)
+    ours = nn.load(path)
+    expected, logits, is_real = outputs(torch, theirs, ours)
+    expected = expected.detach().numpy()[is_real]
+    np.testing.assert_allclose(logits.data[is_real], expected, rtol=1e-5, atol=1e-5)
+    _, logits, _ = outputs(torch, theirs, nn.for_inference(ours))
+    np.testing.assert_allclose(logits.data[is_real], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_gradients(folders: Any, name: str) -> None:
-    theirs, path = folders(name)
-    theirs.zero_grad()
-    ours = nn.load(path, dtype="float64")
-    try:
-        expected, found, real = results(torch, theirs.double(), ours)
-        cotangent = np.random.default_rng(2).standard_normal(found.shape)
-        cotangent[~real] = 0
-        (expected * torch.tensor(cotangent)).sum().backward()
-        (found * cotangent).sum().backward()
-        grads = {
-            name_in_file(theirs, name): p.grad.numpy()
-            for name, p in theirs.named_parameters(remove_duplicate=False) if p.grad is not None
-        }  # fmt: skip
-    finally:
-        theirs.float()
-    own = dict(ours.named_parameters())
-    most = max(np.abs(grad).max() for grad in grads.values())
-    for their_name, stored in ours.origin.arrays.items():
-        if their_name == "final_logits_bias":  # a buffer of theirs
-            assert own[stored.parameters[0]].grad is None
-            continue
-        parts = [
-            np.zeros(own[o].shape) if own[o].grad is None else own[o].grad
-            for o in stored.parameters
-        ]
-        grad = grads.get(their_name, np.zeros(()))
-        largest = max(
-            np.abs(grad).max(), 1e-3 * most
-        )  # the gradient of a key's bias is zero but for rounding
-        np.testing.assert_allclose(
-            stored.join(parts) / largest, grad / largest, atol=1e-5, err_msg=their_name
-        )
+def loss_of_both(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Return the loss of a random padded batch in both libraries.
 
-
-def test_that_the_gradients_of_all_are_compared(folders: Any) -> None:
-    for name in ("bert, classes", "vit, classes", "gpt2", "qwen3", "bart"):
-        theirs, path = folders(name)
-        assert {name_in_file(theirs, n) for n, _ in theirs.named_parameters()} <= set(
-            nn.load(path).origin.arrays
-        )
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_saved_again(folders: Any, tmp_path: Path, name: str) -> None:
-    theirs, path = folders(name)
-    nn.save(tmp_path / "x", nn.load(path))
-    assert (tmp_path / "x" / "model.safetensors").read_bytes() == (
-        path / "model.safetensors"
-    ).read_bytes()
-    again, report = type(theirs).from_pretrained(
-        tmp_path / "x", output_loading_info=True, dtype=torch.float32
-    )
-    assert not any(report.values()), report
-    assert again.config.to_diff_dict() == theirs.config.to_diff_dict() | {
-        "dtype": "float32",
-        "architectures": [type(theirs).__name__],
-    } | {
-        k: v
-        for k, v in again.config.to_diff_dict().items()
-        if k in ("_name_or_path", "torch_dtype")
-    }
-
-
-def train_theirs(
-    model: Any, ours: Any, ids: np.ndarray, mask: np.ndarray, target: np.ndarray, labels: np.ndarray
-) -> Any:
-    """Their loss of what ours trains on."""
-    tensor, *_ = inputs(model, torch)
-    cross = torch.nn.functional.cross_entropy
+    Models without a head have the sum of their hidden states times random numbers.
+    """
+    rng = np.random.default_rng(2)
+    x, mask = draw_batch(theirs)
+    expected, result, is_real = outputs(torch, theirs, ours)
     if isinstance(ours, nn.Transformer):
-        logits = model(**tensor, decoder_input_ids=torch.tensor(target[:, :-1])).logits
-        return cross(
-            logits.flatten(0, 1),
-            torch.tensor(target[:, 1:]).flatten(),
-            ignore_index=ours.config.pad_id,
-        )
-    logits = model(**tensor).logits
-    if isinstance(ours, nn.LanguageModel):
-        goals = np.where(mask[:, 1:] & mask[:, :-1], ids[:, 1:], -100)
-        return cross(logits[:, :-1].flatten(0, 1), torch.tensor(goals).flatten())
-    return cross(logits.flatten(0, -2), torch.tensor(labels).flatten())
+        target = rng.integers(3, 48, (3, 6))
+        target[2, 4:] = ours.config.pad_id
+        ids = {"input_ids": x, "attention_mask": mask, "decoder_input_ids": target[:, :-1]}
+        logits = theirs(**{key: torch.tensor(value) for key, value in ids.items()}).logits
+        labels = np.where(target[:, 1:] == ours.config.pad_id, -100, target[:, 1:])
+        loss = ours.loss(x, target, padding_mask=mask)
+    elif theirs.base_model is theirs:  # without a head
+        cotangent = rng.standard_normal(result.shape) * is_real.reshape(*is_real.shape, 1)
+        return (expected * torch.tensor(cotangent)).sum(), (result * cotangent).sum()
+    elif isinstance(ours, nn.LanguageModel):
+        logits, labels = expected[:, :-1], np.where(mask[:, 1:] & mask[:, :-1], x[:, 1:], -100)
+        loss = ours.loss(x, mask)
+    else:
+        logits, labels = expected, rng.integers(0, expected.shape[-1], expected.shape[:-1])
+        labels[~is_real] = -100
+        loss = ours.loss(x, labels) if x.ndim == 4 else ours.loss(x, labels, mask)
+    flat = logits.flatten(0, -2)
+    return torch.nn.functional.cross_entropy(flat, torch.tensor(labels).flatten()), loss
 
 
-LOSSES = [name for name in MODELS if name.partition(",")[0] in FAMILIES and name not in (
-    "bert", "bert, pretraining", "bert, classes", "bert, tokens", "roberta", "roberta, masked", "xlm-roberta, masked",
-    "xlm-roberta, classes", "distilbert", "distilbert, masked", "electra, masked", "albert, classes", "gpt2, bare",
-    "mpnet", "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "gpt_neox, in turn", "marian, two vocabularies",
-)]  # fmt: skip
-"""Of every family one, and of every head."""
+@pytest.mark.parametrize("name", MODELS)
+def test_loaded_model_has_loss_and_gradients_of_transformers(saved: Saved, name: str) -> None:
+    theirs, path = saved(name)
+    theirs, ours = copy.deepcopy(theirs).double(), nn.load(path, dtype="float64")
+    expected, loss = loss_of_both(theirs, ours)
+    exact = name.partition(",")[0] not in IN_FLOAT32
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-10 if exact else 1e-5, abs=1e-10)
+    expected.backward()
+    loss.backward()
+    parameters = dict(ours.named_parameters())
+    gradients = {
+        name_in_file(theirs, key): p.grad.numpy()
+        for key, p in theirs.named_parameters(remove_duplicate=False) if p.grad is not None
+    }  # fmt: skip
+    largest = max(np.abs(g).max() for g in gradients.values())
+    for key, stored in ours.origin.arrays.items():
+        ps = [parameters[p] for p in stored.parameters]
+        found = stored.join([np.zeros(p.shape) if p.grad is None else p.grad for p in ps])
+        if key not in gradients:
+            assert not found.any(), key
+            continue
+        scale = max(np.abs(gradients[key]).max(), 1e-3 * largest)  # a key's bias has almost none
+        tolerance, message = 1e-8 if exact else 1e-4, f"{name}: {key}"
+        expected = gradients[key] / scale
+        np.testing.assert_allclose(found / scale, expected, 0, tolerance, err_msg=message)
 
 
-def test_that_every_family_and_head_is_trained() -> None:
-    assert {name.partition(",")[0] for name in LOSSES} == set(FAMILIES)
-    assert {"masked", "classes", "tokens"} <= {name.partition(", ")[2] for name in LOSSES}
+@pytest.mark.parametrize("name", MODELS)
+def test_save_of_loaded_model_writes_files_of_transformers(
+    saved: Saved, tmp_path: Path, name: str
+) -> None:
+    theirs, path = saved(name)
+    nn.save(tmp_path / "x", nn.load(path))
+    files = [directory / "model.safetensors" for directory in (tmp_path / "x", path)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    again, report = type(theirs).from_pretrained(tmp_path / "x", output_loading_info=True)
+    assert not any(report.values()), report
+    beside = ("_name_or_path", "torch_dtype", "dtype", "architectures")
+    settings = [model.config.to_diff_dict() for model in (again, theirs)]
+    first, second = ({k: v for k, v in s.items() if k not in beside} for s in settings)
+    assert first == second and again.config.architectures == [type(theirs).__name__]
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_twenty_steps_of_adamw(tmp_path: Path, name: str) -> None:
-    shallow = (
-        {}
-        if name.startswith(("albert", "qwen2"))
-        else {key: 1 for key in MODELS[name][2] if key.endswith(("layers", "n_layer"))}
-    )
-    theirs = make(transformers, torch, name, **shallow)
-    theirs.save_pretrained(tmp_path)
-    theirs, ours = theirs.double().train(), nn.load(tmp_path, dtype="float64").train()
-    _, (ids, *given), mask = inputs(theirs, torch)
-    rng = np.random.default_rng(3)
-    target = rng.integers(3, 48, (3, 6))
-    target[2, 4:] = getattr(theirs.config, "pad_token_id", None) or 0
-    wide = {"masked": 48, "tokens": 3}.get(name.partition(", ")[2], 0)
-    labels = (
-        np.where(mask, rng.integers(0, wide, ids.shape), -100) if wide else rng.integers(0, 3, 3)
-    )
-    optimizer = torch.optim.AdamW(
-        [p for p in theirs.parameters() if p.requires_grad], lr=0.01, weight_decay=0.01, fused=True
-    )
-    own = optim.AdamW([p for p in ours.parameters() if p.requires_grad], lr=0.01, weight_decay=0.01)
-    for step in range(20):
-        optimizer.zero_grad()
-        own.zero_grad()
-        expected = train_theirs(theirs, ours, ids, mask, target, labels)
-        if isinstance(ours, nn.Transformer):
-            found = ours.loss(ids, target, padding_mask=mask)
-        elif isinstance(ours, nn.LanguageModel):
-            found = ours.loss(ids, mask)
-        else:
-            found = ours.loss(ids, labels, *given)
-        assert found.item() == pytest.approx(expected.item(), rel=1e-5), step
-        expected.backward()
-        found.backward()
-        optimizer.step()
-        own.step()
-
-
-def their_tokens(row: list[int], ends: tuple[int, ...], skip: int) -> list[int]:
-    row = row[skip:]
-    ends_at = [i for i, token in enumerate(row) if token in ends]
-    return row[: ends_at[0] + 1] if ends_at else row
+def until_end(tokens: list[int], ends: tuple[int, ...]) -> list[int]:
+    """Return the tokens up to the first of `ends`, which is included."""
+    last = next((i for i, token in enumerate(tokens) if token in ends), len(tokens))
+    return tokens[: last + 1]
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-@pytest.mark.parametrize("name", GENERATES)
-def test_greedy_and_beam_tokens(folders: Any, name: str, beams: int) -> None:
-    theirs, path = folders(name)
+@pytest.mark.parametrize("name", GENERATIVE)
+def test_generate_of_padded_batch_gives_tokens_of_transformers(
+    saved: Saved, name: str, beams: int
+) -> None:
+    theirs, path = saved(name)
     ours = nn.load(path)
-    ids, mask = batch(theirs)
-    options = {
-        "max_new_tokens": 8,
-        "num_beams": beams,
-        "do_sample": False,
-        "early_stopping": False,
-        "length_penalty": 1.0,
-    }
+    ids, mask = draw_batch(theirs)
+    options = {"max_new_tokens": 8, "num_beams": beams, "do_sample": False}
+    options |= {"early_stopping": False, "length_penalty": 1.0, "num_return_sequences": beams}
     if isinstance(ours, nn.Transformer):
-        made = theirs.generate(
-            torch.tensor(ids), attention_mask=torch.tensor(mask).long(), **options
-        )
-        found = nn.generate(ours, source=ids, num_beams=beams, max_len=8)
-        skip = 1
-    else:
-        rows = [row[real].tolist() for row, real in zip(ids, mask)]
-        width = ids.shape[1]
-        left = np.array([[0] * (width - len(r)) + r for r in rows])
-        real = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows])
-        made = theirs.generate(torch.tensor(left), attention_mask=real, pad_token_id=0, **options)
-        found = nn.generate(ours, rows, num_beams=beams, max_len=8)
-        skip = width
-    for row, tokens in zip(made.tolist(), found):
-        assert tokens == their_tokens(row, ours.config.end_ids, skip)
-
-
-@pytest.mark.parametrize("name", GENERATES)
-def test_a_batch_is_its_rows_and_the_cache_changes_nothing(folders: Any, name: str) -> None:
-    theirs, path = folders(name)
-    ours = nn.load(path)
-    ids, mask = batch(theirs)
-    if isinstance(ours, nn.Transformer):
-        together = nn.generate(ours, source=ids, max_len=6, eos=None)
-        assert together == [
-            nn.generate(ours, source=row[real][None], max_len=6, eos=None)[0]
-            for row, real in zip(ids, mask)
-        ]
-        target = np.array([[ours.config.bos_id, *tokens] for tokens in together])
-        logits = ours(ids, target, mask).data
-    else:
-        rows = [row[real].tolist() for row, real in zip(ids, mask)]
-        together = nn.generate(ours, rows, max_len=6, eos=None)
-        assert together == [nn.generate(ours, row, max_len=6, eos=None) for row in rows]
-        logits = np.stack(
-            [
-                ours(np.array([row + tokens])).data[0, len(row) - 1 :]
-                for row, tokens in zip(rows, together)
-            ]
-        )
-    assert together == logits[:, :6].argmax(-1).tolist()  # without a cache: all at once
+        batch, is_real, start, inputs = ids, mask, 1, {"source": ids}
+    else:  # prompts are padded on the left
+        order = np.argsort(mask, axis=1, kind="stable")
+        batch, is_real = (np.take_along_axis(x, order, 1) for x in (ids, mask))
+        start, inputs = ids.shape[1], {"prompt": [row[m].tolist() for row, m in zip(ids, mask)]}
+        options["pad_token_id"] = 0
+    tensors = torch.tensor(batch), torch.tensor(is_real).long()
+    generated = theirs.generate(tensors[0], attention_mask=tensors[1], **options).tolist()
+    expected = [until_end(row[start:], ours.config.end_ids) for row in generated]
+    for model in (ours, nn.for_inference(ours)):
+        if beams == 1:
+            results = [[h.tokens] for h in nn.greedy_search(model, **inputs, max_len=8)]
+        else:
+            search = nn.beam_search(model, **inputs, beam_size=beams, n_best=beams, max_len=8)
+            results = [[h.tokens for h in best] for best in search]
+        assert [tokens for best in results for tokens in best] == expected
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in GENERATES if not n.startswith(("marian", "bart", "mbart", "m2m", "t5"))]
+    "name", [n for n in GENERATIVE if not n.startswith(("marian", "bart", "mbart", "m2m", "t5"))]
 )
-def test_left_padding(folders: Any, name: str) -> None:
-    theirs, path = folders(name)
+def test_logits_of_left_padded_row_equal_those_of_row_alone(saved: Saved, name: str) -> None:
+    theirs, path = saved(name)
     ours = nn.load(path)
-    ids, mask = batch(theirs)
-    left, real = np.roll(ids[1], 3)[None], np.roll(mask[1], 3)[None]
-    expected = ours(ids[1:2, :6]).data
-    np.testing.assert_allclose(ours(left, real).data[:, 3:], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_files_of_the_reference_are_as_ours(folders: Any, tmp_path: Path) -> None:
-    _, path = folders("bert")
-    assert SafetensorsFile(path / "model.safetensors").metadata == {"format": "pt"}
+    ids, mask = draw_batch(theirs)
+    left, is_real = np.roll(ids[1], 3)[None], np.roll(mask[1], 3)[None]
+    alone = ours(ids[1:2, :6]).data
+    np.testing.assert_allclose(ours(left, is_real).data[:, 3:], alone, rtol=1e-4, atol=1e-5)

@@ -1,256 +1,238 @@
-"""Settings of published models: each of them changed, or left out, is as in transformers, or is refused."""
+"""Settings of config.json: changed, left out or harmless, as in transformers, or refused."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, make, results
+from published import MODELS, make, outputs
 
 import nn
 from minigrad.io.json import Settings
-from nn.pretrained.families import FAMILIES
-from nn.pretrained.family import HARMLESS
-from nn.pretrained.load import read_config
+from nn.pretrained.family import HARMLESS, Family
+from nn.pretrained.load import FAMILIES, read_config
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip(
-    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
-)
+transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
-IDS = np.random.default_rng(5).integers(3, 48, (2, 12))
+BESIDE = ("architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
 
 
-def logits(model: Any, ids: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        return model(torch.tensor(ids)).logits.numpy()
+def settings_of(model_or_config: Any) -> dict[str, Any]:
+    """Return all settings of a configuration of transformers, defaults among them."""
+    return json.loads(model_or_config.to_json_string(use_diff=False))
 
 
-def close(found: Any, expected: Any, message: str = "") -> None:
+def assert_equal(expected: Any, found: Any, is_real: np.ndarray, message: str = "") -> None:
+    """Compare the outputs of transformers and of ours, except for padding."""
+    expected, found = expected.detach().numpy()[is_real], found.data[is_real]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=message)
 
 
-def others(name: str, value: Any) -> list[Any]:
-    """What a setting might be instead."""
+def load_theirs(theirs: Any, directory: Path) -> Any:
+    """Load a directory with transformers, or return None if it lacks weights or is refused."""
+    options = {"output_loading_info": True, "dtype": torch.float32}
+    try:
+        model, report = type(theirs).from_pretrained(directory, **options)
+    except Exception:  # transformers raises errors of many types
+        return None
+    return None if any(report.values()) else model.eval()
+
+
+def alternatives(name: str, value: Any) -> Iterator[Any]:
+    """Yield other values that a setting might have."""
     if name.startswith("rope_"):
-        new: list[dict[str, Any]] = [{"partial_rotary_factor": 0.5}, {"rope_theta": 77.0}]
-        new += [{"rope_type": "linear", "factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}]
-        return [(value or {}) | changes for changes in new]
-    if isinstance(value, list):
-        choices: Any = {
-            "layer_types": ("sliding_attention", "full_attention"),
-            "no_rope_layers": (0, 1),
-        }.get(name, ())
-        return [[choice] * len(value) for choice in choices]
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, (int, float)):
-        return [value + 1, 1.5 * value + 0.05]
-    return {"NoneType": [2, True, "gelu", 0.2], "str": ["relu", "gelu_new", "silu", "foo"]}.get(
-        type(value).__name__, []
-    )
+        for changes in (
+            {"partial_rotary_factor": 0.5}, {"rope_theta": 77.0},
+            {"rope_type": "linear", "factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0},
+        ):  # fmt: skip
+            yield (value or {}) | changes
+    elif name == "layer_types":
+        yield from ([kind] * len(value) for kind in ("sliding_attention", "full_attention"))
+    elif name == "no_rope_layers":
+        yield from ([flag] * len(value) for flag in (0, 1))
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, (int, float)):
+        yield from (value + 1, 1.5 * value + 0.05)
+    elif isinstance(value, str):
+        yield from ("relu", "gelu_new", "silu", "foo")
+    elif value is None:
+        yield from (2, True, "gelu", 0.2)
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODELS if INTENSE else ["marian", "t5"])
-def test_each_setting_changed_or_left_out(tmp_path: Path, name: str) -> None:
-    """Whatever both load gives the same results; where one refuses, or lacks weights, there is nothing to compare."""
-    made, agreed = make(transformers, torch, name), 0
-    made.save_pretrained(tmp_path)
+def test_load_with_setting_changed_or_left_out_agrees_or_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    shallow = {key: 1 for key in MODELS[name][2] if key.endswith("layers")}
+    theirs, compared = make(transformers, torch, name, **({} if INTENSE else shallow)), 0
+    theirs.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     saved = json.loads(path.read_text())
-    beside = ("architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
-    every = {
-        k: v
-        for k, v in json.loads(made.config.to_json_string(use_diff=False)).items()
-        if k not in beside
-    }
-    changed = [
-        saved | {setting: new} for setting, value in every.items() for new in others(setting, value)
+    every = {k: v for k, v in settings_of(theirs.config).items() if k not in BESIDE}
+    variants = [saved | {k: new} for k, v in every.items() for new in alternatives(k, v)]
+    variants += [
+        {k: v for k, v in saved.items() if k != left_out}
+        for left_out in saved.keys() & every.keys()
     ]
-    for settings in changed + [
-        {k: v for k, v in saved.items() if k != gone} for gone in saved if gone in every
-    ]:
+    for settings in variants:
         path.write_text(json.dumps(settings))
         try:
             ours = nn.load(tmp_path)
         except ValueError as error:
             assert str(error).startswith(str(tmp_path))
             continue
-        try:
-            options = {"output_loading_info": True, "dtype": torch.float32}
-            theirs, report = type(made).from_pretrained(tmp_path, **options)
-            expected, found, real = results(torch, theirs.eval(), ours)
-        except Exception:  # whatever they refuse by
+        again = load_theirs(theirs, tmp_path)
+        if again is None:
             continue
-        if not any(report.values()):
-            told = {
-                k: settings.get(k) for k in {*settings, *saved} if settings.get(k) != saved.get(k)
-            }
-            close(found.data[real], expected.detach().numpy()[real], str(told))
-            agreed += 1
-    assert agreed > 20
+        try:
+            results = outputs(torch, again, ours)
+        except Exception:  # transformers loads it, and cannot run it
+            continue
+        changed = {k: v for k, v in settings.items() if saved.get(k) != v}
+        assert_equal(*results, f"{name} with {changed or 'a setting left out'}")
+        compared += 1
+    assert compared > 20
 
 
-UNSAID: list[dict[str, Any]] = [
+DROPPED = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
+
+
+@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
+@pytest.mark.parametrize(
+    "name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"]
+)
+def test_load_of_classifier_gives_dropout_of_transformers(
+    tmp_path: Path, name: str, head: str
+) -> None:
+    settings = MODELS[f"{name}, classes"][2]
+    settings = {k: v for k, v in settings.items() if "dropout" not in k}
+    for changes in ({}, {DROPPED.get(name, "classifier_dropout"): 0.3}):
+        config = transformers.CONFIG_MAPPING[name](**settings, **changes)
+        theirs = getattr(transformers, f"AutoModelFor{head}").from_config(config)
+        theirs.save_pretrained(tmp_path)
+        dropout = theirs.dropout if hasattr(theirs, "dropout") else theirs.classifier.dropout
+        assert nn.load(tmp_path).dropout.p == dropout.p, changes
+
+
+PARTIAL: list[dict[str, Any]] = [
     {}, {"use_sliding_window": True, "sliding_window": 8}, {"use_sliding_window": True, "layer_types": None},
     {"rope_scaling": {"type": "yarn", "factor": 4.0}, "rope_theta": 500.0},
     {"rope_scaling": {"type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
     {"rope_scaling": {"type": "linear", "factor": 4.0}, "original_max_position_embeddings": 16},
     {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 16},
 ]  # fmt: skip
-"""Settings beside which config.json says nothing but sizes."""
+"""Settings that stand in config.json beside the sizes; all others have their defaults."""
 
 
-DROPPED = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
-
-
-@pytest.mark.parametrize("head", ["classes", "tokens"])
-@pytest.mark.parametrize(
-    "name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"]
-)
-def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> None:
-    kind = transformers.CONFIG_MAPPING[name]
-    auto = {
-        "classes": "AutoModelForSequenceClassification",
-        "tokens": "AutoModelForTokenClassification",
-    }[head]
-    encoder = MODELS[f"{name}, classes"][2]
-    for said in ({}, {DROPPED.get(name, "classifier_dropout"): 0.3}):
-        settings = {
-            key: value
-            for key, value in encoder.items()
-            if not key.endswith(("_dropout", "dropout_prob"))
-        }
-        made = getattr(transformers, auto).from_config(kind(**settings, **said))
-        made.save_pretrained(tmp_path)
-        theirs = made.dropout if hasattr(made, "dropout") else made.classifier.dropout
-        assert nn.load(tmp_path).dropout.p == theirs.p, said
-
-
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_config_json_does_not_say_is_as_transformers_has_it(name: str) -> None:
-    """A configuration of sizes alone, and all settings as transformers' own class then has them, are one."""
-    kind, family = transformers.CONFIG_MAPPING[name], FAMILIES[name]
-    default = json.loads(kind().to_json_string(use_diff=False))
-    required = [key for key in default if not is_read_without(family, default, key)]
-    turns = {"rope_theta", "rotary_emb_base"} & family.defaults.keys()
-    for said in UNSAID if turns and name != "phi3" else UNSAID[:1]:  # its scaling is its own
-        if {"use_sliding_window", "rope_theta"} & said.keys() - family.defaults.keys():
+def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> None:
+    """Sizes alone are read as all settings of the configuration class of transformers are."""
+    config_class, family = transformers.CONFIG_MAPPING[name], FAMILIES[name]
+    default = settings_of(config_class())
+    required = [key for key in default if is_required(family, default, key)]
+    is_rotary = {"rope_theta", "rotary_emb_base"} & family.defaults.keys()
+    for partial in PARTIAL if is_rotary and name != "phi3" else [{}]:  # Phi-3 scales otherwise
+        if {"use_sliding_window", "rope_theta"} & partial.keys() - family.defaults.keys():
             continue  # refused
-        whole = json.loads(kind(**copy.deepcopy(said)).to_json_string(use_diff=False))
+        whole = settings_of(config_class(**copy.deepcopy(partial)))
         sizes = {key: whole[key] for key in required}
         expected, found = (
-            read_config(Settings(s, "config.json"), family).effective()
-            for s in (whole, sizes | said)
+            read_config(Settings(settings, "config.json"), family).effective()
+            for settings in (whole, sizes | partial)
         )
-        assert found == expected, said
+        assert found == expected, partial
 
 
-def is_read_without(family: Any, settings: dict[str, Any], key: str) -> bool:
+def is_required(family: Family, settings: dict[str, Any], key: str) -> bool:
+    """Return whether the settings are refused without a key."""
     try:
         read_config(Settings({k: v for k, v in settings.items() if k != key}, "x"), family)
     except ValueError as error:
         assert f"{key} is missing" in str(error)
-        return False
-    return True
+        return True
+    return False
 
 
-KEPT = {"architectures", "dtype", "id2label", "label2id", "return_dict", "tokenizer_class", "output_attentions",
-        "output_hidden_states", "pooler_output_size", "problem_type"}  # fmt: skip
-"""Harmless keys that are not changed: they name things, or outputs have another form."""
+UNCHANGED = {
+    "architectures", "dtype", "id2label", "label2id", "return_dict", "tokenizer_class", "output_attentions",
+    "output_hidden_states", "pooler_output_size", "problem_type",
+}  # fmt: skip
+"""Harmless keys that are not changed: names, and the form of the outputs of transformers."""
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODELS)
-def test_harmless_keys_change_nothing_in_transformers(tmp_path: Path, name: str) -> None:
-    """All harmless keys that a configuration class has are changed at once; their outputs stay."""
-    made = make(transformers, torch, name)
-    made.save_pretrained(tmp_path)
-    family = FAMILIES[made.config.model_type]
-    own = json.loads(made.config.to_json_string(use_diff=False))
+def test_harmless_settings_changed_leave_outputs_of_both_libraries(
+    tmp_path: Path, name: str
+) -> None:
+    """All harmless keys of a configuration class are changed at once."""
+    theirs = make(transformers, torch, name)
+    theirs.save_pretrained(tmp_path)
+    family = FAMILIES[theirs.config.model_type]
     changes: dict[str, Any] = {}
-    for key in ((HARMLESS | family.harmless) & own.keys()) - KEPT:
-        value = own[key]
+    for key, value in settings_of(theirs.config).items():
+        if key not in (HARMLESS | family.harmless) - UNCHANGED:
+            continue
         if isinstance(value, bool):
             changes[key] = not value
         elif isinstance(value, (int, float)):
             changes[key] = (
-                (value - 1 if value > 1 else value + 1) if isinstance(value, int) else 0.7
+                0.7 if isinstance(value, float) else value - 1 if value > 1 else value + 1
             )
-    assert changes
-    expected, _, real = results(torch, made, nn.load(tmp_path))
     path = tmp_path / "config.json"
-    settings = json.loads(path.read_text())
-    path.write_text(json.dumps(settings | changes))
-    options = {"output_loading_info": True, "dtype": torch.float32}
-    theirs, report = type(made).from_pretrained(tmp_path, **options)
-    if any(report.values()):  # weights that were tied are drawn: there is nothing to compare
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | changes))
+    again = load_theirs(theirs, tmp_path)
+    if again is None:  # weights that were tied would be drawn
         del changes["tie_word_embeddings"]
-        path.write_text(json.dumps(settings | changes))
-        theirs, report = type(made).from_pretrained(tmp_path, **options)
-    assert not any(report.values())
-    same, found, _ = results(torch, theirs.eval(), nn.load(tmp_path))
-    close(same.detach().numpy()[real], expected.detach().numpy()[real], str(changes))
-    close(found.data[real], expected.detach().numpy()[real], str(changes))
+        path.write_text(json.dumps(saved | changes))
+        again = load_theirs(theirs, tmp_path)
+    ours = nn.load(tmp_path)
+    assert changes
+    assert_equal(*outputs(torch, again, ours), str(changes))
+    assert_equal(*outputs(torch, theirs, ours), str(changes))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_all_keys_of_the_configuration_class_are_known(name: str) -> None:
-    default = json.loads(transformers.CONFIG_MAPPING[name]().to_json_string(use_diff=False))
-    read_config(Settings(default, "config.json"), FAMILIES[name])
+@pytest.mark.parametrize(("act", "activation"), [("gelu", "gelu_tanh"), ("silu", "silu")])
+def test_load_of_gemma_reads_gelu_as_its_tanh_form(
+    tmp_path: Path, act: str, activation: str
+) -> None:
+    theirs = make(transformers, torch, "gemma", hidden_act=act)
+    theirs.save_pretrained(tmp_path)
+    ours = nn.load(tmp_path)
+    assert ours.config.activation == activation
+    assert_equal(*outputs(torch, theirs, ours))
 
 
-def test_granite_is_refused_as_llama() -> None:
-    """Four of its keys scale what Llama does not; as a line of Llama it would give other logits."""
-    granite = transformers.GraniteConfig(
-        embedding_multiplier=12.0,
-        logits_scaling=8.0,
-        residual_multiplier=0.2,
-        attention_multiplier=0.1,
-    )
-    settings = json.loads(granite.to_json_string(use_diff=False))
-    with pytest.raises(ValueError, match="keys must be known to the family") as error:
-        read_config(Settings(settings, "config.json"), FAMILIES["llama"])
-    for key in (
-        "embedding_multiplier",
-        "logits_scaling",
-        "residual_multiplier",
-        "attention_multiplier",
-    ):
-        assert f"'{key}'" in str(error.value)
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("gemma", {"hidden_activation": "relu"}, "hidden_activation must be gelu_pytorch_tanh or null"),
+    ("phi3", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "type must be one of default, got \"yarn\""),
+    ("phi3", {"rope_scaling": {"type": "su", "factor": 4.0}}, "type must be one of default, got \"su\""),
+    ("gpt2", {"activation_function": "quick_gelu"}, "activation_function must be one of gelu, .*, got \"quick_gelu\""),
+    ("mpnet", {"pad_token_id": 0}, "pad_token_id must be 1"),
+    ("mpnet", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets must be 32"),
+    ("mpnet, masked", {"hidden_act": "relu"}, "hidden_act must be gelu"),
+    ("roberta, masked", {"hidden_act": "relu"}, "hidden_act must be gelu"),
+    ("electra, masked", {"hidden_act": "relu"}, "hidden_act must be gelu"),
+]  # fmt: skip
+"""Settings that transformers ignores, or whose meaning stands in its code alone."""
 
 
-def test_settings_of_phi3_and_gemma(tmp_path: Path) -> None:
-    """Phi-3 scales rotary positions in a way of its own, by whatever name; Gemma's "gelu" is the form by tanh."""
-    made = make(transformers, torch, "gemma", hidden_act="gelu")
-    made.save_pretrained(tmp_path / "gemma")
-    path = tmp_path / "gemma/config.json"
-    for act, ours in (("gelu", "gelu_tanh"), ("silu", "silu")):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": act}))
-        theirs = type(made).from_pretrained(tmp_path / "gemma", dtype=torch.float32).eval()
-        model = nn.load(tmp_path / "gemma")
-        assert model.config.activation == ours
-        close(model(IDS).data, logits(theirs, IDS))
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_activation": "relu"}))
-    with pytest.raises(
-        ValueError, match="config.json: hidden_activation: expected gelu_pytorch_tanh or null"
-    ):
-        nn.load(tmp_path / "gemma")
-    make(transformers, torch, "phi3").save_pretrained(tmp_path / "phi3")
-    path = tmp_path / "phi3/config.json"
-    settings = json.loads(path.read_text())
-    for kind in ("yarn", "su", "linear"):
-        path.write_text(json.dumps(settings | {"rope_scaling": {"type": kind, "factor": 4.0}}))
-        with pytest.raises(
-            ValueError,
-            match=f'config.json: rope_scaling: type: expected one of default, got "{kind}"',
-        ):
-            nn.load(tmp_path / "phi3")
+@pytest.mark.parametrize(("name", "changes", "message"), REFUSED)
+def test_load_with_setting_of_another_meaning_raises(
+    tmp_path: Path, name: str, changes: dict[str, Any], message: str
+) -> None:
+    make(transformers, torch, name).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ValueError, match=f"config.json: .*{message}"):
+        nn.load(tmp_path)

@@ -1,4 +1,4 @@
-"""safetensors by NumPy against the reference library: same bytes written, nothing accepted that it refuses."""
+"""Safetensors files beside the reference library: the same bytes, and the same files are refused."""
 
 from __future__ import annotations
 
@@ -11,97 +11,69 @@ import pytest
 
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
-safetensors = pytest.importorskip(
-    "safetensors", reason="the reference library is the oracle; it is not installed"
-)
+safetensors = pytest.importorskip("safetensors", reason="the reference library is the oracle")
 reference = pytest.importorskip("safetensors.numpy")
 
-CODES = ("?", "u1", "i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8", "<c8")
+DTYPES = ("?", "u1", "i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8", "<c8")
+WRONG = [0, 1, 4, -1, 8.0, 2**62, 2**64, 10**30, None, True, "F32", "F8_E4M3", "U8", [], [1, 2], [0, 0], {}, [2**40, 2**40], [None]]  # fmt: skip
 
 
 def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    names = [
-        f"layer.{i}.wéight" + '"' * int(i % 3 == 0)
-        for i in rng.permutation(int(rng.integers(1, 7)))
-    ]
-    shapes = [rng.integers(0, 4, int(rng.integers(0, 4))).tolist() for _ in names]
-    return {
-        n: np.asarray(rng.integers(0, 100, tuple(shape))).astype(CODES[rng.integers(len(CODES))])
-        for n, shape in zip(names, shapes)
-    }
+    """Return arrays of random names, shapes and dtypes."""
+    arrays = {}
+    for i in range(int(rng.integers(1, 7))):
+        values = rng.integers(0, 100, rng.integers(0, 4, int(rng.integers(0, 4))).tolist())
+        name = f"layer.{i}.wéight" + '"' * (i % 3 == 0)
+        arrays[name] = np.asarray(values).astype(DTYPES[rng.integers(len(DTYPES))])
+    return arrays
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_same_bytes_and_same_arrays(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(10))
+def test_write_safetensors_gives_bytes_of_reference(tmp_path: Path, seed: int) -> None:
     arrays = random_arrays(np.random.default_rng(seed))
     metadata = {"format": "pt"} if seed % 2 else None
     write_safetensors(tmp_path / "ours", arrays, metadata)
     reference.save_file(arrays, str(tmp_path / "theirs"), metadata)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-    found = SafetensorsFile(tmp_path / "theirs")
-    assert found.metadata == (metadata or {})
-    for name, expected in reference.load_file(str(tmp_path / "ours")).items():
-        np.testing.assert_array_equal(found.read(name), expected)
-        assert found.map(name).shape == expected.shape and found.map(name).dtype == expected.dtype
+    file = SafetensorsFile(tmp_path / "theirs")
+    assert file.metadata == (metadata or {})
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(file.read(name), array)
+        np.testing.assert_array_equal(file.map(name), array)
 
 
 def damaged(rng: np.random.Generator, data: bytes) -> bytes:
-    """The file with one thing changed: a byte anywhere, its length, or a number or a word in its header."""
-    length = struct.unpack("<Q", data[:8])[0]
-    kind = rng.integers(4)
+    """Return the file with another byte, length, or entry of its header."""
+    kind, length = rng.integers(4), struct.unpack("<Q", data[:8])[0]
+    place = int(rng.integers(len(data)))
     if kind == 0:
-        place = int(rng.integers(len(data)))
         return data[:place] + bytes([int(rng.integers(256))]) + data[place + 1 :]
     if kind == 1:
-        cut = int(rng.integers(len(data)))
-        return data[:cut] if rng.random() < 0.5 else data + bytes(cut)
+        return data[:place] if rng.random() < 0.5 else data + bytes(place)
     header = json.loads(data[8 : 8 + length])
     name = str(rng.choice([n for n in header if n != "__metadata__"]))
-    place = rng.choice(["dtype", "shape", "data_offsets"])
-    values = [
-        0,
-        1,
-        4,
-        -1,
-        8.0,
-        2**62,
-        2**64,
-        10**30,
-        None,
-        True,
-        "F32",
-        "F8_E4M3",
-        "U8",
-        [],
-        [1, 2],
-        [0, 0],
-        {},
-        [2**40, 2**40],
-        [None],
-    ]
-    header[name][place] = values[rng.integers(len(values))]
+    header[name][rng.choice(["dtype", "shape", "data_offsets"])] = WRONG[rng.integers(len(WRONG))]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
-def test_what_the_reference_refuses_we_refuse(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    agreed = [0, 0]
-    for _ in range(1500):
-        (tmp_path / "x").write_bytes(
-            damaged(rng, reference.save(random_arrays(rng), {"format": "pt"}))
-        )
+def test_damaged_safetensors_are_refused_as_by_reference(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "x"
+    counts = {"read": 0, "refused": 0}
+    for _ in range(500):
+        path.write_bytes(damaged(rng, reference.save(random_arrays(rng), {"format": "pt"})))
         try:
-            with safetensors.safe_open(str(tmp_path / "x"), "numpy") as file:
-                theirs = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        except Exception:
-            theirs = None
-        try:
-            ours = {name: e.shape for name, e in SafetensorsFile(tmp_path / "x").items()}
-        except ValueError as error:
-            ours = None
-            assert str(error).startswith(f"{tmp_path / 'x'}: not a whole safetensors file (")
-        assert ours == theirs, (tmp_path / "x").read_bytes()
-        agreed[ours is None] += 1
-    assert min(agreed) > 50, agreed
+            with safetensors.safe_open(str(path), "numpy") as file:
+                names = list(file.keys())
+                expected = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+        except Exception:  # the reference raises errors of several types
+            expected = None
+        if expected is None:
+            with pytest.raises(ValueError, match="not a whole safetensors file"):
+                SafetensorsFile(path)
+                pytest.fail(f"{path.read_bytes()!r} is read")
+        else:
+            assert {name: e.shape for name, e in SafetensorsFile(path).items()} == expected
+        counts["read" if expected is not None else "refused"] += 1
+    assert min(counts.values()) > 20, counts

@@ -1,7 +1,7 @@
 """Arguments by position mean what they mean in PyTorch, or for NumPy's functions in NumPy.
 
-A parameter can be given by position only where the other library has it at the same position. All
-others are keyword-only.
+A parameter can be given by position only if the other library has it at the same position. All others
+are keyword-only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad import Tensor
+from minigrad import Tensor, optim
+from minigrad.core.forms import signature
 from minigrad.core.registry import FUNCTIONS, OPS
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 WORDS = {"dim": "axis", "keepdim": "keepdims", "dimension": "axis"}
-"""PyTorch's words, which are translated."""
+"""Options of PyTorch that minigrad accepts by these names, too."""
 SYNONYMS = {
     ("b", "x2"), ("b", "other"), ("a", "self"), ("i", "x2"), ("x", "arr"), ("x", "a"), ("b", "v"), ("shape", "size"),
     ("num_heads", "nhead"), ("d_ff", "dim_feedforward"), ("argnum", "argnums"), ("target", "tgt"), ("mask", "attn_mask"),
 }  # fmt: skip
-"""Required arguments of two names: ours and the other library's."""
+"""Names of one required argument here and in the other library."""
 SAME_AS = {
     "grad": torch.func.grad,
     "elementwise_grad": torch.func.grad,
@@ -34,148 +35,179 @@ SAME_AS = {
     "jacobian": torch.func.jacrev,
     "hessian": torch.func.hessian,
 }
-DIFFERENT = {
+UNLIKE = {
     "device": "names the only device",
     "enable_grad": "a context manager",
     "set_grad_enabled": "a context manager",
-    "default_generator": "its one argument is all that it is about",
+    "default_generator": "takes one argument",
     "hvp": "torch.autograd.functional.hvp has the same positions with other names",
     "gradients": "torch.autograd.grad has another name for the third argument, with the same meaning",
+    "vmap": "torch.func.vmap has in_dims and out_dims at the same positions; the names are JAX's",
     "Transformer": "takes a configuration; torch.nn.Transformer takes fifteen settings",
     "Transformer.forward": "takes token ids; torch.nn.Transformer takes vectors",
-    "Embedding.forward": "of the weight's rows",
+    "Embedding.forward": "takes rows of the weight",
 }
-"""What only shares a name, with the reason."""
+"""Names that PyTorch uses for something else, with the reason."""
+Names = list[str]
 
 
-def positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    parameters = inspect.signature(function).parameters.values()
-    return [p for p in parameters if p.kind in POSITIONAL]
+def positions(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that can be given by position."""
+    return [p for p in inspect.signature(function).parameters.values() if p.kind in BY_POSITION]
 
 
-def schemas(name: str) -> list[list[str]]:
-    """The positional parameters of each overload of a compiled function of PyTorch."""
-    packet = getattr(torch.ops.aten, name, None)
-    names = packet.overloads() if hasattr(packet, "overloads") else []
-    overloads = [getattr(packet, name) for name in names]
-    return [
-        [a.name for a in overload._schema.arguments if not a.kwarg_only]
-        for overload in overloads
-        if "out" not in overload._overloadname
-    ]
-
-
-def references(name: str, modules: tuple[Any, ...]) -> list[list[str]]:
-    """The names that the other library has at each position; several, where it is overloaded."""
+def names_in_pytorch(name: str, modules: tuple[Any, ...]) -> list[Names]:
+    """Return the names at each position in modules of PyTorch, for each overload."""
     found = []
     for module in modules:
-        if theirs := getattr(module, name, None):
-            try:
-                found.append([p.name for p in positional(theirs)])
-            except (TypeError, ValueError):
-                found += schemas(name)
+        function = getattr(module, name, None)
+        if function is None:
+            continue
+        try:
+            found.append([p.name for p in positions(function)])
+        except (TypeError, ValueError):  # a compiled function
+            packet = getattr(torch.ops.aten, name, None)
+            for overload in packet.overloads() if hasattr(packet, "overloads") else []:
+                if "out" not in overload:
+                    arguments = getattr(packet, overload)._schema.arguments
+                    found.append([a.name for a in arguments if not a.kwarg_only])
     return found
 
 
-def takes_any_number(function: Any) -> bool:
+def names_in_numpy(function: Any) -> Names:
+    """Return the names at each position of a function of NumPy."""
+    return [p.name for p in signature(function).parameters.values() if p.kind in BY_POSITION]
+
+
+def is_variadic(function: Any) -> bool:
+    """Return whether a function takes any number of arguments."""
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
     return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
-def numpy_references(numpy: Any) -> list[list[str]]:
-    from minigrad.core.forms import signature
-
-    return [
-        [p.name for p in signature(f).parameters.values() if p.kind in POSITIONAL] for f in numpy
-    ]
-
-
-def disagreements(parameters: list[inspect.Parameter], other: list[str]) -> list[str]:
-    """Our positional parameters that mean something else there, or are not there."""
-    wrong = []
-    for i, p in enumerate(parameters):
-        theirs = WORDS.get(other[i], other[i]) if i < len(other) else None
-        ours = WORDS.get(p.name, p.name)
-        same = ours == theirs or (i == 0 and theirs is not None and p.default is p.empty)
-        same = same or (theirs is not None and ours.lower() == theirs.lower())  # np.eye(N, M)
-        if not same and (p.name, theirs) not in SYNONYMS:
-            wrong.append(f"{p.name} at {i}, where there is {theirs}")
-    return wrong
+def names_elsewhere(name: str, function: Any) -> list[Names]:
+    """Return the names at each position in the libraries that a function of minigrad follows."""
+    if name in SAME_AS:
+        return [[p.name for p in positions(SAME_AS[name])]]
+    entry = getattr(function, "op", None) or FUNCTIONS.get(function.__name__)
+    followed = entry.numpy if entry is not None else ()
+    numpy = [f for f in followed if not is_variadic(f)]
+    if numpy:
+        return [names_in_numpy(f) for f in numpy]
+    if followed:
+        return [[p.name for p in positions(function) if p.default is p.empty]]
+    modules = (torch, torch.Tensor, torch.nn.functional)
+    aliases = [alias for alias, f in vars(mg).items() if f is function]
+    found = [names for alias in aliases for names in names_in_pytorch(alias, modules)]
+    return found + ([names_in_numpy(getattr(np, name))] if hasattr(np, name) else [])
 
 
-def entry_of(function: Any) -> Any:
-    return getattr(function, "op", None) or (FUNCTIONS.get(getattr(function, "__name__", "")))
+Row = tuple[str, list[inspect.Parameter], list[Names]]
 
 
-def functions() -> Iterator[tuple[str, list[inspect.Parameter], list[list[str]]]]:
-    """Each public function, its positional parameters, and those of the libraries it follows."""
-    names: dict[int, list[str]] = {}
+def functions() -> Iterator[Row]:
+    """Yield each public function, its positions, and the names at the positions elsewhere."""
     for name, function in vars(mg).items():
-        names.setdefault(id(function), []).append(name)
-    for name, function in vars(mg).items():
-        if name.startswith("_") or not inspect.isfunction(function) or name in DIFFERENT:
+        if name.startswith("_") or not inspect.isfunction(function) or name in UNLIKE:
             continue
-        own = positional(function)
-        entry = entry_of(function)
-        numpy = [f for f in (entry.numpy if entry is not None else ()) if not takes_any_number(f)]
-        if name in SAME_AS:
-            others = [[p.name for p in positional(SAME_AS[name])]]
-        elif numpy:
-            others = numpy_references(numpy)
-        elif entry is not None and entry.numpy:  # any number of operands
-            others = [[p.name for p in own if p.default is p.empty]]
-        else:
-            modules = (torch, torch.Tensor, torch.nn.functional)
-            others = [r for alias in names[id(function)] for r in references(alias, modules)]
-            if hasattr(np, name):
-                others += numpy_references([getattr(np, name)])
+        elsewhere = names_elsewhere(name, function)
         for method, value in vars(Tensor).items():
-            if value is function and method != name and method[0] != "_":  # such as x.unbind(0)
-                others += references(method, (torch.Tensor,))
-        yield f"minigrad.{name}", own, others
+            if value is function and method not in (name, "") and method[0] != "_":
+                elsewhere += names_in_pytorch(method, (torch.Tensor,))
+        yield f"minigrad.{name}", positions(function), elsewhere
     for module, theirs in ((nn.functional, torch.nn.functional), (nn.init, torch.nn.init)):
         for name in module.__all__:
             function = getattr(module, name)
-            yield f"{module.__name__}.{name}", positional(function), references(name, (theirs,))
+            yield (
+                f"{module.__name__}.{name}",
+                positions(function),
+                names_in_pytorch(name, (theirs,)),
+            )
 
 
-def layers() -> Iterator[tuple[str, list[inspect.Parameter], list[list[str]]]]:
-    for name, layer in shared_and_own():
-        theirs = getattr(torch.nn, name, None)
-        for path, method in ((name, "__init__"), (f"{name}.forward", "forward")):
-            if path in DIFFERENT:
-                continue
-            own = positional(getattr(layer, method))[1:]
-            if theirs is None:
-                if method == "__init__":
-                    yield f"nn.{path}", own, []
-                continue
-            others = [p.name for p in positional(getattr(theirs, method))]
-            yield f"nn.{path}", own, [others[1:]]
-
-
-def shared_and_own() -> Iterator[tuple[str, Any]]:
-    """The layers: every class of `nn.layers`."""
-    for name in nn.layers.__all__ if hasattr(nn.layers, "__all__") else dir(nn.layers):
-        layer = getattr(nn.layers, name)
+def layer_classes() -> Iterator[tuple[str, type[nn.Module]]]:
+    """Yield the classes of `nn.layers`."""
+    for name, layer in vars(nn.layers).items():
         if inspect.isclass(layer) and issubclass(layer, nn.Module) and not name.startswith("_"):
             yield name, layer
 
 
-@pytest.mark.parametrize("kind", [functions, layers], ids=["functions", "layers"])
-def test_argument_by_position_means_the_same_in_the_other_library(kind: Any) -> None:
+def layers() -> Iterator[Row]:
+    """Yield constructor and forward of each layer, as `functions` does."""
+    for name, layer in layer_classes():
+        theirs = getattr(torch.nn, name, None)
+        for path, method in ((name, "__init__"), (f"{name}.forward", "forward")):
+            if path in UNLIKE or (theirs is None and method == "forward"):
+                continue
+            names = (
+                [] if theirs is None else [p.name for p in positions(getattr(theirs, method))][1:]
+            )
+            yield f"nn.{path}", positions(getattr(layer, method))[1:], [names] if theirs else []
+
+
+def disagreements(parameters: list[inspect.Parameter], names: Names) -> list[str]:
+    """Return a line for each parameter that has another meaning at its position elsewhere."""
+    wrong = []
+    for i, p in enumerate(parameters):
+        theirs = names[i] if i < len(names) else None
+        first = i == 0 and theirs is not None and p.default is p.empty
+        word, their_word = (WORDS.get(n, n).lower() for n in (p.name, theirs or ""))
+        if word != their_word and not first and (p.name, WORDS.get(theirs, theirs)) not in SYNONYMS:
+            wrong.append(f"{p.name} at {i}, where there is {theirs}")
+    return wrong
+
+
+@pytest.mark.parametrize("rows", [functions, layers], ids=lambda f: f.__name__)
+def test_argument_by_position_means_the_same_elsewhere(rows: Callable[[], Iterator[Row]]) -> None:
     wrong, compared = [], 0
-    for name, parameters, others in kind():
-        if not others:  # of our own: options are keyword-only
-            options = [p.name for p in parameters if p.default is not p.empty]
-            wrong += [f"{name}: option {option} can be given by position" for option in options]
-            continue
-        compared += 1
-        found = [disagreements(parameters, other) for other in others]
-        if all(found):
+    for name, parameters, elsewhere in rows():
+        options = [p.name for p in parameters if p.default is not p.empty]
+        if not elsewhere and options:
+            wrong.append(f"{name}: options must be keyword-only: {', '.join(options)}")
+        compared += bool(elsewhere)
+        found = [disagreements(parameters, names) for names in elsewhere]
+        if found and all(found):
             wrong.append(f"{name}: {'; '.join(min(found, key=len))}")
     assert not wrong, "\n".join(wrong)
-    assert compared > (200 if kind is functions else 20)
+    assert compared > (200 if rows is functions else 20)
+
+
+OPTIMIZERS = [
+    (
+        function,
+        getattr(torch.optim.lr_scheduler if name in optim.schedules.__all__ else torch.optim, name),
+    )
+    for name, function in vars(optim).items()
+    if callable(function)
+    and (hasattr(torch.optim, name) or hasattr(torch.optim.lr_scheduler, name))
+] + [(optim.clip_grad_norm_, torch.nn.utils.clip_grad_norm_)]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS, ids=lambda f: f.__name__)
+def test_optimizer_or_schedule_has_positions_and_defaults_of_pytorch(
+    ours: Any, theirs: Any
+) -> None:
+    parameters, their_parameters = (inspect.signature(f).parameters for f in (ours, theirs))
+    for position, p in enumerate(parameters.values()):
+        if p.kind in BY_POSITION:
+            assert list(their_parameters)[position] == p.name
+        if p.name in their_parameters and p.default is not p.empty:
+            assert p.default == their_parameters[p.name].default, p.name
+
+
+@pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS, ids=lambda f: f.__name__)
+def test_optimizer_or_schedule_refuses_options_of_pytorch_by_name(ours: Any, theirs: Any) -> None:
+    parameters, their_parameters = (inspect.signature(f).parameters for f in (ours, theirs))
+    first = optim.SGD([Tensor(np.ones(1), True)], momentum=0.9)
+    values: dict[str, Any] = {
+        "params": [Tensor(np.ones(1), True)], "parameters": [], "optimizer": first, "max_norm": 1.0,
+        "schedulers": [optim.ExponentialLR(first, 0.9)], "lr_lambda": abs, "milestones": [], "defaults": {},
+    }  # fmt: skip
+    required = [name for name, p in parameters.items() if p.default is p.empty]
+    arguments = {name: values.get(name, 2) for name in required}
+    for name in their_parameters.keys() - parameters.keys():
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            ours(**arguments, **{name: 1})
 
 
 REQUIRED = {
@@ -184,103 +216,35 @@ REQUIRED = {
 }  # fmt: skip
 
 
-def test_setting_that_only_pytorch_has_is_refused_when_the_layer_is_made() -> None:
+def test_layer_refuses_settings_that_only_pytorch_has() -> None:
     refused = 0
-    for name, layer in shared_and_own():
+    for name, layer in layer_classes():
         if not hasattr(torch.nn, name) or name in ("Identity", "Module", "Sequential"):
             continue
-        ours = inspect.signature(layer.__init__).parameters
+        parameters = inspect.signature(layer.__init__).parameters
         for p in inspect.signature(getattr(torch.nn, name).__init__).parameters.values():
-            if p.name not in ours and p.kind in (*POSITIONAL, p.KEYWORD_ONLY):
-                if p.default is p.empty:
-                    continue
+            if p.name not in parameters and p.default is not p.empty:
                 with pytest.raises(TypeError, match=p.name):
                     layer(*REQUIRED.get(name, ()), **{p.name: p.default})
                 refused += 1
     assert refused > 30
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        n
-        for n, c in vars(nn).items()
-        if inspect.isclass(c) and issubclass(c, nn.Activation) and c is not nn.Activation
-    ],
-)
-def test_activation_with_an_unknown_option_is_refused_when_it_is_made(name: str) -> None:
-    layer = getattr(nn, name)
-    with pytest.raises(TypeError, match="slope"):
-        layer(slope=0.1)
+def test_activation_refuses_unknown_options() -> None:
+    classes = [c for c in vars(nn).values() if inspect.isclass(c) and issubclass(c, nn.Activation)]
+    for activation in classes:
+        if activation is not nn.Activation:
+            with pytest.raises(TypeError, match="slope"):
+                activation(slope=0.1)
 
 
-def test_op_with_too_many_arguments_by_position_is_refused() -> None:
+def test_op_with_too_many_arguments_raises() -> None:
     x = Tensor(np.ones((2, 3)), requires_grad=True)
-    wrong = []
     for name, entry in OPS.items():
-        if entry.variadic:
-            continue
-        count = len(entry.operands) + len(entry.positional_options) + 1
-        try:
-            entry.function(*[x] * count)
-        except TypeError as error:
-            if "by position" in str(error):
-                continue
-        wrong.append(name)
-    assert not wrong
-    with pytest.raises(
-        TypeError, match=r"^exp: takes at most 1 arguments by position \(x\), got 2"
-    ):
+        if not entry.variadic:
+            count = len(positions(entry.function)) + 1
+            with pytest.raises(TypeError, match="positional argument"):
+                entry.function(*[x] * count)
+                pytest.fail(f"{name} takes {count} arguments")
+    with pytest.raises(TypeError, match=r"^exp\(\) takes 1 positional argument but 2 were given"):
         mg.exp(x, 3)
-
-
-def test_layers_given_settings_by_position_read_them_as_pytorch_does() -> None:
-    x = np.random.default_rng(0).standard_normal((3, 4))
-    assert nn.LayerNorm(4, 1e-5, False).weight is None
-    assert nn.LayerNorm(4, 1e-5, True, False).bias is None
-    assert nn.RMSNorm(4, 1e-5, False).weight is None
-    assert nn.BatchNorm1d(5, 1e-5, 0.1, False).weight is None
-    for layer in (
-        "LeakyReLU(0.2)",
-        "Softmax(0)",
-        "GELU('tanh')",
-        "ELU(2.0)",
-        "ReLU(True)",
-        "Dropout(0.0, True)",
-    ):
-        ours, theirs = eval(f"nn.{layer}"), eval(f"torch.nn.{layer}")
-        np.testing.assert_allclose(ours(x).data, theirs(torch.tensor(x)).numpy(), rtol=1e-12)
-    with pytest.raises(TypeError, match="positional"):
-        nn.functional.cross_entropy(x, np.zeros(3, int), None, None, 1)
-    with pytest.raises(TypeError, match="positional"):
-        nn.Linear(3, 4, True, np.float64)
-    with pytest.raises(TypeError, match="positional"):
-        Tensor(x).sum(0, True)
-
-
-@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)])
-def test_norms_of_several_axes_equal_pytorchs(shape: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((5, 2, 3, 4))
-    for kind in ("LayerNorm", "RMSNorm"):
-        ours, theirs = (
-            getattr(nn, kind)(shape, dtype=float),
-            getattr(torch.nn, kind)(shape).double(),
-        )
-        for p, q in zip(ours.parameters(), theirs.parameters()):
-            p.data[...] = rng.standard_normal(p.shape)
-            q.data = torch.tensor(p.data)
-        a, b = Tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-        g = rng.standard_normal(x.shape)
-        ours(a).backward(g)
-        theirs(b).backward(torch.tensor(g))
-        np.testing.assert_allclose(ours(a).data, theirs(b).detach().numpy(), rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(a.grad.data, b.grad.numpy(), rtol=1e-8, atol=1e-10)
-        with pytest.raises(ValueError, match=r"must"):
-            ours(x[..., :2])
-
-
-def test_norm_of_length_1_does_not_take_longer_rows() -> None:
-    for layer in (nn.LayerNorm(1), nn.RMSNorm(1), nn.LayerNorm(1, elementwise_affine=False)):
-        with pytest.raises(ValueError, match="must"):
-            layer(np.ones((2, 8), np.float32))

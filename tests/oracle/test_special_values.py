@@ -1,117 +1,133 @@
 """Functions at 0, ±1, equal elements, ±∞ and NaN, with derivatives to third order, as in PyTorch.
 
-Where PyTorch's derivative is a number, ours is the same, or NaN for an element that is NaN; but for `OTHERWISE`.
-Where PyTorch's is not finite, ours may be better.
+If PyTorch's derivative is finite, ours is the same, or NaN for an element that is NaN, except at the
+points in `UNLIKE`.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from programs import F, torch
 
 import minigrad as mg
+import nn
 from minigrad import Tensor
 
-VALUES = np.array([-np.inf, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 40.0, np.inf, np.nan])
-PAIRS = [
-    a.ravel()
-    for a in np.meshgrid(
-        [-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
-        [-1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
-    )
-]
-
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+F = torch.nn.functional
 Function = Callable[..., Any]
-_rows = lambda m, *xs: m.stack([*xs, xs[0]], -1)
-_from_one = lambda ours, theirs: (
-    (lambda x: ours(x, np.ones(x.shape), reduction="none")),
-    (lambda x: theirs(x, torch.ones_like(x), reduction="none")),
+Library = Any
+
+VALUES = np.array([-np.inf, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 40.0, np.inf, np.nan])
+PAIRS = np.meshgrid(
+    [-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
+    [-1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
 )
-_both = lambda f: ((lambda *xs: f(mg, *xs)), (lambda *xs: f(torch, *xs)))
-_OF_ONE = """abs exp expm1 log log1p log2 log10 sqrt rsqrt square reciprocal sin cos tan arcsin arccos arctan sinh cosh
-tanh arcsinh arccosh arctanh sign relu sigmoid erf sinc exp2 deg2rad nan_to_num"""
-_OF_TWO = """add multiply divide maximum minimum fmax fmin hypot arctan2 logaddexp logaddexp2 remainder fmod copysign
-xlogy"""
-ONE: dict[str, tuple[Function, Function]] = {
-    **{name: (getattr(mg, name), getattr(torch, name)) for name in _OF_ONE.split()},
-    **{name: (getattr(mg, name), getattr(F, name)) for name in ("softplus", "leaky_relu", "elu", "silu", "gelu")},
-    "log_sigmoid": (mg.log_sigmoid, F.logsigmoid),
-    "huber_loss": _from_one(mg.huber_loss, F.huber_loss),
-    "smooth_l1_loss": _from_one(mg.smooth_l1_loss, F.smooth_l1_loss),
-    "clip": _both(lambda m, x: m.clip(x, -1.0, 1.0)),
-    "std of equal elements": _both(lambda m, x: m.std(m.stack([x, x, x], -1), -1, correction=0)),
-    **{f"power {b}": _both(lambda m, x, b=b: x**b) for b in (-2, -1, 0, 0.5, 1, 2, 2.5, 3)},
-}  # fmt: skip
-TWO: dict[str, tuple[Function, Function]] = {
-    **{name: (getattr(mg, name), getattr(torch, name)) for name in _OF_TWO.split()},
-    "power": _both(lambda m, a, b: a ** (b + 3.0)),  # at exponents of 0, 1, 2 PyTorch's higher derivatives are wrong
-    "norm": (lambda a, b: mg.norm(_rows(mg, a, b), axis=-1), lambda a, b: torch.linalg.norm(_rows(torch, a, b), dim=-1)),
-    "logsumexp": _both(lambda m, a, b: m.logsumexp(_rows(m, a, b), -1)),
-    "softmax": _both(lambda m, a, b: m.softmax(_rows(m, a, b), -1)[..., 0]),
-    "log_softmax": _both(lambda m, a, b: m.log_softmax(_rows(m, a, b), -1)[..., 1]),
-    "prod": _both(lambda m, a, b: m.prod(_rows(m, a, b), -1)),
-    "cumprod": _both(lambda m, a, b: m.cumprod(_rows(m, a, b), -1)[..., 1]),
-    "amax": _both(lambda m, a, b: m.amax(_rows(m, a, b), -1)),
-    "amin": _both(lambda m, a, b: m.amin(_rows(m, a, b), -1)),
-    "var": _both(lambda m, a, b: m.var(_rows(m, a, b), -1, correction=0)),
-    "where": _both(lambda m, a, b: m.where(a > b, a * b, b)),
-}  # fmt: skip
-OTHERWISE: dict[str, Callable[..., Any]] = {  # and where
-    "elu": lambda x: x == 0,  # of its two second derivatives PyTorch has that to the right
+UNARY = [
+    "abs", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan",
+    "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "sign", "relu", "sigmoid",
+    "erf", "sinc", "exp2", "deg2rad", "nan_to_num",
+]  # fmt: skip
+ACTIVATIONS = ["softplus", "leaky_relu", "elu", "silu", "gelu", "logsigmoid"]
+LOSSES = ["huber_loss", "smooth_l1_loss"]
+BINARY = [
+    "add", "multiply", "divide", "maximum", "minimum", "fmax", "fmin", "hypot", "arctan2", "logaddexp", "logaddexp2",
+    "remainder", "fmod", "copysign", "xlogy",
+]  # fmt: skip
+
+
+def rows(m: Library, a: Any, b: Any) -> Any:
+    """Stack two operands to rows in which the first is twice."""
+    return m.stack([a, b, a], -1)
+
+
+# Functions of a library and of operands; PyTorch's second derivatives of powers of 0, 1, 2 are wrong.
+OF_ONE: dict[str, Function] = {
+    "clip": lambda m, x: m.clip(x, -1.0, 1.0),
+    "std of equal elements": lambda m, x: m.std(m.stack([x, x, x], -1), -1, correction=0),
+    **{f"power {b}": lambda m, x, b=b: x**b for b in (-2, -1, 0, 0.5, 1, 2, 2.5, 3)},
+}
+OF_TWO: dict[str, Function] = {
+    "power": lambda m, a, b: a ** (b + 3.0),
+    "norm": lambda m, a, b: m.linalg.vector_norm(
+        rows(m, a, b), **{"axis" if m is mg else "dim": -1}
+    ),
+    "logsumexp": lambda m, a, b: m.logsumexp(rows(m, a, b), -1),
+    "softmax": lambda m, a, b: m.softmax(rows(m, a, b), -1)[..., 0],
+    "log_softmax": lambda m, a, b: m.log_softmax(rows(m, a, b), -1)[..., 1],
+    "prod": lambda m, a, b: m.prod(rows(m, a, b), -1),
+    "cumprod": lambda m, a, b: m.cumprod(rows(m, a, b), -1)[..., 1],
+    "amax": lambda m, a, b: m.amax(rows(m, a, b), -1),
+    "amin": lambda m, a, b: m.amin(rows(m, a, b), -1),
+    "var": lambda m, a, b: m.var(rows(m, a, b), -1, correction=0),
+    "where": lambda m, a, b: m.where(a > b, a * b, b),
+}
+UNLIKE: dict[str, Function] = {
+    "elu": lambda x: x == 0,  # PyTorch takes the second derivative on the right
     "huber_loss": lambda x: np.abs(x - 1) == 1,  # likewise
-    "fmax": lambda a, b: (a == b) | np.isnan(a + b),  # equal ones share the gradient
+    "fmax": lambda a, b: (a == b) | np.isnan(a + b),  # equal operands share the gradient
     "fmin": lambda a, b: (a == b) | np.isnan(a + b),
-    "power 0.5": np.isneginf,  # a root in PyTorch
-    "cumprod": lambda a, b: np.isinf(a) | np.isinf(b),  # NaN, which is 0 · inf
+    "power 0.5": np.isneginf,  # the root in PyTorch
+    "cumprod": lambda a, b: np.isinf(a) | np.isinf(b),  # 0 · inf is NaN
 }
 
 
-def derivatives(slopes: Function, f: Function, xs: list[Any]) -> dict[str, Any]:
-    """The value and all derivatives to third order, by the numbers of the arguments."""
-    level: dict[str, Any] = {"": f(*xs)}
+def function_in(library: Library, name: str) -> Function:
+    """Return a function of both libraries."""
+    if name in OF_ONE or name in OF_TWO:
+        return partial((OF_ONE | OF_TWO)[name], library)
+    module = library if name in UNARY + BINARY else F if library is torch else nn.functional
+    function = getattr(module, name)
+    if name in LOSSES:
+        return lambda x: function(x, library.ones_like(x), reduction="none")
+    return function
+
+
+def slopes_of(library: Library, y: Any, xs: list[Any]) -> list[Any]:
+    """Return the derivatives of the sum of y, which can be differentiated again."""
+    if not y.requires_grad:
+        return [library.zeros_like(x) for x in xs]
+    ones = library.ones_like(y)
+    if library is torch:
+        gs = torch.autograd.grad(y, xs, ones, create_graph=True, allow_unused=True)
+    else:
+        gs = mg.gradients(y, xs, ones.data, create_graph=True, allow_unused=True)
+    return [library.zeros_like(x) if g is None else g for g, x in zip(gs, xs)]
+
+
+def derivatives(library: Library, name: str, xs: list[Any]) -> dict[str, np.ndarray]:
+    """Return the value ("") and the derivatives to third order, such as "01" by the first and second operand."""
+    level: dict[str, Any] = {"": function_in(library, name)(*xs)}
     found = dict(level)
     for _ in range(3):
-        level = {f"{by}{i}": g for by, y in level.items() for i, g in enumerate(slopes(y, xs))}
-        found.update(level)
-    return found
+        slopes = {by: slopes_of(library, y, xs) for by, y in level.items()}
+        level = {f"{by}{i}": g for by, gs in slopes.items() for i, g in enumerate(gs)}
+        found |= level
+    if library is torch:
+        return {by: y.numpy(force=True) for by, y in found.items()}
+    return {by: y.data for by, y in found.items()}
 
 
-def ours(y: Any, xs: list[Tensor]) -> list[Any]:
-    if not y.requires_grad:
-        return [Tensor(np.zeros(x.shape)) for x in xs]
-    found = mg.gradients(y, xs, np.ones(y.shape), create_graph=True, allow_unused=True)
-    return [Tensor(np.zeros(x.shape)) if g is None else g for g, x in zip(found, xs)]
-
-
-def theirs(y: Any, xs: list[Any]) -> list[Any]:
-    if not y.requires_grad:
-        return [torch.zeros_like(x) for x in xs]
-    found = torch.autograd.grad(y, xs, torch.ones_like(y), create_graph=True, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, xs)]
-
-
-@pytest.mark.parametrize("name", [*ONE, *TWO])
-def test_derivatives_at_special_values(name: str) -> None:
-    f, g = {**ONE, **TWO}[name]
-    arrays = [VALUES] if name in ONE else PAIRS
+@pytest.mark.parametrize("name", [*UNARY, *ACTIVATIONS, *LOSSES, *BINARY, *OF_ONE, *OF_TWO])
+def test_derivatives_at_special_values_equal_pytorch(name: str) -> None:
+    is_binary = name in BINARY or name in OF_TWO
+    arrays = [x.ravel() for x in PAIRS] if is_binary else [VALUES]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = derivatives(ours, f, [Tensor(a.copy(), requires_grad=True) for a in arrays])
-        expected = derivatives(theirs, g, [torch.tensor(a, requires_grad=True) for a in arrays])
-        skip = OTHERWISE[name](*arrays) if name in OTHERWISE else np.zeros(arrays[0].shape, bool)
-    nan = np.any(np.isnan(arrays), axis=0)
+        found = derivatives(mg, name, [Tensor(x, requires_grad=True) for x in arrays])
+        expected = derivatives(torch, name, [torch.tensor(x, requires_grad=True) for x in arrays])
+        unlike = UNLIKE[name](*arrays) if name in UNLIKE else np.zeros(arrays[0].shape, bool)
+    has_nan = np.any(np.isnan(arrays), axis=0)
     for by, e in expected.items():
-        y, e = found[by].data, e.detach().numpy(force=True)
-        asked = ~skip & np.isfinite(e) & ~(nan & np.isnan(y)) | (
-            np.isinf(e) & ~np.isnan(y) & (by == "") & ~skip
-        )
-        wrong = asked & ~np.isclose(y, e, rtol=1e-7, atol=1e-9)
-        places = [[float(v) for v in at] for at in zip(*[a[wrong] for a in arrays])]
-        assert not wrong.any(), (
-            f"{name}, derivative {by!r} at {places}: {y[wrong]}, expected {e[wrong]}"
-        )
+        y = found[by]
+        comparable = np.isfinite(e) & ~(has_nan & np.isnan(y))
+        if by == "":
+            comparable |= np.isinf(e) & ~np.isnan(y)
+        wrong = comparable & ~unlike & ~np.isclose(y, e, rtol=1e-7, atol=1e-9)
+        points = np.stack(arrays, -1)[wrong].tolist()
+        assert not wrong.any(), f"derivative {by!r} at {points}: {y[wrong]} for {e[wrong]}"

@@ -1,4 +1,4 @@
-"""The model of all-reduce against the algorithms themselves, played through on arrays."""
+"""Times of all-reduce in `benchmarks/scale.py`, compared with the algorithms on arrays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +26,9 @@ NETWORK = scale.Network("exact", 3.0, 0.25)  # sums of these have no rounding
 
 
 def ring(arrays: np.ndarray) -> tuple[int, int]:
-    """All-reduce in place; the turns, and the bytes that a rank sends."""
+    """Sum the arrays in place; return the turns, and the bytes that a rank sends."""
     p, n = arrays.shape
     parts = arrays.reshape(p, p, n // p)
-    sent = 0
     for back in (False, True):
         for turn in range(p - 1):
             moved = [(rank, (rank - turn + back) % p) for rank in range(p)]
@@ -36,57 +36,48 @@ def ring(arrays: np.ndarray) -> tuple[int, int]:
             for (rank, part), value in zip(moved, values):
                 target = parts[(rank + 1) % p]
                 target[part] = value if back else target[part] + value
-            sent += values[0].nbytes
-    return 2 * (p - 1), sent
+    return 2 * (p - 1), 2 * (p - 1) * parts[0, 0].nbytes
 
 
 def halving(arrays: np.ndarray) -> tuple[int, int]:
+    """Halve the own part while adding, then double it while copying."""
     p, n = arrays.shape
-    turns = sent = 0
-    spans = [(0, n)] * p
-    distance = p // 2
-    while distance:
+    spans, sent = [(0, n)] * p, 0
+    distances = [2**k for k in range(p.bit_length() - 1)]
+    for distance in reversed(distances):
         before = arrays.copy()
-        for rank in range(p):
-            start, stop = spans[rank]
+        for rank, (start, stop) in enumerate(spans):
             middle = (start + stop) // 2
             spans[rank] = (start, middle) if not rank & distance else (middle, stop)
-            own = slice(*spans[rank])
-            arrays[rank, own] = before[rank, own] + before[rank ^ distance, own]
+            part = slice(*spans[rank])
+            arrays[rank, part] += before[rank ^ distance, part]
         sent += before[0, slice(*spans[0])].nbytes
-        turns, distance = turns + 1, distance // 2
-    distance = 1
-    while distance < p:
+    for distance in distances:
         before, old = arrays.copy(), list(spans)
         sent += before[0, slice(*old[0])].nbytes
         for rank in range(p):
-            other = old[rank ^ distance]
-            arrays[rank, slice(*other)] = before[rank ^ distance, slice(*other)]
-            spans[rank] = min(old[rank][0], other[0]), max(old[rank][1], other[1])
-        turns, distance = turns + 1, 2 * distance
-    return turns, sent
+            start, stop = old[rank ^ distance]
+            arrays[rank, start:stop] = before[rank ^ distance, start:stop]
+            spans[rank] = min(old[rank][0], start), max(old[rank][1], stop)
+    return 2 * len(distances), sent
 
 
 def tree(arrays: np.ndarray) -> tuple[int, int]:
+    """Add up to the root, then copy from it; the root sends or receives in each turn."""
     p = len(arrays)
-    turns, distance = 0, 1
-    while distance < p:
-        for rank in range(0, p, 2 * distance):
-            if rank + distance < p:
-                arrays[rank] += arrays[rank + distance]
-        turns, distance = turns + 1, 2 * distance
-    while distance > 1:
-        distance //= 2
-        for rank in range(0, p, 2 * distance):
-            if rank + distance < p:
-                arrays[rank + distance] = arrays[rank]
-        turns += 1
-    return turns, turns * arrays[0].nbytes  # of the root, one turn after the other
+    distances = [2**k for k in range((p - 1).bit_length())]
+    for distance in distances:
+        for rank in range(0, p - distance, 2 * distance):
+            arrays[rank] += arrays[rank + distance]
+    for distance in reversed(distances):
+        for rank in range(0, p - distance, 2 * distance):
+            arrays[rank + distance] = arrays[rank]
+    return 2 * len(distances), 2 * len(distances) * arrays[0].nbytes
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 16])
 @pytest.mark.parametrize("algorithm", [ring, halving, tree], ids=lambda f: f.__name__)
-def test_all_reduce_takes_what_the_model_says(algorithm, ranks: int) -> None:
+def test_all_reduce_takes_the_time_of_the_algorithm(algorithm: Any, ranks: int) -> None:
     if algorithm is halving and ranks & (ranks - 1):
         pytest.skip("halving is played through for powers of two alone")
     arrays = np.random.default_rng(ranks).integers(0, 100, (ranks, 2 * 240)).astype(float)
@@ -98,7 +89,7 @@ def test_all_reduce_takes_what_the_model_says(algorithm, ranks: int) -> None:
     )
 
 
-def test_efficiency_and_what_raises_it() -> None:
+def test_batches_for_reaches_the_efficiency() -> None:
     assert scale.efficiency(3.0, 1.0) == 0.75
     for communication in (0.01, 1.0, 7.3):
         k = scale.batches_for(0.9, 2.0, communication)
@@ -106,7 +97,7 @@ def test_efficiency_and_what_raises_it() -> None:
         assert k == 1 or scale.efficiency(2.0 * (k - 1), communication) < 0.9
 
 
-def test_the_table_has_every_network_and_a_thousand_nodes(
+def test_table_has_all_networks_at_a_thousand_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rows = scale.table("small", 10_000_000, 0.1)

@@ -125,72 +125,63 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
-    """A model whose every parameter is random, biases and norms too, in evaluation mode."""
-    kind, config, settings = MODELS[name]
+    """Return a model of transformers in evaluation mode, all of whose parameters are random."""
+    model_class, config_class, settings = MODELS[name]
     torch.manual_seed(0)
-    model = getattr(transformers, kind)(
-        getattr(transformers, config)(**{**settings, **changes})
-    ).eval()
+    config = getattr(transformers, config_class)(**{**settings, **changes})
+    model = getattr(transformers, model_class)(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                wide = parameter.ndim > 1
-                parameter.copy_(
-                    torch.randn_like(parameter) * (0.3 if wide else 0.1)
-                    + (0.0 if wide or parameter.abs().max() == 0 else 1.0)
-                )
+        for p in model.parameters():
+            if p.requires_grad:
+                is_matrix = p.ndim > 1
+                mean = 0.0 if is_matrix or p.abs().max() == 0 else 1.0  # a norm's weight is about 1
+                p.copy_(mean + (0.3 if is_matrix else 0.1) * torch.randn_like(p))
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
     return model
 
 
-def batch(model: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (3, 9), of which the last three of one row are padding, and the mask; or images, which have no padding."""
+def draw_batch(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (3, 9) and their padding mask; the last three of the second row are padding.
+
+    Inputs of image models are images (3, 3, 8, 8), without padding.
+    """
+    rng = np.random.default_rng(0)
     if model.config.model_type == "vit":
-        return np.random.default_rng(seed).standard_normal((3, 3, 8, 8)).astype(
-            np.float32
-        ), np.ones((3, 5), bool)
-    ids = np.random.default_rng(seed).integers(3, VOCAB - 2, (3, 9))
-    mask = np.ones(ids.shape, bool)
+        return rng.standard_normal((3, 3, 8, 8)).astype(np.float32), np.ones((3, 5), bool)
+    ids, mask = rng.integers(3, VOCAB - 2, (3, 9)), np.ones((3, 9), bool)
     mask[1, 6:] = False
     ids[~mask] = model.config.pad_token_id or 0
     return ids, mask
 
 
-def inputs(
-    theirs: Any, torch: Any, seed: int = 0
-) -> tuple[dict[str, Any], tuple[Any, ...], np.ndarray]:
-    """A batch as their model takes it, as ours does, and where it is real."""
-    x, mask = batch(theirs, seed)
+def outputs(torch: Any, theirs: Any, ours: Any) -> tuple[Any, Any, np.ndarray]:
+    """Return the results of both models on a padded batch, and a mask of the rows to compare.
+
+    The results are logits, or hidden states if the model of transformers has no head.
+    """
+    x, mask = draw_batch(theirs)
     if theirs.config.model_type == "vit":
-        return {"pixel_values": torch.tensor(x, dtype=theirs.dtype)}, (x,), mask
-    return (
-        {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()},
-        (x, mask),
-        mask,
-    )
-
-
-def results(torch: Any, theirs: Any, ours: Any, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
-    """What both make of a padded batch, and where it counts."""
-    tensor, own, mask = inputs(theirs, torch, seed)
-    if isinstance(ours, nn.Transformer):
-        target = np.random.default_rng(seed + 1).integers(3, 48, (3, 5))
-        expected = theirs(**tensor, decoder_input_ids=torch.tensor(target)).logits
-        return expected, ours(own[0], target, mask), np.ones(target.shape, bool)
-    found = theirs(**tensor)
-    if hasattr(found, "last_hidden_state"):
-        return found.last_hidden_state, ours.hidden(*own), mask
-    logits = found.prediction_logits if hasattr(found, "prediction_logits") else found.logits
-    return logits, ours(*own), mask if logits.ndim == 3 else np.ones(3, bool)
+        output, arguments = theirs(pixel_values=torch.tensor(x, dtype=theirs.dtype)), (x,)
+    else:
+        inputs = {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()}
+        if isinstance(ours, nn.Transformer):
+            target = np.random.default_rng(1).integers(3, 48, (3, 5))
+            logits = theirs(**inputs, decoder_input_ids=torch.tensor(target)).logits
+            return logits, ours(x, target, mask), np.ones(target.shape, bool)
+        output, arguments = theirs(**inputs), (x, mask)
+    if "last_hidden_state" in output:
+        return output.last_hidden_state, ours.hidden(*arguments), mask
+    logits = output.prediction_logits if "prediction_logits" in output else output.logits
+    return logits, ours(*arguments), mask if logits.ndim == 3 else np.ones(3, bool)
 
 
 def name_in_file(model: Any, name: str) -> str:
-    """What a parameter of theirs is called in a file: with transformers 5, some have other names in memory."""
+    """Return the name in a file of a parameter of transformers, which renames some when loading."""
     if model.config.model_type == "gpt_neox":
-        name = name.replace("lm_head.", "embed_out.")
+        return name.replace("lm_head.", "embed_out.")
     if model.config.model_type == "vit":
-        for memory, file in (
+        for in_memory, in_file in (
             ("attention.o_proj", "attention.output.dense"),
             ("attention.q_proj", "attention.attention.query"),
             ("attention.k_proj", "attention.attention.key"),
@@ -198,6 +189,6 @@ def name_in_file(model: Any, name: str) -> str:
             ("mlp.fc1", "intermediate.dense"),
             ("mlp.fc2", "output.dense"),
         ):
-            name = name.replace(memory, file)
-        name = name if "encoder.layer." in name else name.replace("layers.", "encoder.layer.")
+            name = name.replace(in_memory, in_file)
+        return name if "encoder.layer." in name else name.replace("layers.", "encoder.layer.")
     return name

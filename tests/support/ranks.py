@@ -1,11 +1,11 @@
-"""What the ranks of a job do in tests: mpiexec -n 2 python ranks.py CASE ARGUMENTS..."""
+"""Programs of the ranks of a job: mpiexec -n 2 python ranks.py CASE ARGUMENTS..."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import minigrad as mg
 import nn
 from minigrad import MPIParallel, Tensor, optim
 from minigrad.console import run_script
+from nn.commands import fine_tune, train
 from nn.text import IndexedPairs, PairBatches
 from nn.train import agreement
 
@@ -38,14 +39,14 @@ def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
     return source, target
 
 
-def own_parts(parallel: MPIParallel, whole: tuple[np.ndarray, ...]) -> list[Any]:
+def parts_of_rank(parallel: MPIParallel, whole: tuple[np.ndarray, ...]) -> list[Any]:
     n = parallel.size * parallel.parts
     parts = [tuple(side[i::n] for side in whole) for i in range(min(n, len(whole[0])))]
     return parts[parallel.rank :: parallel.size]
 
 
-def equals_one_process(tolerance: float, **options: Any) -> None:
-    """Clipping, several batches to a step, odd numbers of rows, and fewer rows than ranks."""
+def check_steps(tolerance: float, **options: Any) -> None:
+    """Compare steps with clipping, several batches, odd numbers of rows, and fewer rows than ranks."""
     (model, adam), (other, plain) = model_and_optimizer(), model_and_optimizer()
     with MPIParallel(
         adam, lambda s: model.loss(*s, reduction="sum") / 30, **options, model=model
@@ -54,7 +55,7 @@ def equals_one_process(tolerance: float, **options: Any) -> None:
             plain.zero_grad()
             for i, rows in enumerate([6, 7, 1]):
                 whole = batch(10 * i + step, rows)
-                losses = parallel.backward(own_parts(parallel, whole), add=i > 0)
+                losses = parallel.backward(parts_of_rank(parallel, whole), add=i > 0)
                 loss = other.loss(*whole, reduction="sum") / 30
                 loss.backward()
                 np.testing.assert_allclose(parallel.sum([sum(losses)]), loss.item(), tolerance)
@@ -67,8 +68,8 @@ def equals_one_process(tolerance: float, **options: Any) -> None:
         parallel.agree({"weights": agreement.digest(model.state_dict())})  # bit for bit
 
 
-def some_have_gradients() -> None:
-    """A parameter that one rank alone has a gradient for, and one that none has."""
+def check_gradients_of_one_rank() -> None:
+    """Check a parameter with a gradient on one rank, and one without a gradient."""
     a, b, unused = (Tensor(np.full(2, x), True) for x in (0.0, 0.0, 1.0))
     sgd = optim.SGD([a, b, unused], lr=1.0, weight_decay=0.5)
     for processes in (1, 2):
@@ -84,29 +85,27 @@ def some_have_gradients() -> None:
             assert b.grad.tolist() == [2, 2] and unused.grad is None and unused.tolist() == [1, 1]
 
 
-def random_numbers_by_rank() -> None:
-    """Ranks draw different numbers in `backward`, and the same outside of it."""
+def check_random_numbers() -> None:
+    """Check that ranks draw different numbers in `backward`, and the same numbers outside."""
     p, drawn = Tensor(np.zeros(1), True), []
-    own = nn.Dropout(
-        0.5, generator=np.random.default_rng(3)
-    )  # a model may have a generator besides the default one
+    module = nn.Dropout(0.5, generator=np.random.default_rng(3))
 
     def loss(shard: Any) -> Tensor:
-        drawn.append([g.random() for g in (mg.default_generator(), own.generator)])
+        drawn.append([g.random() for g in (mg.default_generator(), module.generator)])
         return p.sum()
 
     mg.manual_seed(5)
-    with MPIParallel(optim.SGD([p], lr=1.0), loss, model=own) as parallel:
+    with MPIParallel(optim.SGD([p], lr=1.0), loss, model=module) as parallel:
         for _ in range(2):
             parallel.backward([0])
         for number in range(2):
             x = drawn[0][number]
             sums = parallel.sum([x, x**2])
             assert sums[1] * parallel.size - sums[0] ** 2 > 1e-6 and x != drawn[1][number]
-        parallel.agree({"random": [g.random() for g in (mg.default_generator(), own.generator)]})
+        parallel.agree({"random": [g.random() for g in (mg.default_generator(), module.generator)]})
 
 
-def a_step_that_is_left_out() -> None:
+def check_skipped_step() -> None:
     p = Tensor(np.ones(2), True)
     sgd = optim.SGD([p], lr=1.0, skip_nonfinite=True)
     with MPIParallel(sgd, lambda factor: (p * factor).sum(), model=None) as parallel:
@@ -118,18 +117,18 @@ def a_step_that_is_left_out() -> None:
 
 
 def steps() -> None:
-    equals_one_process(1e-9)
-    equals_one_process(1e-9, processes=2)
-    some_have_gradients()
-    random_numbers_by_rank()
-    a_step_that_is_left_out()
+    check_steps(1e-9)
+    check_steps(1e-9, processes=2)
+    check_gradients_of_one_rank()
+    check_random_numbers()
+    check_skipped_step()
 
 
 # -- runs --------------------------------------------------------------------------------------------
 
 
 class OneByOne(nn.ModelLoss):
-    """An objective that splits batches in its own way: the rows stay neighbours."""
+    """Objective that splits a batch into parts of consecutive rows."""
 
     def split(self, batch: Any, parts: int) -> list[Any]:
         cuts = np.array_split(np.arange(len(batch[0])), parts)
@@ -137,17 +136,17 @@ class OneByOne(nn.ModelLoss):
 
 
 def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Trainer:
-    """A short run on batches of some kind."""
+    """Return a short run on batches of this kind."""
     mg.manual_seed(0)
     config = nn.TransformerConfig(
         9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64"
     )
     model = nn.Transformer(config)
-    if dropout:  # whose encoder has a generator of its own
-        own = np.random.default_rng(7)
+    if dropout:
+        generator = np.random.default_rng(7)  # of the encoder
         for layer in model.encoder.modules():
             if hasattr(layer, "generator"):
-                layer.generator = own
+                layer.generator = generator
     adam = optim.Adam(model.parameters(), lr=5e-3, clip_norm=1.0)
     pairs = runs.copying(60)
     if kind == "file":
@@ -174,7 +173,7 @@ KINDS = ["pairs", "file", "list", "own"]
 
 
 def whole_runs(out: str, *kinds: str) -> None:
-    """Runs of these kinds, and the steps above if they are among them: a job takes a second to begin."""
+    """Run trainers of these kinds, and the checks of steps if "steps" is a kind."""
     if "steps" in kinds:
         steps()
     for kind in [kind for kind in kinds if kind != "steps"]:
@@ -186,7 +185,7 @@ def whole_runs(out: str, *kinds: str) -> None:
 
 
 def killed_run(out: str, rank: str, step: str) -> None:
-    """Rank `rank` is killed in step `step`."""
+    """Kill rank `rank` in step `step`."""
     t = trainer(Path(out), "pairs", 0.1)
     if t.parallel.rank == int(rank):
         total = t.objective.total
@@ -205,7 +204,7 @@ def resumed_run(out: str) -> None:
 
 
 def slow_run(out: str) -> None:
-    """A run that waits for Ctrl-C."""
+    """Run until Ctrl-C."""
     batches = [batch(0, 4)] * 1000
     t = trainer(Path(out), "list", max_epochs=10_000)
     t.train = nn.train.as_batches(batches)
@@ -226,7 +225,7 @@ def one_fails(out: str) -> None:
 
 
 def last_save_fails(out: str) -> None:
-    """The first rank fails when the others have done their part."""
+    """Let the first rank fail after the others have ended."""
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 0:
         saved = t.run.save_state
@@ -248,7 +247,7 @@ def one_leaves(out: str) -> None:
 
 
 def mismatches(out: str) -> None:
-    """Each of these differs on rank 1; what all ranks say of it."""
+    """Change one setting on rank 1 after another, and print the errors."""
     for name, change in CHANGES.items():
         t = trainer(Path(out) / name, "list" if name == "batch" else "pairs")
         if name == "function":  # whose batches are compared when they come
@@ -289,7 +288,7 @@ CHANGES: dict[str, Callable[[nn.Trainer], Any]] = {
     "weights": lambda t: t.model.output.weight.data.__setitem__((0, 0), 1.0),
     "dropout": lambda t: setattr(t.model.encoder.layers[0].dropout, "p", 0.3),
     "smoothing": lambda t: t.objective.options.update(label_smoothing=0.2),
-    "schedule": lambda t: setattr(t.schedule, "factor", lambda step: 1.0),
+    "schedule": lambda t: setattr(t.schedule, "factors", [lambda step: 1.0]),
     "random": lambda t: mg.manual_seed(7),
     "code": _other_code,
     "pairs": _other_pairs,
@@ -301,63 +300,25 @@ CHANGES: dict[str, Callable[[nn.Trainer], Any]] = {
 # -- examples ----------------------------------------------------------------------------------------
 
 
-def examples(folder: str) -> None:
-    """All examples that train; arguments are in files beside their data."""
-    for script, arguments in example_arguments(Path(folder)):
-        scripts.load(script).main(arguments)
-
-
-def example_arguments(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    out = lambda name: ["--out", str(folder / "out" / name)]
+def examples(directory: str) -> None:
+    """Run the commands and examples that train, on data in `directory`."""
+    data, out = Path(directory), Path(directory) / "out"
     tiny = ["--d-model", "16", "--layers", "1"]
-    yield (
-        "classify",
-        ["--data", str(folder / "labels.tsv"), "--epochs", "1", *tiny, *out("classify")],
-    )
-    yield (
-        "char_gpt",
-        [
-            "--steps",
-            "2",
-            "--context",
-            "16",
-            "--length",
-            "5",
-            "--processes",
-            "1",
-            *tiny,
-            *out("char_gpt"),
-        ],
-    )
-    heads = ["--d-ff", "32", "--num-heads", "2"]
-    toy = [
-        "--sentences",
-        "130",
-        "--epochs",
-        "1",
-        "--valid-size",
-        "5",
-        "--test-size",
-        "5",
-        "--beam",
-        "1",
-    ]
-    yield "train_toy_translation", [*toy, *tiny, *heads, "--processes", "1", *out("toy")]
-    multi30k = [
-        "--merges",
-        "20",
-        "--steps",
-        "2",
-        "--validate-every",
-        "2",
-        "--batch-tokens",
-        "120",
-        "--beam",
-        "1",
-    ]
-    yield "multi30k", ["--data", str(folder), *multi30k, *tiny, *heads, *out("multi30k")]
-    tune = [str(folder / "encoder"), str(folder / "labels.tsv"), "--epochs", "1"]
-    yield "fine_tune", [*tune, *out("fine_tune")]
+    model = [*tiny, "--d-ff", "32", "--num-heads", "2", "--beam", "1"]
+    epoch = ["--epochs", "1"]
+    labels = str(data / "labels.tsv")
+    run = lambda main, name, *options: main([*options, "--out", str(out / name)])
+    run(scripts.load("classify").main, "classify", "--data", labels, *epoch, *tiny)
+    gpt = ["--steps", "2", "--context", "16", "--length", "5", "--processes", "1"]
+    run(scripts.load("char_gpt").main, "char_gpt", *gpt, *tiny)
+    toy = ["--sentences", "130", *epoch, "--processes", "1"]
+    run(scripts.load("train_toy_translation").main, "toy", *toy)
+    held_out = ["--valid-size", "5", "--test-size", "5"]
+    run(train.main, "train", *toy, *held_out, *model)
+    multi30k = ["--vocab-size", "276", "--steps", "2", "--validate-every", "2"]
+    multi30k += ["--data", directory, "--batch-tokens", "120"]
+    run(scripts.load("multi30k").main, "multi30k", *multi30k, *model)
+    run(fine_tune.main, "fine_tune", str(data / "encoder"), labels, *epoch)
 
 
 CASES = {

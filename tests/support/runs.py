@@ -15,7 +15,7 @@ from nn.text import PairBatches
 
 
 def copying(n: int = 120, seed: int = 0) -> list[tuple[list[int], list[int]]]:
-    """Sequences to be copied."""
+    """Return pairs of a random sequence and its copy."""
     rng = np.random.default_rng(seed)
     words = [rng.integers(4, 9, rng.integers(1, 6)).tolist() for _ in range(n)]
     return [(w, [1, *w, 2]) for w in words]
@@ -48,12 +48,12 @@ def weights(t: nn.Trainer) -> dict[str, np.ndarray]:
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A history without what the clock says."""
+    """Return a history without times."""
     return [{k: v for k, v in entry.items() if "second" not in k} for entry in history]
 
 
 def assert_same_run(whole: nn.Trainer, again: nn.Trainer) -> None:
-    """Two runs ended with the same weights, optimizer, best weights and history, bit for bit."""
+    """Assert that two runs have the same weights, optimizer, best weights and history, bit for bit."""
     for (name, a), b in zip(weights(whole).items(), weights(again).values()):
         np.testing.assert_array_equal(a, b, err_msg=name)
     one, two = whole.optimizer.state_dict(), again.optimizer.state_dict()

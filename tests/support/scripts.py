@@ -1,4 +1,4 @@
-"""The scripts of examples/, as modules; and processes that do not outlive their test."""
+"""Scripts of examples/ as modules, and processes that end with their test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name: str) -> ModuleType:
-    """The module of a script, which may have a number for a name; lessons are in examples/course."""
+    """Import a script of examples/ or examples/course."""
     path = next(path for path in EXAMPLES.rglob("*.py") if path.stem == name)
     sys.path.insert(0, str(path.parent))
     try:
@@ -31,7 +31,7 @@ def load(name: str) -> ModuleType:
 
 @contextmanager
 def started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process in a session of its own, as a terminal has it: killed at the end with all that it has forked."""
+    """Start a process in a session of its own; kill it and its forked processes at the end."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         try:

@@ -1,4 +1,4 @@
-"""Tiny folders of published models, with a tokenizer of whole words."""
+"""Tiny directories of published models, with a tokenizer of whole words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = [
 def text_files(
     path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any
 ) -> None:
-    """tokenizer.json and tokenizer_config.json."""
+    """Write tokenizer.json and tokenizer_config.json."""
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer(
@@ -38,8 +38,8 @@ def text_files(
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def encoder_folder(path: Path) -> Path:
-    """A BERT."""
+def encoder_folder(path: Path, seed: int = 0) -> Path:
+    """Write a BERT."""
     config = nn.EncoderConfig(
         len(WORDS),
         16,
@@ -54,13 +54,13 @@ def encoder_folder(path: Path) -> Path:
         max_len=20,
         dropout=0.0,
     )
-    nn.save(path, nn.EncoderModel(config, np.random.default_rng(0)))
+    nn.save(path, nn.EncoderModel(config, np.random.default_rng(seed)))
     text_files(path)
     return path
 
 
 def language_model_folder(path: Path) -> Path:
-    """A GPT-2 that chats."""
+    """Write a GPT-2 with a chat template."""
     config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
     nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
     text_files(path, False, chat_template="{% for m in messages %}{{ m.content }} {% endfor %}")
@@ -68,7 +68,7 @@ def language_model_folder(path: Path) -> Path:
 
 
 def translator_folder(path: Path) -> Path:
-    """A Marian."""
+    """Write a Marian."""
     config = nn.TransformerConfig(
         len(WORDS),
         len(WORDS),

@@ -1,4 +1,4 @@
-"""Greedy, beam and sampled decoding, held against definitions by exhaustion."""
+"""Greedy, beam and sampled decoding against definitions that try every sequence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def small(seed: int = 0, **changes: Any) -> nn.Transformer:
 
 
 def log_probs(model: nn.Transformer, source: np.ndarray, sequences: list[list[int]]) -> list[float]:
-    """The definition, for several sequences: the scores of each whole one, computed at once; what ends sooner is padded."""
+    """Return the log probabilities of whole sequences, from one forward pass without cache."""
     model.eval()
     target = np.full((len(sequences), max(map(len, sequences))), EOS)
     for row, tokens in zip(target, sequences):
@@ -54,7 +54,7 @@ SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_beam_that_holds_everything_finds_the_best_of_all(
+def test_beam_search_that_keeps_everything_finds_the_best_of_all(
     seed: int, length_penalty: float
 ) -> None:
     model, max_len = small(seed), 4
@@ -85,7 +85,7 @@ def beam_by_definition(
     penalty: float,
     prompt: Sequence[int] = (),
 ) -> Hypothesis:
-    """One sentence, no cache, no batch, no early end."""
+    """Search for one sentence without cache, batch and early end."""
     before = log_prob(model, source, list(prompt)) if prompt else 0.0
     alive, finished = [Hypothesis()], []
     for length in range(1, max_len + 1):
@@ -100,7 +100,7 @@ def beam_by_definition(
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_batched_cached_beam_search_equals_its_definition(size: int, penalty: float) -> None:
+def test_beam_search_equals_its_definition(size: int, penalty: float) -> None:
     for seed in range(4):
         model = small(seed)
         for source, (h,) in zip(
@@ -120,7 +120,7 @@ def test_batched_cached_beam_search_equals_its_definition(size: int, penalty: fl
             )
 
 
-def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
+def test_greedy_search_takes_the_likeliest_token_until_eos() -> None:
     for seed in range(6):
         model = small(seed)
         for source, h in zip(SOURCES, nn.greedy_search(model, SOURCES, max_len=6)):
@@ -134,7 +134,7 @@ def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
             assert EOS not in h.tokens[:-1]
 
 
-def test_sentences_do_not_depend_on_their_batch() -> None:
+def test_search_in_a_batch_equals_each_sentence_alone() -> None:
     model = small(1)
     together = nn.greedy_search(model, SOURCES, max_len=8)
     beams = nn.beam_search(model, SOURCES, beam_size=3, max_len=8)
@@ -150,7 +150,7 @@ def test_sentences_do_not_depend_on_their_batch() -> None:
     "changes",
     [{}, {"positions": "rotary", "attention": nn.AttentionConfig(num_kv_heads=1, qk_norm=True)}],
 )
-def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
+def test_search_of_no_sentences_is_empty(changes: dict[str, Any]) -> None:
     model, source = small(**changes), np.zeros((0, 4), int)
     for net in (model, nn.for_inference(model)):
         for search in (
@@ -166,7 +166,7 @@ def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
     assert model.train().loss(source, source).item() == 0
 
 
-def test_a_fixed_number_of_tokens() -> None:
+def test_greedy_search_without_eos_returns_max_len_tokens() -> None:
     model = small(0)
     assert [len(h.tokens) for h in nn.greedy_search(model, SOURCES, max_len=7, eos=None)] == [
         7,
@@ -175,7 +175,7 @@ def test_a_fixed_number_of_tokens() -> None:
     ]
 
 
-def test_sampling_follows_the_probabilities() -> None:
+def test_sample_frequencies_equal_the_probabilities() -> None:
     model, source = small(2), SOURCES[:1]
     scores = model.eval()(source, np.array([[BOS]])).data[0, 0]
     p = np.exp(scores) / np.exp(scores).sum()
@@ -197,6 +197,11 @@ def test_sampling_follows_the_probabilities() -> None:
     enough = int(np.searchsorted(np.cumsum(p[order]), 0.8)) + 1
     nucleus = np.where(np.isin(np.arange(VOCAB), order[:enough]), p, 0)
     np.testing.assert_allclose(first(top_p=0.8), nucleus / nucleus.sum(), atol=0.03)
+    flat = p**0.1 / p.max() ** 0.1  # at a temperature of 10
+    least = np.sort(flat)[[-3, -4]].mean()  # three tokens are as likely as this share, or more
+    three = np.where(flat > least, flat, 0)
+    found = first(min_p=least, temperature=10.0)
+    np.testing.assert_allclose(found, three / three.sum(), atol=0.03)
     one = nn.sample(model, source, max_len=6, top_k=1)[0]
     assert one.tokens == nn.greedy_search(model, source, max_len=6)[0].tokens
     a, b = (
@@ -207,7 +212,7 @@ def test_sampling_follows_the_probabilities() -> None:
         assert h.log_prob == pytest.approx(log_prob(model, source, h.tokens), rel=1e-9)
 
 
-def test_language_models_go_on_from_a_prompt() -> None:
+def test_search_with_a_prompt_continues_it() -> None:
     mg.manual_seed(0)
     model = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 2, 16, max_len=12, dtype="float64"))
     prompt = np.array([[1, 4, 5], [1, 6, 7]])
@@ -220,42 +225,12 @@ def test_language_models_go_on_from_a_prompt() -> None:
     assert len(nn.sample(model, prompt=prompt, max_len=4)) == 2
 
 
-def test_the_model_keeps_its_mode_and_records_nothing() -> None:
+def test_search_keeps_the_modes_of_the_model() -> None:
     model = small()
     model.encoder.eval()
     nn.greedy_search(model, SOURCES, max_len=3)
     assert model.training and not model.encoder.training and model.decoder.training
     assert mg.is_grad_enabled()
-
-
-def test_errors() -> None:
-    model = small()
-    with pytest.raises(ValueError, match=r"n_best must be from 1 to beam_size \(2\), got 3"):
-        nn.beam_search(model, SOURCES, beam_size=2, n_best=3)
-    for size in (0, -1, 2.5, True, 1001, 100_000, "4"):
-        with pytest.raises(ValueError, match="beam_size must be an integer from 1 to 1000, got"):
-            nn.beam_search(model, SOURCES, beam_size=size)
-    for penalty in (1e308, -1e308, float("nan"), float("inf"), 20.5, "1", None):
-        with pytest.raises(ValueError, match="length_penalty must be a number from -20 to 20, got"):
-            nn.beam_search(model, SOURCES, length_penalty=penalty)
-    for stopping in ("always", None, 2):
-        with pytest.raises(ValueError, match="early_stopping must be False, True or 'never', got"):
-            nn.beam_search(model, SOURCES, early_stopping=stopping)
-    nn.beam_search(model, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)
-    with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
-        nn.sample(model, SOURCES, temperature=0)
-    with pytest.raises(ValueError, match="expected top_k >= 1, got 0"):
-        nn.sample(model, SOURCES, top_k=0)
-    with pytest.raises(ValueError, match="expected 0 < top_p <= 1, got 1.5"):
-        nn.sample(model, SOURCES, top_p=1.5)
-    with pytest.raises(ValueError, match="expected max_len >= 1, got 0"):
-        nn.greedy_search(model, SOURCES, max_len=0)
-    with pytest.raises(ValueError, match="source must hold token ids for a Transformer, got None"):
-        nn.greedy_search(model)
-    with pytest.raises(
-        ValueError, match="a sequence of 13 positions is longer than the table of 12"
-    ):
-        nn.greedy_search(model, SOURCES, max_len=13, eos=None)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -272,27 +247,61 @@ def test_search_with_prompt_and_source_continues_the_prompt(beam_size: int) -> N
         assert nn.generate(model, begin, **options) == expected
 
 
-def test_search_with_inputs_of_another_model_raises() -> None:
-    translator = small()
-    lm = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=12))
-    with pytest.raises(ValueError, match="source must be None for a LanguageModel"):
-        nn.generate(lm, source=SOURCES)
-    with pytest.raises(ValueError, match="source must be None for a LanguageModel"):
-        nn.generate(lm, [1, 2], source=SOURCES)
-    with pytest.raises(ValueError, match="prompt must hold token ids for a LanguageModel"):
-        nn.generate(lm)
-    for prompt in ([[1], [2, 3], [4]], [[1, 2]], [1]):
-        with pytest.raises(ValueError, match="prompt must hold tokens of one length for each of"):
-            nn.generate(translator, prompt, source=SOURCES)
+TRANSFORMER = small()
+LANGUAGE_MODEL = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=12))
+NAN, INF = float("nan"), float("inf")
 
 
-def test_generate_with_settings_of_another_search_raises() -> None:
-    model = small()
-    with pytest.raises(TypeError, match="n_best must be given to beam_search"):
-        nn.generate(model, source=SOURCES, num_beams=3, n_best=2)
-    for name, value in (("temperature", 0.5), ("top_k", 3), ("top_p", 0.9)):
-        with pytest.raises(ValueError, match=f"do_sample must be True for .*{name}={value}"):
-            nn.generate(model, source=SOURCES, **{name: value})
-    for name, value in (("length_penalty", 0.5), ("early_stopping", True)):
-        with pytest.raises(ValueError, match=f"num_beams must be above 1 for .*{name}={value}"):
-            nn.generate(model, source=SOURCES, **{name: value})
+def rejects(function: Any, message: str, **values: Sequence[Any]) -> list[Any]:
+    """Return a row for each value of each argument: the function, its arguments, the message."""
+    return [(function, {name: v}, message) for name, listed in values.items() for v in listed]
+
+
+@pytest.mark.parametrize(
+    "search, options, message",
+    [
+        (nn.beam_search, {"beam_size": 2, "n_best": 3}, r"n_best must be from 1 to beam_size \(2\), got 3"),
+        *rejects(nn.beam_search, "beam_size must be an integer from 1 to 1000, got", beam_size=[0, -1, 2.5, True, 1001, 100_000, "4"]),
+        *rejects(nn.beam_search, "length_penalty must be a number from -20 to 20, got", length_penalty=[1e308, -1e308, NAN, INF, 20.5, "1", None]),
+        *rejects(nn.beam_search, "early_stopping must be False, True or 'never', got", early_stopping=["always", None, 2]),
+        (nn.sample, {"temperature": 0}, "temperature must be above 0, got 0"),
+        (nn.sample, {"top_k": 0}, "top_k must be at least 1, got 0"),
+        (nn.sample, {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
+        (nn.sample, {"min_p": -0.5}, "min_p must be a number from 0 to 1, got -0.5"),
+        (nn.greedy_search, {"max_len": 0}, "max_len must be at least 1, got 0"),
+        (nn.greedy_search, {"max_len": 13, "eos": None}, "x must have at most 12 positions, got 13"),
+        (nn.greedy_search, {"source": None}, "source must hold token ids for a Transformer, got None"),
+        (nn.generate, {"num_beams": 3, "n_best": 2}, "n_best must be given to beam_search"),
+        (nn.generate, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
+        (nn.generate, {"top_k": 3}, "do_sample must be True for .*top_k=3"),
+        (nn.generate, {"top_p": 0.9}, "do_sample must be True for .*top_p=0.9"),
+        (nn.generate, {"min_p": 0.1}, "do_sample must be True for .*min_p=0.1"),
+        (nn.generate, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
+        (nn.generate, {"early_stopping": True}, "num_beams must be above 1 for .*early_stopping=True"),
+        *rejects(nn.generate, "prompt must hold tokens of one length for each of", prompt=[[[1], [2, 3], [4]], [[1, 2]], [1]]),
+    ],
+)  # fmt: skip
+def test_search_with_bad_arguments_raises(
+    search: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        search(TRANSFORMER, **{"source": SOURCES, **options})
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"source": SOURCES}, "source must be None for a LanguageModel"),
+        ({"source": SOURCES, "prompt": [1, 2]}, "source must be None for a LanguageModel"),
+        ({}, "prompt must hold token ids for a LanguageModel"),
+    ],
+)
+def test_generate_of_a_language_model_with_other_inputs_raises(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        nn.generate(LANGUAGE_MODEL, **options)
+
+
+def test_beam_search_at_its_limits_returns_hypotheses() -> None:
+    assert nn.beam_search(TRANSFORMER, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)

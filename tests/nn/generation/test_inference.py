@@ -1,10 +1,11 @@
-"""Copies for inference: the same results, whatever happens inside, and refusals to be changed."""
+"""Copies for inference: the results of their models, and errors if they are changed."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def made(**changes: Any) -> nn.Transformer:
-    """A model whose biases are not 0."""
+    """Return a model whose biases are not 0."""
     sizes = {
         "d_model": 32,
         "num_heads": 2,
@@ -58,7 +59,7 @@ def decoded(model: Any, source: np.ndarray) -> list[tuple[list[int], Any]]:
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_it_computes_what_the_model_does(changes: dict[str, Any]) -> None:
+def test_for_inference_transformer_equals_its_model(changes: dict[str, Any]) -> None:
     model = made(**changes).eval()
     quick = nn.for_inference(model)
     target = np.array([[1, 4, 5], [1, 6, 2], [1, 3, 3]])
@@ -73,7 +74,7 @@ def test_it_computes_what_the_model_does(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gpt", "llama", "t5"])
-def test_language_models(kind: str) -> None:
+def test_for_inference_language_model_equals_its_model(kind: str) -> None:
     options: dict[str, Any] = {
         "gpt": {},
         "llama": {"positions": "rotary", "attention": nn.AttentionConfig(num_kv_heads=2), "norm": "rms", "gated": True, "activation": "silu",
@@ -93,22 +94,92 @@ def test_language_models(kind: str) -> None:
     assert isinstance(quick.step(ids, state), np.ndarray) and state.length == 9
 
 
-def test_nothing_of_the_model_moves() -> None:
+def test_for_inference_has_read_only_memory_of_its_own() -> None:
     model = made(tie="all")
-    before = {name: (id(p.data), p.data.copy()) for name, p in model.named_parameters()}
     quick = nn.for_inference(model)
-    decoded(quick, SOURCES)
     assert model.training and all(p.requires_grad for p in model.parameters())
-    for name, p in model.named_parameters():
-        assert id(p.data) == before[name][0] and p.data.flags.writeable
-        assert not np.shares_memory(p.data, quick.state_dict()[name])
-    expected = decoded(quick, SOURCES)
+    for (name, p), q in zip(model.named_parameters(), quick.parameters()):
+        assert p.data.flags.writeable and not q.data.flags.writeable
+        assert not np.shares_memory(p.data, q.data)
+        np.testing.assert_array_equal(p.data, q.data, err_msg=name)
+
+
+def test_for_inference_holds_fused_weights_once() -> None:
+    layer = nn.for_inference(made(gated=True)).decoder.layers[0]
+    attention, network = layer.self_attention, layer.feed_forward
+    for fused, parts in [
+        (attention.fused, (attention.q_proj, attention.k_proj, attention.v_proj)),
+        (network.fused, (network.linear1, network.gate)),
+    ]:
+        for part in parts:
+            assert np.shares_memory(part.weight.data, fused.weight)
+            assert np.shares_memory(part.bias.data, fused.bias)
+            assert not part.bias.data.flags.writeable
+
+
+def test_for_inference_pickles_fused_weights_once() -> None:
+    model = nn.LanguageModel(nn.LanguageModelConfig(50, 128, 4, 1, 512, max_len=8))
+    quick = nn.for_inference(model)
+    assert len(pickle.dumps(quick)) < 1.05 * len(pickle.dumps(model))
+
+
+def change_in_place(model: nn.Module) -> None:
     for p in model.parameters():
         p.data += 1
-    assert decoded(quick, SOURCES) == expected  # it knows nothing of changes that come later
 
 
-def test_what_would_change_it_is_refused() -> None:
+def change_by_training(model: nn.Module) -> None:
+    optimizer = mg.optim.SGD(model.parameters(), 0.1)
+    model.loss(SOURCES, SOURCES[:, :3]).backward()
+    optimizer.step()
+
+
+def change_by_hand(model: nn.Module) -> None:
+    model.train()
+    model.loss(SOURCES, SOURCES[:, :3]).backward()
+    with mg.no_grad():
+        for p in model.parameters():
+            p -= 0.1 * p.grad
+
+
+def change_by_loading(model: nn.Module) -> None:
+    model.load_state_dict({name: array + 0.1 for name, array in model.state_dict().items()})
+
+
+def change_by_conversion(model: nn.Module) -> None:
+    for p in model.astype(np.float32).parameters():
+        p.data *= 2
+
+
+CHANGES = [
+    change_in_place,
+    change_by_training,
+    change_by_hand,
+    change_by_loading,
+    change_by_conversion,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("is_in_optimizer", [False, True])
+def test_for_inference_does_not_follow_changes_of_its_model(
+    change: Callable[[nn.Module], None], is_in_optimizer: bool
+) -> None:
+    model = made(tie="all")
+    optimizer = mg.optim.Adam(model.parameters()) if is_in_optimizer else None
+    quick = nn.for_inference(model)
+    expected = decoded(quick, SOURCES)
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    change(model)
+    name = "decoder.layers.0.feed_forward.linear1.weight"
+    assert not np.array_equal(model.state_dict()[name], before[name])
+    for name in before:
+        np.testing.assert_array_equal(quick.state_dict()[name], before[name])
+    assert decoded(quick, SOURCES) == expected
+    assert optimizer is None or optimizer.param_groups
+
+
+def test_for_inference_refuses_changes() -> None:
     quick = nn.for_inference(made())
     assert quick.eval() is quick and not quick.training
     for change in (
@@ -133,28 +204,28 @@ def test_what_would_change_it_is_refused() -> None:
     assert not quick.loss(SOURCES, SOURCES[:, :3]).requires_grad
 
 
-def test_a_deep_copy_is_for_inference_too() -> None:
+def test_for_inference_copied_is_for_inference() -> None:
     quick = nn.for_inference(made(tie="all"))
     pickled = pickle.loads(pickle.dumps(quick))
     for again in (copy.deepcopy(quick), nn.for_inference(quick), copy.copy(quick), pickled):
         assert isinstance(again, nn.Transformer) and decoded(again, ALONE) == decoded(quick, ALONE)
         attention = again.decoder.layers[0].self_attention
         assert isinstance(attention, fast.FastSelfAttention)
-        assert np.shares_memory(attention.k_proj.weight.data, attention.fused)
+        assert isinstance(attention.k_proj, fast.FastLinear)
         assert again.output.weight is again.source_embedding.tokens.weight
         with pytest.raises(RuntimeError, match="read-only"):
             again.train()
 
 
 def absorbed(quick: nn.Transformer, source: np.ndarray) -> list[bool]:
-    """Which layers absorbed their projections in two steps of decoding."""
+    """Return, for each layer, True if it absorbed its projections in two steps of decoding."""
     state = quick.start(source)
     for _ in range(2):
         quick.step(np.full((len(source), 1), 1), state)
     return [memory.absorbed is not None for memory in state.memory]
 
 
-def test_what_happens_inside_is_seen_and_acted_on() -> None:
+def test_for_inference_with_probes_and_hooks_equals_its_model() -> None:
     model = made().eval()
     quick = nn.for_inference(model)
     assert absorbed(quick, ALONE) == [True, True]
@@ -167,6 +238,12 @@ def test_what_happens_inside_is_seen_and_acted_on() -> None:
         nn.greedy_search(model, ALONE, max_len=2, eos=None)
     assert [w.shape for w in got[name]] == [(1, 2, 1, 4)] * 2 and len(expected[name]) == 2
     np.testing.assert_allclose(got[name][0], expected[name][0], rtol=1e-9)
+    state = quick.start(ALONE)
+    quick.step([[1]], state)
+    assert state.memory[1].absorbed is not None
+    with nn.record_attention(quick) as got:  # begins while projections are absorbed
+        quick.step([[4]], state)
+    assert [w.shape for w in got[name]] == [(1, 2, 1, 4)]
     gated = []
     for m in (quick, model):
         with nn.gate_heads(m, {name: [0.0, 1.0]}):
@@ -183,7 +260,9 @@ def test_what_happens_inside_is_seen_and_acted_on() -> None:
     assert decoded(nn.for_inference(model), SOURCES) == changed  # hooks come along
 
 
-def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_inference_of_a_large_batch_uses_several_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each part sees the context of the call, and results come in order."""
     model = nn.EncoderModel(
         nn.EncoderConfig(50, 16, 2, 2, 32, dtype="float64"), np.random.default_rng(0)
@@ -218,38 +297,70 @@ def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("form", ["none", "tanh"])
-def test_gelu_in_place(form: str) -> None:
+def test_gelu_in_place_equals_gelu(form: str) -> None:
     x = np.random.default_rng(0).standard_normal((3, 7, 5000)) * 4  # of several blocks
     x[0, 0, :4] = 0, 1e300, -1e300, 200
     y = gelu_in_place(x.copy(), form)
     np.testing.assert_array_equal(y, mg.gelu(x, approximate=form).data)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("blas", [True, False])
-def test_layouts(blas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights lie column by column where a BLAS reads them; without one they stay as they are."""
-    from nn.generation import fast
-
+def test_product_equals_matrix_product(
+    blas: bool, kernels: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fast, "has_blas", lambda: blas)
+    monkeypatch.setattr(fast, "has_small_kernels", lambda: blas and kernels)
+    monkeypatch.setattr(fast, "get_num_threads", lambda: threads)
     rng = np.random.default_rng(0)
-    for shape in ((6, 4), (4, 6), (4, 4)):
-        weight = fast.in_fast_layout(rng.standard_normal(shape))
-        assert weight.flags.f_contiguous == (blas and shape[0] >= shape[1])
-        for n in (0, 1, 5, 200):
-            rows = rng.standard_normal((n, shape[1]))
-            np.testing.assert_allclose(fast.product(rows, weight), rows @ weight.T, rtol=1e-12)
-            assert fast.product(rows, weight).flags.c_contiguous
+    shapes = [(600, 256), (513, 300), (130, 1031), (64, 2048), (16, 8192), (300, 40), (40, 300)]
+    for shape in [*shapes, (0, 256), (256, 0), (6, 4), (4, 6)]:
+        for dtype, order in [("float32", "C"), ("float32", "F"), ("float64", "C")]:
+            weight = np.asarray(rng.standard_normal(shape), dtype, order)
+            weight = fast.in_fast_layout(weight)
+            exact = weight.astype(float)
+            for n in (0, 1, 2, 3, 5, 16, 31, 33, 64, 65, 96, 97, 200):
+                rows = rng.standard_normal((n, shape[1])).astype(dtype)
+                y = fast.product(rows, weight)
+                assert y.dtype == dtype and y.flags.c_contiguous and y.flags.writeable
+                np.testing.assert_allclose(y, rows @ exact.T, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("out", [512, 513, 575, 1000, 1031])
+def test_panel_product_covers_every_remainder(out: int) -> None:
+    rng = np.random.default_rng(out)
+    weight = rng.standard_normal((out, 300)).astype(np.float32)
+    for n in range(1, 65):
+        rows = rng.standard_normal((n, 300)).astype(np.float32)
+        expected = rows.astype(float) @ weight.T
+        np.testing.assert_allclose(fast.panel_product(rows, weight), expected, rtol=1e-5, atol=1e-3)
+
+
+def test_in_fast_layout_keeps_memory_that_is_read_in_panels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fast, "has_small_kernels", lambda: True)
+    monkeypatch.setattr(fast, "get_num_threads", lambda: 1)
+    large, small = np.ones((512, 512), np.float32), np.ones((64, 64), np.float32)
+    assert fast.in_fast_layout(large) is large
+    assert fast.in_fast_layout(small).flags.f_contiguous
+    monkeypatch.setattr(fast, "get_num_threads", lambda: 2)
+    assert fast.in_fast_layout(large).flags.f_contiguous
+    monkeypatch.setattr(fast, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(fast, "has_small_kernels", lambda: False)
+    assert fast.in_fast_layout(large).flags.f_contiguous
 
 
 class Adapted(nn.Linear):
-    """A linear map with something added, as an adapter does."""
+    """A linear layer with another result, as an adapter has."""
 
     def forward(self, x: Any) -> mg.Tensor:
         return super().forward(x) * 1.5
 
 
 @pytest.mark.parametrize("name", ["self_attention.k_proj", "cross_attention.q_proj", "cross_attention.out_proj", "feed_forward.linear1"])  # fmt: skip
-def test_what_is_more_than_a_linear_map_is_not_fused(name: str) -> None:
+def test_for_inference_of_a_subclass_of_linear_does_not_fuse_it(name: str) -> None:
     model = made().eval()
     plain = decoded(model, ALONE)
     for layer in model.decoder.layers:

@@ -1,4 +1,4 @@
-"""What generation keeps to: limits, repetition, contexts that are full, streams."""
+"""Rules of generation, full contexts, prompts and streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(max_len: int = 40, **options: Any) -> nn.LanguageModel:
 def greedy_by_definition(
     m: Any, prompt: list[int], count: int, rule: Any = None, window: int = 10**9
 ) -> list[int]:
-    """No cache, no batch: the likeliest token after the last `window` ones, after `rule(logits, tokens, new)`."""
+    """Return the likeliest token after the last `window` ones, again and again, without cache and batch."""
     tokens = list(prompt)
     for new in range(count):
         logits = m.eval()(np.array([tokens[-window:]])).data[0, -1].copy()
@@ -35,7 +35,7 @@ def greedy_by_definition(
     return tokens[len(prompt) :]
 
 
-def test_the_same_rules_for_every_way() -> None:
+def test_rules_equal_their_definitions_in_every_search() -> None:
     m = model(eos_id=3)
     prompt = [1, 5]
 
@@ -88,7 +88,7 @@ def test_the_same_rules_for_every_way() -> None:
     assert len(set(itertools.pairwise(text))) == len(text) - 1
 
 
-def test_eos_can_be_a_set() -> None:
+def test_generate_with_several_eos_ends_at_the_first() -> None:
     m = model(eos_id=[3, 5])
     assert m.config.end_ids == (3, 5)
     free = nn.generate(m, [1, 2], max_len=20, eos=None)
@@ -103,7 +103,7 @@ def test_eos_can_be_a_set() -> None:
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_a_full_context_is_cropped(positions: str) -> None:
+def test_generate_in_a_full_context_forgets_the_older_half(positions: str) -> None:
     m = model(max_len=8, positions=positions)
     prompt = [1, 2, 3]
     found = nn.generate(m, prompt, max_len=30)
@@ -120,12 +120,12 @@ def test_a_full_context_is_cropped(positions: str) -> None:
     assert len(nn.beam_search(m, prompt=prompt, max_len=30, eos=None)[0][0].tokens) == 30
 
 
-def test_without_tables_a_context_has_no_end() -> None:
+def test_generate_without_position_table_has_no_length_limit() -> None:
     m = model(max_len=8, positions="alibi")
     assert nn.generate(m, [1, 2], max_len=20) == greedy_by_definition(m, [1, 2], 20)
 
 
-def test_prompts_and_their_errors() -> None:
+def test_generate_of_prompts_of_different_lengths_equals_each_row_alone() -> None:
     m = model()
     rows = [[1, 2, 3], [4], [5, 6]]
     together = nn.generate(m, rows, max_len=6)
@@ -136,18 +136,19 @@ def test_prompts_and_their_errors() -> None:
     for prompt in ([], [[1], []], [1.5], [-1]):
         with pytest.raises(ValueError, match="prompt must hold .* in each row, got"):
             nn.generate(m, prompt)
-    with pytest.raises(ValueError, match="stream: expected one prompt, got 2"):
+    with pytest.raises(ValueError, match="stream: prompt must be one sequence, got 2"):
         nn.stream(m, [[1], [2]])
     with pytest.raises(ValueError, match="num_beams must be 1 with do_sample=True"):
         nn.generate(m, [1], num_beams=2, do_sample=True)
-    with pytest.raises(ValueError, match="Rules: expected a finite repetition_penalty > 0, got 0"):
+    with pytest.raises(
+        ValueError, match="Rules: repetition_penalty must be finite, greater than 0, got 0"
+    ):
         nn.generate(m, [1], repetition_penalty=0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'no_repeat'"):
         nn.generate(m, [1], no_repeat=2)
 
 
-def test_a_stream_leaves_the_context_alone() -> None:
-    """Between two tokens the caller's modes are their own."""
+def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
     import minigrad as mg
 
     m = model()

@@ -1,4 +1,4 @@
-"""One translator, language model or encoder in several threads: what each says is what one thread alone says."""
+"""Translators, language models and encoders in eight threads give the results of one thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import minigrad as mg
 import nn
 from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("inference", [True, False])
-def test_eight_threads_translate_a_thousand_sentences(inference: bool) -> None:
-    """With dropout in the model, and attention recorded by some of them at the same time."""
+def test_translate_in_eight_threads_equals_one_thread(inference: bool) -> None:
+    """Use a model with dropout while attention is recorded."""
     mg.manual_seed(0)
     words = [f"w{i}" for i in range(40)]
     vocab = Vocabulary([*SPECIALS, *words])
@@ -50,7 +52,7 @@ def test_eight_threads_translate_a_thousand_sentences(inference: bool) -> None:
 
 
 def same_in_threads(say: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
-    """What one thread says of the parts, which eight say too."""
+    """Return the results of one thread, which eight threads must equal."""
     alone = [say(part) for part in parts]
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(say, parts))
@@ -59,8 +61,8 @@ def same_in_threads(say: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("inference", [True, False])
-def test_eight_threads_write_with_one_language_model(inference: bool) -> None:
-    """Greedily, by a beam, drawn with a generator of each call, as a stream; attention recorded in between."""
+def test_generate_in_eight_threads_equals_one_thread(inference: bool) -> None:
+    """Greedy search, beam search, sampling and streams, with attention recorded in between."""
     mg.manual_seed(0)
     c = nn.LanguageModelConfig(
         30,
@@ -100,8 +102,8 @@ def test_eight_threads_write_with_one_language_model(inference: bool) -> None:
     assert len({str(found) for found in said}) == 48 and trained.training is True
 
 
-def test_eight_threads_share_a_sentence_encoder_and_a_tokenizer(tmp_path: Path) -> None:
-    """Lengths to cut off at, which are a setting of the tokenizer, differ from call to call."""
+def test_encode_in_eight_threads_equals_one_thread(tmp_path: Path) -> None:
+    """Change the maximal length, a setting of the tokenizer, in each call."""
     pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
     encoder = nn.sentence_encoder(encoder_folder(tmp_path))
     rng = np.random.default_rng(0)

@@ -1,8 +1,7 @@
-"""Looking inside models: hidden states, attention, what a prediction owes to each token."""
+"""Recorded hidden states, and attributions of predictions to tokens."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def test_hidden_states_are_recorded() -> None:
 
 
 def moved(model: Any, table: np.ndarray, i: int, logit: Any) -> float:
-    """How the logit changes with the embedding of token i, stretched: by central differences."""
+    """Return the derivative of a logit by the scale of the embedding of token i, by central differences."""
     step, row = 1e-5, table[i].copy()
     results = []
     for sign in (1, -1):
@@ -77,22 +76,5 @@ def test_attribution_of_the_next_token() -> None:
         logit = lambda: model(IDS[None], target[None]).data[0, -1, 7]
         expected = [moved(model, table.tokens.weight.data, i, logit) for i in row]
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
-    with pytest.raises(
-        ValueError, match="one sequence of ids, and a target where the model has one"
-    ):
+    with pytest.raises(ValueError, match="ids must be one sequence, and target another"):
         nn.attribute(model, IDS)
-
-
-def test_attention_of_a_loaded_model_in_the_explorer(tmp_path: Path) -> None:
-    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20)
-    nn.save(tmp_path, nn.LanguageModel(config))
-    model = nn.load(tmp_path)
-    with nn.record_attention(model) as recorded:
-        model(IDS[None])
-    assert [w[0].shape for w in recorded.values()] == [(1, 4, 4, 4)] * 2
-    page = nn.attention_page(
-        {"layers": [w[0][0] for w in recorded.values()]},
-        ["a", "b", "c", "d"],
-        path=tmp_path / "page.html",
-    )
-    assert "layers" in page and (tmp_path / "page.html").is_file()

@@ -1,4 +1,4 @@
-"""Gates on heads, and heads that are removed: the same results as with their output weights at zero."""
+"""Gated and pruned heads equal heads with output weights of zero."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEADS = {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.self_atten
 def made(
     seed: int, bias: bool = True
 ) -> tuple[nn.MultiHeadAttention, list[np.ndarray], np.ndarray]:
-    """An attention of four heads of size 3, its arguments and a mask."""
+    """Return an attention with four heads of size 3, its arguments and a mask."""
     rng = np.random.default_rng(seed)
     attention = nn.MultiHeadAttention(12, 4, query_size=5, key_size=6, value_size=7, bias=bias, dtype=float, generator=rng)  # fmt: skip
     arrays = [rng.standard_normal((2, length, width)) for length, width in ((3, 5), (4, 6), (4, 7))]
@@ -42,13 +42,13 @@ def made(
 
 
 def weighed(attention: nn.MultiHeadAttention, *arguments: Any) -> tuple[Tensor, np.ndarray]:
-    """The result, and the weights (N, h, L_q, L_kv)."""
+    """Return the result and the weights (N, h, L_q, L_kv)."""
     with nn.record_attention(attention) as recorded:
         return attention(*arguments), recorded[""][-1]
 
 
 def zeroed(attention: nn.MultiHeadAttention, heads: Any) -> None:
-    """The weights by which the outputs of these heads enter the result, set to zero."""
+    """Set the output weights of these heads to zero."""
     for head in heads:
         attention.out_proj.weight.data[:, head * attention.d_k : (head + 1) * attention.d_k] = 0
 
@@ -75,7 +75,9 @@ def ids(seed: int) -> tuple[np.ndarray, np.ndarray]:
     bias=st.booleans(),
     one_by_one=st.booleans(),
 )
-def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_one: bool) -> None:
+def test_prune_heads_equals_zero_outputs(
+    seed: int, heads: list[int], bias: bool, one_by_one: bool
+) -> None:
     whole, arrays, mask = made(seed, bias)
     pruned, _, _ = made(seed, bias)
     zeroed(whole, heads)
@@ -113,7 +115,7 @@ def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_on
         np.testing.assert_allclose(p.grad.data, part, rtol=1e-9, atol=1e-12)
 
 
-def test_shapes_and_counts() -> None:
+def test_prune_heads_shrinks_parameters() -> None:
     attention, _, _ = made(0)
     before = attention.num_parameters()
     nn.prune_heads(attention, [1])
@@ -133,16 +135,20 @@ def test_shapes_and_counts() -> None:
     )
 
 
-def test_errors_change_nothing() -> None:
+def test_prune_heads_bad_heads_change_nothing() -> None:
     attention, _, _ = made(0)
     nn.prune_heads(attention, [1])
     before = {name: array.copy() for name, array in attention.state_dict().items()}
     for heads, kind, message in [
-        ([4], IndexError, r"prune_heads: expected heads from 0 to 3, got \[4\]"),
-        ([0, -1], IndexError, r"expected heads from 0 to 3, got \[-1\]"),
-        ([1], ValueError, r"heads \[1\] are pruned already; left are \[0, 2, 3\]"),
-        ([2, 2], ValueError, r"a head is given twice in \[2, 2\]"),
-        ([0, 2, 3], ValueError, r"no head would be left of \[0, 2, 3\]"),
+        ([4], IndexError, r"prune_heads: heads must be from 0 to 3, got \[4\]"),
+        ([0, -1], IndexError, r"heads must be from 0 to 3, got \[-1\]"),
+        (
+            [1],
+            ValueError,
+            r"heads must be some of \[0, 2, 3\], got \[1\], which are pruned already",
+        ),
+        ([2, 2], ValueError, r"heads must be distinct, got \[2, 2\]"),
+        ([0, 2, 3], ValueError, r"heads must leave at least one of \[0, 2, 3\], got"),
         ([0.5], TypeError, "cannot be interpreted as an integer"),
     ]:
         with pytest.raises(kind, match=message):
@@ -152,7 +158,7 @@ def test_errors_change_nothing() -> None:
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_an_optimizer_made_before_refuses_and_one_made_after_trains() -> None:
+def test_prune_heads_invalidates_earlier_optimizers() -> None:
     attention, arrays, mask = made(0)
     early = optim.Adam(attention.parameters(), lr=0.01)
     loss = lambda: mg.mean(attention(*arrays, mask) ** 2)
@@ -174,7 +180,7 @@ def test_an_optimizer_made_before_refuses_and_one_made_after_trains() -> None:
     assert loss().item() < 0.7 * first
 
 
-def test_frozen_stays_frozen() -> None:
+def test_prune_heads_keeps_frozen_parameters_frozen() -> None:
     attention, _, _ = made(0)
     attention.k_proj.requires_grad_(False)
     nn.prune_heads(attention, [0])
@@ -188,7 +194,7 @@ def test_frozen_stays_frozen() -> None:
 
 
 @given(seed=st.integers(0, 1000), head=st.integers(0, 3), recorded=st.booleans())
-def test_a_gate_of_zero_is_a_head_that_is_pruned(seed: int, head: int, recorded: bool) -> None:
+def test_gate_heads_of_zero_equals_prune_heads(seed: int, head: int, recorded: bool) -> None:
     attention, arrays, mask = made(seed)
     run = (
         (lambda: weighed(attention, *arrays, mask)[0])
@@ -206,7 +212,7 @@ def test_a_gate_of_zero_is_a_head_that_is_pruned(seed: int, head: int, recorded:
     np.testing.assert_allclose(gated, result(), rtol=1e-10, atol=1e-12)
 
 
-def test_gradients_of_gates() -> None:
+def test_gate_heads_gradients_equal_finite_differences() -> None:
     attention, arrays, mask = made(1)
 
     def f(gate: Any, query: Any) -> Tensor:
@@ -222,7 +228,7 @@ def test_gradients_of_gates() -> None:
     np.testing.assert_allclose(each.grad.data.sum(0), both.grad.data, rtol=1e-10)
 
 
-def test_a_gate_keeps_the_dtype_and_fits() -> None:
+def test_gate_heads_keeps_the_dtype_and_checks_shapes() -> None:
     model = nn.Transformer(CONFIG)
     single = nn.MultiHeadSelfAttention(8, 4)
     x = np.ones((2, 3, 8), np.float32)
@@ -230,13 +236,13 @@ def test_a_gate_keeps_the_dtype_and_fits() -> None:
         assert single(x).dtype == np.float32
     for shape in ((3,), (3, 4), (4, 1), ()):
         with pytest.raises(
-            ValueError, match=r"gate_heads: expected a gate of shape \(4,\) or \(2, 4\), got "
+            ValueError, match=r"gate_heads: a gate must have shape \(4,\) or \(2, 4\), got "
         ):
             with nn.gate_heads(single, {"": np.ones(shape)}):
                 single(x)
     with pytest.raises(
         KeyError,
-        match=r"no multi-head attention is named \['encoder'\]; there are \['encoder.layers.0.s",
+        match=r"gates must have names of attentions .decoder.layers.0.*, got encoder",
     ):
         with nn.gate_heads(model, {"encoder": np.ones(4)}):
             pass
@@ -245,7 +251,7 @@ def test_a_gate_keeps_the_dtype_and_fits() -> None:
 # -- a whole model ---------------------------------------------------------------------------------------
 
 
-def test_a_pruned_transformer_equals_the_zeroed_one_and_decodes_with_its_cache() -> None:
+def test_pruned_transformer_decodes_with_its_cache() -> None:
     model = nn.Transformer(CONFIG).eval()
     other = copied(model)
     modules = dict(other.named_modules())
@@ -269,7 +275,7 @@ def test_a_pruned_transformer_equals_the_zeroed_one_and_decodes_with_its_cache()
     assert [recorded[name][0].shape[1] for name in HEADS] == [2, 3, 1, 3]
 
 
-def test_a_pruned_model_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_pruned_model_save_and_load_is_equal(tmp_path: Path) -> None:
     model = nn.Transformer(CONFIG)
     model.prune_heads({"encoder.layers.1.self_attention": [2]})
     model.prune_heads(
@@ -292,16 +298,16 @@ def test_a_pruned_model_is_saved_and_loaded(tmp_path: Path) -> None:
         nn.load_weights(tmp_path / "w.safetensors", nn.Transformer(CONFIG))
 
 
-def test_a_model_refuses_as_a_whole() -> None:
+def test_model_prune_heads_with_an_error_changes_nothing() -> None:
     config = nn.LanguageModelConfig(13, 8, 4, 2, 12)
     model = nn.LanguageModel(config)
-    with pytest.raises(ValueError, match="no head would be left"):
+    with pytest.raises(ValueError, match="heads must leave at least one of"):
         model.prune_heads(
             {"layers.layers.0.self_attention": [1], "layers.layers.1.self_attention": [0, 1, 2, 3]}
         )
     with pytest.raises(
         KeyError,
-        match=r"no multi-head attention is named \['layers'\]; there are \['layers.layers.0.s",
+        match=r"heads must have names of attentions .layers.layers.0.s.*, got layers",
     ):
         model.prune_heads({"layers.layers.0.self_attention": [1], "layers": [0]})
     assert model.config is config and not any(m.pruned_heads for m in model.modules() if isinstance(m, nn.MultiHeadAttention))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rotary positions, grouped keys and values, and what else attaches to attention: by definition and against transformers."""
+"""Rotary positions, grouped keys, windows and biases of attention, by definition."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ SCALINGS: list[dict[str, Any] | None] = [
 
 
 @given(seed=seeds, start=st.integers(0, 50))
-def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(
-    seed: int, start: int
-) -> None:
+def test_rotary_is_a_complex_product_and_scores_depend_on_distance(seed: int, start: int) -> None:
     rng = np.random.default_rng(seed)
     rotary = nn.RotaryPositions(6, base=100.0)
     x = rng.standard_normal((2, 3, 4, 6))
@@ -52,8 +50,9 @@ def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(
     assert mg.gradgradcheck(lambda x: rotary(x, start), [x], elementwise=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", SCALINGS, ids=str)
-def test_scalings_are_those_of_transformers(scaling: dict[str, Any] | None) -> None:
+def test_rotary_scalings_equal_transformers(scaling: dict[str, Any] | None) -> None:
     transformers = pytest.importorskip("transformers", reason="the oracle of published scalings")
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -74,11 +73,11 @@ def test_scalings_are_those_of_transformers(scaling: dict[str, Any] | None) -> N
     assert ours.factor == pytest.approx(factor)
 
 
-def test_bad_scalings_are_refused() -> None:
+def test_rotary_bad_scalings_raise() -> None:
     for scaling, message in [
         (
             {"rope_type": "dynamic", "factor": 2.0},
-            "rope_type of default, linear, llama3, yarn, got 'dynamic'",
+            "rope_type must be 'default', 'linear', 'llama3' or 'yarn', got 'dynamic'",
         ),
         ({"rope_type": "llama3", "factor": 2.0}, "rope_type 'llama3' needs 'low_freq_factor'"),
     ]:
@@ -88,18 +87,18 @@ def test_bad_scalings_are_refused() -> None:
             nn.LanguageModelConfig(
                 9, 8, 1, positions=nn.PositionConfig(kind="rotary", rotary_scaling=scaling)
             )
-    with pytest.raises(ValueError, match="expected an even head_dim, got 3"):
+    with pytest.raises(ValueError, match="head_dim must be even and from 2 to 3, got 3"):
         nn.RotaryPositions(3)
     for count in (0, 3, 10):
         with pytest.raises(
-            ValueError, match=f"expected an even rotary_dim of at most 8, got {count}"
+            ValueError, match=f"rotary_dim must be even and from 2 to 8, got {count}"
         ):
             nn.RotaryPositions(8, rotary_dim=count)
     with pytest.raises(ValueError, match="positions.rotary_dim must be at least 1, got 0"):
         nn.PositionConfig(kind="rotary", rotary_dim=0)
 
 
-def test_a_part_of_each_head_turns() -> None:
+def test_rotary_dim_rotates_a_part_of_each_head() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 3, 4, 8))
     y = nn.RotaryPositions(8, rotary_dim=6)(x, 5).data
@@ -108,8 +107,8 @@ def test_a_part_of_each_head_turns() -> None:
     assert mg.gradcheck(lambda x: nn.RotaryPositions(8, rotary_dim=6)(x, 5), [x], elementwise=False)
 
 
-def test_sublayers_side_by_side() -> None:
-    """Both see the same x, by definition; with the norms behind, or an attention to memory, there is no such layer."""
+def test_parallel_layer_equals_its_formula() -> None:
+    """Attention and feed-forward layer read the same x."""
     layer = nn.TransformerEncoderLayer(
         8, 2, 12, norm_first=True, parallel=True, dtype="float64"
     ).eval()
@@ -121,7 +120,7 @@ def test_sublayers_side_by_side() -> None:
     for kind, first in ((nn.TransformerEncoderLayer, False), (nn.TransformerDecoderLayer, True)):
         with pytest.raises(
             ValueError,
-            match=f"{kind.__name__}: parallel is for encoder layers with norm_first=True",
+            match=f"{kind.__name__}: parallel must be False but in encoder layers with norm_first=True",
         ):
             kind(8, 2, 12, norm_first=first, parallel=True)
 
@@ -130,7 +129,7 @@ def test_sublayers_side_by_side() -> None:
 
 
 def repeated(grouped: nn.MultiHeadAttention, options: dict[str, Any]) -> nn.MultiHeadAttention:
-    """The attention in which each head has a copy of the keys and values that it shared."""
+    """Return an attention in which each head has its own copy of shared keys and values."""
     whole = nn.MultiHeadSelfAttention(8, 4, head_dim=6, dtype=float, **options)
     state = grouped.state_dict()
     for name in ("k_proj", "v_proj"):
@@ -155,7 +154,9 @@ OPTIONS: list[dict[str, Any]] = [
     kv=st.sampled_from([1, 2, 4]),
     kind=st.sampled_from(["none", "causal", "padding", "heads"]),
 )
-def test_grouped_is_repeated(options: dict[str, Any], seed: int, kv: int, kind: str) -> None:
+def test_grouped_heads_equal_repeated_keys(
+    options: dict[str, Any], seed: int, kv: int, kind: str
+) -> None:
     rng = np.random.default_rng(seed)
     grouped = nn.MultiHeadSelfAttention(
         8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options
@@ -182,7 +183,9 @@ def test_grouped_is_repeated(options: dict[str, Any], seed: int, kv: int, kind: 
     kv=st.sampled_from([1, 2]),
     steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )
-def test_cached_is_full(options: dict[str, Any], seed: int, kv: int, steps: list[int]) -> None:
+def test_attention_with_cache_equals_full_pass(
+    options: dict[str, Any], seed: int, kv: int, steps: list[int]
+) -> None:
     rng = np.random.default_rng(seed)
     attention = nn.MultiHeadSelfAttention(
         8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options
@@ -198,7 +201,7 @@ def test_cached_is_full(options: dict[str, Any], seed: int, kv: int, steps: list
     assert cache.length == start
 
 
-def test_a_cache_refuses_gradients_rather_than_cut_them() -> None:
+def test_cache_with_gradients_raises() -> None:
     attention = nn.MultiHeadSelfAttention(8, 2)
     x = np.ones((1, 2, 8), np.float32)
     with pytest.raises(
@@ -211,7 +214,7 @@ def test_a_cache_refuses_gradients_rather_than_cut_them() -> None:
 
 
 @given(seed=seeds, window=st.integers(1, 6))
-def test_a_window_is_a_band(seed: int, window: int) -> None:
+def test_window_masks_a_band(seed: int, window: int) -> None:
     i, j = np.indices((5, 5))
     np.testing.assert_array_equal(nn.causal_mask(5, window=window), (j <= i) & (i - j < window))
     np.testing.assert_array_equal(nn.causal_mask(2, 3, window), ((j <= i) & (i - j < window))[3:])
@@ -220,8 +223,9 @@ def test_a_window_is_a_band(seed: int, window: int) -> None:
 # -- biases of the scores ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
+def test_relative_buckets_equal_t5(bidirectional: bool) -> None:
     torch = pytest.importorskip("torch", reason="the oracle of T5's buckets")
     t5 = pytest.importorskip(
         "transformers.models.t5.modeling_t5", reason="the oracle of T5's buckets"
@@ -237,7 +241,7 @@ def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
         np.testing.assert_array_equal(ours.buckets(distance), theirs.numpy())
 
 
-def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
+def test_relative_bias_in_a_stack_is_one_trained_table() -> None:
     config = nn.EncoderConfig(
         9,
         8,
@@ -263,7 +267,7 @@ def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
     assert mg.gradcheck(f, [start], elementwise=False)
 
 
-def test_alibi_slopes() -> None:
+def test_alibi_slopes_equal_the_paper() -> None:
     np.testing.assert_allclose(nn.ALiBi(8).slopes, 2.0 ** -np.arange(1, 9))
     np.testing.assert_allclose(nn.ALiBi(12).slopes[8:], 2.0 ** (-np.arange(1, 8, 2) / 2))
     np.testing.assert_allclose(
@@ -271,10 +275,10 @@ def test_alibi_slopes() -> None:
     )
 
 
-def test_position_bias_added_to_the_table_trains_as_its_formula(
+def test_position_bias_of_a_user_trains_as_its_formula(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A new additive bias takes a class and an entry: value and gradients, alone and in steps."""
+    """An additive bias of the user needs a class and an entry of the table."""
 
     class DecayBias(nn.Module):
         def __init__(self, num_heads: int) -> None:
@@ -309,87 +313,3 @@ def test_position_bias_added_to_the_table_trains_as_its_formula(
     state = model.eval().start()
     steps = [model.step(ids[:, i : i + 1], state) for i in range(6)]
     np.testing.assert_allclose(np.stack(steps, 1), expected, rtol=1e-9, atol=1e-12)
-
-
-# -- against transformers' Llama -----------------------------------------------------------------------------------
-
-
-def llamas(scaling: dict[str, Any] | None) -> tuple[Any, nn.LanguageModel]:
-    """A model of theirs, and one of ours with its weights."""
-    transformers = pytest.importorskip("transformers", reason="the oracle is transformers' Llama")
-    torch = pytest.importorskip("torch", reason="the oracle is transformers' Llama")
-    torch.manual_seed(0)
-    kind = {"rope_type": "default", **(scaling or {})}
-    kind["rope_type"] = kind.pop("type", kind["rope_type"])
-    settings = transformers.LlamaConfig(
-        vocab_size=50,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        rope_parameters={"rope_theta": 5000.0, **kind},
-    )
-    theirs = transformers.LlamaForCausalLM(settings).double().eval()
-    config = nn.LanguageModelConfig(
-        50,
-        32,
-        4,
-        2,
-        48,
-        attention=nn.AttentionConfig(num_kv_heads=2),
-        positions=nn.PositionConfig(kind="rotary", rotary_base=5000.0, rotary_scaling=scaling),
-        norm="rms",
-        norm_eps=1e-6,
-        activation="silu",
-        gated=True,
-        bias=False,
-        tie=False,
-        dropout=0.0,
-        max_len=128,
-        dtype="float64",
-    )
-    ours = nn.LanguageModel(config, init=False)
-    names = [
-        ("embed_tokens", "embedding.tokens"), ("self_attn.o_proj", "self_attention.out_proj"),
-        ("self_attn", "self_attention"), ("mlp.gate_proj", "feed_forward.linear1"), ("mlp.up_proj", "feed_forward.gate"),
-        ("mlp.down_proj", "feed_forward.linear2"), ("input_layernorm", "norm1"), ("post_attention_layernorm", "norm2"),
-        ("model.norm", "model.layers.norm"), ("model.layers.", "layers.layers."), ("model.", ""), ("lm_head", "output"),
-        ("layers.layers.norm", "layers.norm"),
-    ]  # fmt: skip
-    state = {}
-    for name, p in theirs.named_parameters():
-        for a, b in names:
-            name = name.replace(a, b)
-        state[name] = p.detach().numpy()
-    ours.load_state_dict(state)
-    return theirs, ours
-
-
-@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
-def test_llama(scaling: dict[str, Any] | None) -> None:
-    theirs, ours = llamas(scaling)
-    import torch
-
-    ids = np.random.default_rng(0).integers(0, 50, (2, 40))
-    expected = theirs(torch.tensor(ids))
-    np.testing.assert_allclose(
-        ours(ids).data, expected.logits.detach().numpy(), rtol=1e-5, atol=1e-6
-    )
-    theirs(torch.tensor(ids), labels=torch.tensor(ids)).loss.backward()
-    ours.loss(ids).backward()
-    table = theirs.model.layers[0].self_attn.k_proj.weight.grad.numpy()
-    np.testing.assert_allclose(
-        ours.layers.layers[0].self_attention.k_proj.weight.grad.data, table, rtol=1e-4, atol=1e-7
-    )
-    mask = np.ones(ids.shape, bool)
-    mask[0, :5] = False  # padding at the left: positions count real tokens
-    left = theirs(torch.tensor(ids), attention_mask=torch.tensor(mask).long(),
-                  position_ids=torch.tensor(np.maximum(mask.cumsum(1) - 1, 0))).logits.detach().numpy()  # fmt: skip
-    np.testing.assert_allclose(ours(ids, mask).data[mask], left[mask], rtol=1e-5, atol=1e-6)
-    prompt = ids[:1, :4]
-    made = theirs.generate(
-        torch.tensor(prompt), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
-    )
-    assert nn.generate(ours, prompt[0], max_len=12) == made[0, 4:].tolist()

@@ -81,7 +81,7 @@ def test_config_of_version_0_2_without_some_options_has_the_defaults(
     assert config.embeddings.scale is scale
 
 
-def test_weights_of_version_0_2_load_and_are_compared(tmp_path: Path) -> None:
+def test_load_weights_of_version_0_2_compares_configurations(tmp_path: Path) -> None:
     path, model = tmp_path / "w.safetensors", nn.LanguageModel(GROUPED, np.random.default_rng(0))
     older = {"model": "LanguageModel", **VERSION_0_2}
     nn.save_weights(path, model)
@@ -99,13 +99,19 @@ def test_weights_of_version_0_2_load_and_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FLAT_NAMES)
 def test_flat_name_of_version_0_2_is_an_error_with_its_replacement(name: str) -> None:
-    group, option = FLAT_NAMES[name]
+    group, _, option = FLAT_NAMES[name].partition(".")
     expected = f"use {group}=nn.{GROUPS[group].__name__}({option}=...), config.{group}.{option}"
     with pytest.raises(TypeError, match=f"no argument '{name}'; {re.escape(expected)}"):
         nn.LanguageModelConfig(**SIZES, **{name: None})
     with pytest.raises(TypeError, match=re.escape(expected)):
         replace(GROUPED, **{name: None})
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; {re.escape(expected)}"):
+        getattr(GROUPED, name)
+
+
+@pytest.mark.parametrize("name", ["has_final_norm", "embedding_factor"])
+def test_removed_property_of_config_is_an_error_with_its_replacement(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute '\w+'; use config.effective\(\)\.\w+"):
         getattr(GROUPED, name)
 
 
@@ -127,8 +133,8 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_option_of_positions_changes_the_model_or_is_refused(kind: str) -> None:
-    """Outputs differ, or the sizes of tables do."""
+def test_positions_option_changes_the_model_or_is_refused(kind: str) -> None:
+    """Expect other outputs or shapes of parameters."""
     ids = np.array([[1, 4, 5, 7, 8, 3, 2, 6, 8, 5, 1, 7]])
 
     def outcome(**options: Any) -> Any:
@@ -158,13 +164,21 @@ def test_each_option_of_positions_changes_the_model_or_is_refused(kind: str) -> 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: nn.TransformerConfig(9, 11, tie="all"), "target_vocab_size must be equal to source_vocab_size with tie='all', got 11 and 9"),
+        (lambda: nn.TransformerConfig(d_model=8, num_heads=3), "d_model must be divisible by num_heads, got d_model=8 and num_heads=3"),
+        (lambda: nn.TransformerConfig(activation="swoosh"), "activation must be one of relu, .* got 'swoosh'"),
+        (lambda: nn.TransformerConfig(dropout=1.0), "dropout must be at least 0 and less than 1, got 1.0"),
+        (lambda: nn.TransformerConfig(d_ff=0), "d_ff must be at least 1, got 0"),
+        (lambda: nn.TransformerConfig(dtype="int32"), "dtype must be a floating dtype, got 'int32'"),
+        (lambda: nn.TransformerConfig.from_dict({"d_modle": 8, "heads": 2}), "unknown settings: d_modle, heads; expected some of activation"),
+        (lambda: nn.Transformer(nn.TransformerConfig(0, 9)), "Transformer: source_vocab_size must be at least 1, got 0"),
         (lambda: nn.PositionConfig(kind="learned", rotary_base=5.0), "positions.rotary_base must be 10000.0 for positions of kind 'learned', got 5.0"),
         (lambda: nn.PositionConfig(kind="circular"), "positions.kind must be one of none, sinusoidal, .*, got 'circular'"),
         (lambda: nn.AttentionConfig(window_layers=[0]), r"attention.window_layers must be None without a window, got \(0,\)"),
         (lambda: nn.AttentionConfig(window=0), "attention.window must be at least 1, got 0"),
         (lambda: nn.AttentionConfig(bias="xy"), "attention.bias must be a bool or some of the letters qkvo, got 'xy'"),
-        (lambda: nn.AttentionConfig(qk_norm=1e-6), "attention.qk_norm must be True or False, got 1e-06"),  # type: ignore[arg-type]
-        (lambda: nn.EmbeddingConfig(scale=0.0), "embeddings.scale must be a number of at least 1e-30 .*, got 0.0"),
+        (lambda: nn.AttentionConfig(qk_norm=1e-6), "attention.qk_norm must be true or false, got 1e-06"),  # type: ignore[arg-type]
+        (lambda: nn.EmbeddingConfig(scale=0.0), "embeddings.scale must be at least 1e-30 and less than 1e\\+30, got 0.0"),
         (lambda: nn.EncoderConfig(**SIZES, shared_layers=True, positions=nn.PositionConfig(kind="rotary", no_rotary_layers=(1,))),
          r"positions.no_rotary_layers must be empty with shared_layers=True.*, got \(1,\)"),
         (lambda: nn.EncoderConfig(**SIZES, shared_layers=True, attention=nn.AttentionConfig(window=2, window_layers=(0,))),
@@ -172,7 +186,7 @@ def test_each_option_of_positions_changes_the_model_or_is_refused(kind: str) -> 
         (lambda: nn.LanguageModelConfig(**SIZES, attention=nn.AttentionConfig(window=2, window_layers=(0, 2))),
          "attention.window_layers must be less than the 2 layers, got 2"),
         (lambda: nn.LanguageModelConfig(**SIZES, attention={"window": 2}), "attention must be of class AttentionConfig, got {'window': 2}"),  # type: ignore[arg-type]
-        (lambda: nn.LanguageModelConfig(**SIZES, gated="no"), "gated must be True or False, got 'no'"),  # type: ignore[arg-type]
+        (lambda: nn.LanguageModelConfig(**SIZES, gated="no"), "gated must be true or false, got 'no'"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
 def test_contradicting_options_are_refused(make: Any, message: str) -> None:
@@ -184,10 +198,10 @@ def test_contradicting_options_are_refused(make: Any, message: str) -> None:
     ("data", "message"),
     [
         ({"attention": {"windows": 3}}, "c.json: unknown settings: windows; expected some of bias"),
-        ({"attention": 3}, "c.json: attention must be an object, got 3"),
+        ({"attention": 3}, "c.json: attention must be of class AttentionConfig, got 3"),
         ({"attention": {"window": 3}, "window": 3}, "c.json: unknown settings: window"),
         ({"positions": {"kind": "rotary", "offset": 2}}, "c.json: positions.offset must be 0"),
-        ({"window": "three"}, "c.json: window: expected an integer or null"),
+        ({"window": "three"}, "c.json: attention.window must be an integer or null, got 'three'"),
     ],
 )  # fmt: skip
 def test_wrong_groups_in_a_file_are_refused(data: dict[str, Any], message: str) -> None:

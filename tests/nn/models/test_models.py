@@ -1,4 +1,4 @@
-"""What all models keep to: how they start, what padding hides, how they are described, who may share one."""
+"""All models: first loss, padding, descriptions in JSON, and threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def language_model(**options: Any) -> nn.LanguageModel:
     [{}, {"positions": "rotary", "norm": "rms"}, {"embeddings": nn.EmbeddingConfig(scale=True)}],
     ids=str,
 )
-def test_a_tied_language_model_starts_near_ln_v(
+def test_language_model_loss_starts_near_ln_v(
     vocab: int, width: int, options: dict[str, Any]
 ) -> None:
     model = nn.LanguageModel(
@@ -56,7 +56,7 @@ MODELS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_a_model_is_built_again_from_plain_data_and_draws_nothing(make: Callable[..., Any]) -> None:
+def test_model_from_dict_rebuilds_the_model_and_draws_nothing(make: Callable[..., Any]) -> None:
     model = make(generator=np.random.default_rng(0))
     before = mg.get_rng_state()
     data = json.loads(json.dumps(nn.model_to_dict(model)))
@@ -74,7 +74,7 @@ def test_a_model_is_built_again_from_plain_data_and_draws_nothing(make: Callable
     assert make(init=True).state_dict().keys() == model.state_dict().keys()
 
 
-def test_an_older_description_is_read_and_a_strange_one_refused() -> None:
+def test_model_from_dict_of_other_data_reads_or_raises() -> None:
     older = {
         "source_vocab_size": 9,
         "target_vocab_size": 9,
@@ -88,28 +88,26 @@ def test_an_older_description_is_read_and_a_strange_one_refused() -> None:
     for data, message in [
         (
             {"model": "Perceiver"},
-            "unknown model 'Perceiver'; expected one of Transformer, LanguageModel, Enc",
+            "model must be 'Transformer', 'LanguageModel', 'Enc.*, got 'Perceiver'",
         ),
-        ({"d_model": 8}, "unknown model None"),
+        ({"d_model": 8}, "model must be 'Transformer', .*, got None"),
         ({"model": "LanguageModel", "heads": 3}, "unknown settings: heads; expected some of"),
         (
             {"model": "LanguageModel", "vocab_size": 9, "d_model": 8.5},
-            "d_model: expected an integer, got 8.5",
+            "d_model must be an integer, got 8.5",
         ),
     ]:
         with pytest.raises(ValueError, match=message):
             nn.model_from_dict(data)
-    with pytest.raises(
-        TypeError, match="model_to_dict: expected one of Transformer, .* got Linear"
-    ):
+    with pytest.raises(TypeError, match="model must be one of Transformer, .* got Linear"):
         nn.model_to_dict(nn.Linear(2, 2))
 
 
 # -- padding ---------------------------------------------------------------------------------------------------
 
 
-def test_no_token_is_hidden_unless_the_model_says_so() -> None:
-    """Token 0 costs and learns like any other; a padding token neither; one that also ends texts does again."""
+def test_language_model_hides_only_its_padding_token() -> None:
+    """Token 0 is trained unless it is the padding token and not an end of text."""
     ids = np.array([[0, 3, 0, 5]])
     for options, hidden in [
         ({}, False),
@@ -130,7 +128,7 @@ def test_no_token_is_hidden_unless_the_model_says_so() -> None:
     "positions",
     ["learned", "sinusoidal", "rotary", "alibi", "relative", "learned_relative", "none"],
 )
-def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
+def test_language_model_of_a_padded_batch_equals_each_row_alone(positions: str) -> None:
     model = language_model(positions=positions, vocab=20).eval()
     rng = np.random.default_rng(0)
     texts = [rng.integers(0, 20, length) for length in (6, 3, 1)]
@@ -145,6 +143,9 @@ def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
             np.testing.assert_allclose(together[row][mask[row]], expected, rtol=1e-9, atol=1e-12)
         losses = [model.loss(text[None], reduction="sum").item() for text in texts if len(text) > 1]
         assert model.loss(ids, mask, reduction="sum").item() == pytest.approx(sum(losses), rel=1e-9)
+        each = model.loss(ids, mask, reduction="none")
+        assert each.shape == (len(ids), ids.shape[1] - 1)
+        assert each.sum().item() == pytest.approx(sum(losses), rel=1e-9)
         assert model.num_targets(ids, mask) == 5 + 2
     prompts = [text.tolist() for text in texts]
     assert nn.generate(model, prompts, max_len=8) == [
@@ -152,12 +153,12 @@ def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
     ]
 
 
-def test_masks_of_padding_are_checked() -> None:
+def test_padding_mask_of_another_shape_or_dtype_raises() -> None:
     model = language_model()
     ids = np.array([[1, 2, 3]])
     for mask in (np.ones((1, 3)), np.ones((1, 2), bool), np.ones(3, bool)):
         with pytest.raises(
-            ValueError, match=r"padding_mask: expected booleans \(1, 3\), True = a real token, got"
+            ValueError, match=r"padding_mask must be booleans \(1, 3\), True = a real token, got"
         ):
             model(ids, mask)
 
@@ -221,7 +222,7 @@ def test_forward_makes_one_mask_for_each_window(monkeypatch: pytest.MonkeyPatch)
     assert windows == [2, None] * 2
 
 
-def test_heads_of_encoders() -> None:
+def test_encoder_heads_equal_cross_entropy_of_their_logits() -> None:
     rng = np.random.default_rng(0)
     ids, real = rng.integers(1, 9, (2, 5)), np.array([[True] * 5, [True] * 3 + [False] * 2])
     options: dict[str, Any] = {**SMALL, "num_classes": 3, "num_types": 2}
@@ -243,8 +244,7 @@ def test_heads_of_encoders() -> None:
     np.testing.assert_array_equal(first(ids).data, first.output(first.hidden(ids)[:, 0]).data)
 
 
-def test_layers_by_themselves() -> None:
-    """They take sizes; the same layer repeated is what `shared_layers` makes."""
+def test_encoder_layer_alone_equals_shared_layers() -> None:
     rng = np.random.default_rng(0)
     layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, dtype=float, generator=rng)
     x = rng.standard_normal((2, 3, 8))
@@ -260,7 +260,7 @@ def test_layers_by_themselves() -> None:
         expected = model.encoder.layers[0](expected)
     np.testing.assert_array_equal(model.encoder(x).data, expected.data)
     with pytest.raises(
-        ValueError, match="norm: expected one of layer, rms, rms_zero_centred, got 'batch'"
+        ValueError, match="norm must be 'layer', 'rms' or 'rms_zero_centred', got 'batch'"
     ):
         nn.TransformerEncoderLayer(8, 2, 12, norm="batch")
 
@@ -268,8 +268,8 @@ def test_layers_by_themselves() -> None:
 # -- several threads -----------------------------------------------------------------------------------------------
 
 
-def test_eight_threads_share_a_model() -> None:
-    """Evaluation, recording and gates hold for the thread that asks; the model itself stays as it is."""
+def test_model_in_eight_threads_equals_one_thread() -> None:
+    """Evaluation mode and recording are local to a thread; the mode of the model is kept."""
     model = nn.Transformer(
         nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, dropout=0.5, max_len=12, dtype="float64")
     )
@@ -294,7 +294,7 @@ def test_eight_threads_share_a_model() -> None:
         assert shapes == [(2, 2, sources[i].shape[1], sources[i].shape[1])] * 5
 
 
-def test_evaluating_is_of_the_context() -> None:
+def test_evaluating_holds_in_its_context_only() -> None:
     dropout = nn.Dropout(0.5)
     x = np.ones(1000, np.float32)
     with nn.evaluating():

@@ -1,4 +1,4 @@
-"""Pickling: models, tokenizers, translators and public functions, as spawned workers receive them."""
+"""Pickling of models, tokenizers, translators and public functions, for spawned processes."""
 
 from __future__ import annotations
 

@@ -17,12 +17,13 @@ from tiny_folders import text_files
 
 import nn
 
+pytestmark = pytest.mark.slow
 FILE_EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
 Model = nn.LanguageModel
 
 
 def language_model(seed: int, norm_eps: float) -> Model:
-    """A model whose configuration differs from another one's where no shape shows it."""
+    """Return a model whose configuration differs from others in norm_eps, which no shape shows."""
     config = nn.LanguageModelConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0, norm_eps=norm_eps)
     return Model(config, np.random.default_rng(seed))
 
@@ -78,7 +79,7 @@ def operations() -> FileOperations:
 
 
 def in_child(work: Callable[[], Any]) -> int:
-    """Run `work` in a forked process; its exit code, 0 at the end of `work`."""
+    """Run `work` in a forked process and return its exit code, 0 at the end of `work`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of the test runner
         process = os.fork()
@@ -166,7 +167,7 @@ def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
 
 
 def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
-    """A save at each file that the reader opens."""
+    """A save runs at each file that the reader opens."""
     opened = Opened()
     save(tmp_path, old_model())
     with opened.at(tmp_path, 0, lambda: None):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ def trained(lm: nn.LanguageModel, steps: int = 5) -> list[float]:
     return losses
 
 
-def test_nothing_changes_at_first_and_only_adapters_are_trained() -> None:
+def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     lm, plain = model(), model()
     nn.lora(lm, 2, 4, ("q_proj", "linear2"))
     np.testing.assert_array_equal(lm(IDS).data, plain(IDS).data)
@@ -71,8 +73,8 @@ def test_nothing_changes_at_first_and_only_adapters_are_trained() -> None:
         np.testing.assert_array_equal(dict(lm.named_parameters())[name].data, parameter.data)
 
 
-def test_the_loss_sees_what_is_added_to_the_output_projection() -> None:
-    """The product of hidden states and weight that a loss takes by itself knows of no adapter, and of no hook."""
+def test_lora_of_the_output_projection_changes_the_loss() -> None:
+    """The fused loss reads the weight without adapters and hooks, so it must not be used with them."""
     lm = nn.lora(model(), 2, 4, ("output",))
     losses = trained(lm)
     assert losses[-1] < losses[0] - 0.03
@@ -83,7 +85,7 @@ def test_the_loss_sees_what_is_added_to_the_output_projection() -> None:
     assert with_hook.loss(IDS).item() == pytest.approx(np.log(30), rel=1e-6)
 
 
-def test_merged_it_computes_the_same() -> None:
+def test_merge_lora_keeps_the_outputs() -> None:
     lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj", "out_proj", "linear1", "linear2"))
     trained(lm)
     expected = lm(IDS).data
@@ -97,7 +99,7 @@ def test_merged_it_computes_the_same() -> None:
     assert {n for n, _ in lm.named_parameters()} == {n for n, _ in model().named_parameters()}
 
 
-def test_a_copy_for_inference_has_them_too() -> None:
+def test_for_inference_includes_adapters() -> None:
     lm = nn.lora(model(), 2, 4, ("q_proj", "v_proj", "linear1"))
     trained(lm)
     lm.eval()
@@ -109,7 +111,7 @@ def test_a_copy_for_inference_has_them_too() -> None:
     assert not np.allclose(fast(IDS).data, model().eval()(IDS).data, atol=1e-3)
 
 
-def test_by_definition() -> None:
+def test_lora_linear_equals_its_definition() -> None:
     linear = nn.LoRALinear(nn.Linear(5, 4), 2, 0.5)
     linear.lora_b.data[...] = np.random.default_rng(0).standard_normal((4, 2))
     x = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
@@ -117,7 +119,7 @@ def test_by_definition() -> None:
     np.testing.assert_allclose(linear(x).data, x @ whole.T + linear.bias.data, rtol=1e-5, atol=1e-6)
 
 
-def test_adapters_go_round(tmp_path: Path) -> None:
+def test_save_adapter_then_load_computes_the_same(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
     trained(lm)
     nn.save_adapter(tmp_path, lm, "base")
@@ -144,7 +146,7 @@ def test_adapters_go_round(tmp_path: Path) -> None:
     )
 
 
-def test_an_adapter_of_a_joined_map_is_written_as_it_was(tmp_path: Path) -> None:
+def test_save_adapter_of_a_joined_layer_writes_one_array(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj"))
     trained(lm)
     nn.save_adapter(tmp_path / "1", lm)
@@ -157,7 +159,7 @@ def test_an_adapter_of_a_joined_map_is_written_as_it_was(tmp_path: Path) -> None
     )
 
 
-def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
+def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
     trained(lm)
     nn.save_adapter(tmp_path, lm)
@@ -178,22 +180,19 @@ def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "part", ["norm", "embedding.tokens", "layers.layers.0.feed_forward.linear2"]
-)
-def test_what_an_adapter_does_not_hold_is_told(tmp_path: Path, part: str) -> None:
-    """A norm, an embedding; a map that GPT-2 stores the other way round."""
+@pytest.mark.parametrize("part", ["norm", "embedding.tokens"])
+def test_save_adapter_of_other_trained_parameters_raises(tmp_path: Path, part: str) -> None:
     lm = nn.lora(model(), 2, 4)
     dict(lm.layers.named_modules(), **dict(lm.named_modules()))[part].requires_grad_(True)
     with pytest.raises(
         ValueError,
-        match="save_adapter: .* is trained too, which an adapter does not hold; see nn.save",
+        match="model must train only adapters, linear layers and a head, but it trains .*; nn.save",
     ):
         nn.save_adapter(tmp_path, lm)
     assert not list(tmp_path.iterdir())
 
 
-def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
+def test_lora_layers_have_the_mode_of_the_model(tmp_path: Path) -> None:
     trained_model = nn.lora(model(), 2, 4, dropout=0.5)
     trained(trained_model)
     nn.save_adapter(tmp_path, trained_model)
@@ -206,107 +205,112 @@ def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
     assert not any(m.training for m in nn.lora(model().eval()).modules())
 
 
-def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> None:
-    """The rank of its settings, a number of its arrays, a pattern that never ends."""
-    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
-    settings, plain = json.loads((tmp_path / "adapter_config.json").read_text()), model()
-    for setting, message in (
-        ({"r": 3}, "r: 3 for transformer.h.0.attn.c_attn, but its adapter"),
-        (
-            {"rank_pattern": {"(a+)+$": 2}},
-            "rank_pattern: .*expected a name, or a simpler regular expression",
-        ),
-        (
-            {"init_lora_weights": "pissa"},
-            "init_lora_weights: expected true or false or null or gaussian",
-        ),
-        ({"kasa_config": {}}, "kasa_config: expected null .others are not supported"),
-        ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*not a regular expression"),
-        ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn: expected a number"),
-        (
-            {"alpha_pattern": {"c_attn": 1e300}},
-            "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.300",
-        ),
-        ({"lora_dropout": 1}, "lora_dropout: expected less than 1"),
-        ({"target_modules": ["c_fc"]}, "target_modules: c_fc has no adapter"),
-    ):
-        (tmp_path / "adapter_config.json").write_text(
-            json.dumps({**settings, "rank_pattern": {}, **setting})
-        )
-        with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
-            nn.load_adapter(tmp_path, plain)
-    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
-    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
-    arrays = {name: file.read(name) for name in file}
-    for first in arrays:
-        for odd in (arrays[first] * np.nan, arrays[first].astype(int)):
-            write_safetensors(file.path, {**arrays, first: odd})
-            with pytest.raises(ValueError, match=f"adapter_model.safetensors: {first}: "):
-                nn.load_adapter(tmp_path, plain)
-    assert all(p.requires_grad for p in plain.parameters()) and not any(
-        isinstance(m, nn.LoRALinear) for m in plain.modules()
-    )
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: nn.lora(model(), targets=("q_proj", "query")), "targets must be ends of .* such as k_proj, linear1, linear2, out.*, got query"),
+        (lambda: nn.lora(model(), targets=()), r"targets must be ends of .*, got \[\]"),
+        (lambda: nn.lora(model(), 0), "lora: rank must be at least 1, got 0"),
+        (lambda: nn.lora(model(), 2, float("nan")), "lora: alpha must be finite, at least 0, got nan"),
+        (lambda: nn.lora(model(), 2, dropout=1), "lora: dropout must be finite, at least 0, less than 1, got 1"),
+        (lambda: nn.lora(nn.lora(model())), "model must have no adapters; merge_lora"),
+        (lambda: nn.save_adapter("x", model()), "model must have adapters outside"),
+        (lambda: nn.save_adapter("x", nn.lora(classifier(), targets="dense")), "model must have adapters outside of its head"),
+        (lambda: nn.save("x", nn.lora(model())), "merge_lora"),
+    ],
+)  # fmt: skip
+def test_lora_with_bad_arguments_raises(
+    call: Callable[[], object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert not list(tmp_path.iterdir())
 
 
-def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError,
-        match="lora: no linear map is named query; there are k_proj, linear1, linear2, out",
-    ):
-        nn.lora(model(), targets=("q_proj", "query"))
-    with pytest.raises(ValueError, match=r"lora: no linear map is named \[\]; there are"):
-        nn.lora(model(), targets=())
+def test_lora_with_one_target_equals_a_list_of_it() -> None:
     one, several = nn.lora(model(), targets="q_proj"), nn.lora(model(), targets=["q_proj"])
-    assert [name for name, _ in one.named_parameters()] == [
-        name for name, _ in several.named_parameters()
-    ]
-    with pytest.raises(ValueError, match="lora: expected rank >= 1, got 0"):
-        nn.lora(model(), 0)
-    with pytest.raises(ValueError, match="lora: expected a finite alpha >= 0, got nan"):
-        nn.lora(model(), 2, float("nan"))
-    with pytest.raises(ValueError, match="lora: expected a finite dropout >= 0 and < 1, got 1"):
-        nn.lora(model(), 2, dropout=1)
-    with pytest.raises(ValueError, match="there are adapters already"):
-        nn.lora(nn.lora(model()))
-    with pytest.raises(ValueError, match="the model has no adapters"):
-        nn.save_adapter(tmp_path, model())
-    with pytest.raises(ValueError, match="the model has no adapters, but for a head's"):
-        nn.save_adapter(tmp_path, nn.lora(classifier(), targets="dense"))
-    with pytest.raises(ValueError, match="merge_lora"):
-        nn.save(tmp_path, nn.lora(model()))
+    assert list(dict(one.named_parameters())) == list(dict(several.named_parameters()))
+
+
+def check_refused(directory: Path, message: str) -> None:
+    """Assert that the adapter is refused, and that the model is not changed."""
+    plain = model()
+    with pytest.raises(ValueError, match=message):
+        nn.load_adapter(directory, plain)
+    assert all(p.requires_grad for p in plain.parameters())
+    assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
+
+
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        ({"peft_type": "IA3"}, 'peft_type must be one of LORA, got "IA3"'),
+        ({"use_dora": True}, "use_dora must be false"),
+        ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens must be null"),
+        ({"bias": "all"}, "bias must be none"),
+        ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern: .*must be a name or a simpler regular expression"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
+        ({"kasa_config": {}}, "kasa_config must be null .others are not supported"),
+        ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
+        ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn must be a number"),
+        ({"alpha_pattern": {"c_attn": 1e300}}, "alpha_pattern: c_attn must be 0 to 1e.30, got 1e.300"),
+        ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
+        ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so c_fc, transformer.h.0.attn.c_attn"),
+    ],
+)  # fmt: skip
+def test_load_adapter_with_a_bad_setting_changes_nothing(
+    setting: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
+    path = tmp_path / "adapter_config.json"
+    settings = {**json.loads(path.read_text()), "rank_pattern": {}, **setting}
+    path.write_text(json.dumps(settings))
+    check_refused(tmp_path, f"adapter_config.json: {message}")
+
+
+FIRST = "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda name, a: a[:1] if "lora_A" in name else a[:, :1], r"misshaped: .*lora_A.weight \(expected \(4, 16\), got \(1,"),
+        (lambda name, a: a[:, :3] if name == FIRST else a, r"do not fit adapter_config.json: misshaped: .* \(expected .* got"),
+        (lambda name, a: a * np.nan if name == FIRST else a, f"{FIRST}(:| must be) "),
+        (lambda name, a: a.astype(int) if name == FIRST else a, f"{FIRST}(:| must be) "),
+        (lambda name, a: None if name == FIRST else a, "missing: .*lora_A.weight"),
+    ],
+)  # fmt: skip
+def test_load_adapter_with_bad_arrays_changes_nothing(
+    change: Callable[[str, np.ndarray], np.ndarray | None], message: str, tmp_path: Path
+) -> None:
+    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
+    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
+    assert FIRST in file
+    changed = {name: change(name, file.read(name)) for name in file}
+    write_safetensors(file.path, {name: a for name, a in changed.items() if a is not None})
+    check_refused(tmp_path, f"adapter_model.safetensors: .*{message}")
+
+
+def test_load_adapter_of_another_model_or_directory_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="adapter_config.json: no such file"):
         nn.load_adapter(tmp_path / "x", model())
     nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
     file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
+    renamed = {name.replace("c_attn", "query"): file.read(name) for name in file}
+    write_safetensors(file.path, renamed)
+    check_refused(tmp_path, "must have adapters for linear layers of the model, got none")
+
+
+def test_load_adapter_without_a_part_of_its_head_raises(tmp_path: Path) -> None:
+    nn.save_adapter(tmp_path, nn.lora(classifier(), 2, 4))
+    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
     arrays = {name: file.read(name) for name in file}
-    first = next(iter(arrays))
-    plain = model()
-    for changed, message in (
-        ({**arrays, first: arrays[first][:, :3]}, "adapter_model.safetensors: .*: expected .* got"),
-        (
-            {n: a for n, a in arrays.items() if n != first.replace("lora_A", "lora_B")},
-            "missing: .*lora_B.weight",
-        ),
-        (
-            {n.replace("c_attn", "query"): a for n, a in arrays.items()},
-            "the model has no map transformer.h.0.attn.query",
-        ),
-    ):
-        write_safetensors(file.path, changed)
+    head = {name for name in arrays if ".lora_" not in name}
+    assert len(head) == 4  # weight and bias of pooler and classifier
+    for missing in [{name} for name in head] + [{name for name in head if "classifier" in name}]:
+        write_safetensors(file.path, {n: a for n, a in arrays.items() if n not in missing})
+        message = f"^{tmp_path}/adapter_model.safetensors: .* missing: base_model"
         with pytest.raises(ValueError, match=message):
-            nn.load_adapter(tmp_path, plain)
-    assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
-
-
-def test_what_other_adapters_do_is_refused(tmp_path: Path) -> None:
-    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
-    settings = json.loads((tmp_path / "adapter_config.json").read_text())
-    for setting, message in (
-        ({"peft_type": "IA3"}, 'peft_type: expected one of LORA, got "IA3"'),
-        ({"use_dora": True}, "use_dora: expected false"),
-        ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens: expected null"),
-        ({"bias": "all"}, "bias: expected none"),
-    ):
-        (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, **setting}))
-        with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
-            nn.load_adapter(tmp_path, model())
+            nn.load_adapter(tmp_path, classifier())

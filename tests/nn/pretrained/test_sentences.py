@@ -1,4 +1,4 @@
-"""Sentence encoders: what a folder of sentence-transformers may say, and what is refused rather than left out."""
+"""Sentence encoders: supported settings of sentence-transformers, and errors for the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BERT, OURS = "sentence_bert_config.json", "config_sentence_transformers.json"
 
 
 def change(path: Path, **settings: Any) -> None:
-    """Write settings into a JSON file, beside those that it has."""
+    """Add settings to a JSON file."""
     path.parent.mkdir(exist_ok=True)
     found = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps({**found, **settings}))
@@ -38,7 +38,7 @@ def modules(path: Path, *kinds: str, model: str = "") -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a map behind the pooling."""
+    """Return a directory with a linear layer after the pooling."""
     path = encoder_folder(tmp_path / "encoder")
     modules(path, "Transformer", "Pooling", "Dense", "Normalize")
     change(path / "1_Pooling/config.json", embedding_dimension=16, pooling_mode="mean")
@@ -50,40 +50,40 @@ def folder(tmp_path: Path) -> Path:
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "length 1 before a map": (lambda p: modules(p, "Transformer", "Pooling", "Normalize", "Dense"),
-                              r"modules.json: expected Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
-    "no pooling": (lambda p: modules(p, "Transformer"), "modules.json: expected Transformer, Pooling"),
-    "nothing": (lambda p: modules(p), "modules.json: expected Transformer, Pooling"),
+                              r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
+    "no pooling": (lambda p: modules(p, "Transformer"), "modules.json must contain Transformer, Pooling"),
+    "nothing": (lambda p: modules(p), "modules.json must contain Transformer, Pooling"),
     "a map before the pooling": (lambda p: modules(p, "Transformer", "Dense"), "in this order, got Transformer, Dense"),
     "two poolings": (lambda p: modules(p, "Transformer", "Pooling", "Pooling"), "got Transformer, Pooling, Pooling"),
     "a model elsewhere": (lambda p: modules(p, "Transformer", "Pooling", model="0_Transformer"),
-                          'modules.json: path: expected an empty one: .*, got "0_Transformer"'),
+                          'modules.json: path must be an empty one: .*, got "0_Transformer"'),
     "two ways": (lambda p: change(p / "1_Pooling/config.json", pooling_mode=["cls", "mean"]),
-                 r"1_Pooling/config.json: pooling_mode: expected one of cls, .*, got \['cls', 'mean'\]"),
-    "another way": (lambda p: change(p / "1_Pooling/config.json", pooling_mode="weightedmean"), "expected one of cls, mean"),
-    "another width": (lambda p: change(p / "1_Pooling/config.json", embedding_dimension=8), "embedding_dimension: expected 16"),
+                 r"1_Pooling/config.json: pooling_mode must be one of cls, .*, got \['cls', 'mean'\]"),
+    "another way": (lambda p: change(p / "1_Pooling/config.json", pooling_mode="weightedmean"), "must be one of cls, mean"),
+    "another width": (lambda p: change(p / "1_Pooling/config.json", embedding_dimension=8), "embedding_dimension must be 16"),
     "without the prompt": (lambda p: (change(p / "1_Pooling/config.json", include_prompt=False),
                                       change(p / OURS, prompts={"a": "the "}, default_prompt_name="a")),
                            "encode: a pooling without the prompt's tokens is not supported, got 'the '"),
     "a prompt that is not there": (lambda p: change(p / OURS, prompts={"a": "x"}, default_prompt_name="b"),
-                                   f'{OURS}: default_prompt_name: expected one of a, got "b"'),
-    "prompts that are no texts": (lambda p: change(p / OURS, prompts={"a": 1}), "prompts: a: expected a text, got 1"),
-    "a similarity of many vectors": (lambda p: change(p / OURS, similarity_fn_name="maxsim"), "expected one of cosine, dot"),
-    "sparse vectors": (lambda p: change(p / OURS, model_type="SparseEncoder"), "model_type: expected SentenceTransformer"),
-    "the vocabulary's logits": (lambda p: change(p / BERT, transformer_task="fill-mask"), "expected feature-extraction"),
-    "shorter questions": (lambda p: change(p / BERT, query_length=32), f"{BERT}: query_length: expected null .others"),
-    "other processing": (lambda p: change(p / BERT, processing_kwargs={"text": {"max_length": 3}}), "processing_kwargs: exp"),
-    "chats": (lambda p: change(p / BERT, modality_config={"message": {}}), "modality_config: expected null or"),
-    "small letters": (lambda p: change(p / BERT, do_lower_case=True), "do_lower_case: expected false, since the tokenizer"),
+                                   f'{OURS}: default_prompt_name must be one of a, got "b"'),
+    "prompts that are no texts": (lambda p: change(p / OURS, prompts={"a": 1}), "prompts: a must be a string, got 1"),
+    "a similarity of many vectors": (lambda p: change(p / OURS, similarity_fn_name="maxsim"), "must be one of cosine, dot"),
+    "sparse vectors": (lambda p: change(p / OURS, model_type="SparseEncoder"), "model_type must be SentenceTransformer"),
+    "the vocabulary's logits": (lambda p: change(p / BERT, transformer_task="fill-mask"), "must be feature-extraction"),
+    "shorter questions": (lambda p: change(p / BERT, query_length=32), f"{BERT}: query_length must be null .others"),
+    "other processing": (lambda p: change(p / BERT, processing_kwargs={"text": {"max_length": 3}}), "processing_kwargs must be"),
+    "chats": (lambda p: change(p / BERT, modality_config={"message": {}}), "modality_config must be null or"),
+    "small letters": (lambda p: change(p / BERT, do_lower_case=True), "do_lower_case must be false, since the tokenizer"),
     "a map of tokens": (lambda p: change(p / "2_Dense/config.json", module_input_name="token_embeddings"),
-                        "2_Dense/config.json: module_input_name: expected sentence_embedding"),
-    "a residual": (lambda p: change(p / "2_Dense/config.json", use_residual=True), "use_residual: expected false"),
+                        "2_Dense/config.json: module_input_name must be sentence_embedding"),
+    "a residual": (lambda p: change(p / "2_Dense/config.json", use_residual=True), "use_residual must be false"),
     "tokens of length 1": (lambda p: change(p / "3_Normalize/config.json", module_input_name="token_embeddings"),
-                           "3_Normalize/config.json: module_input_name: expected sentence_embedding"),
+                           "3_Normalize/config.json: module_input_name must be sentence_embedding"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_would_be_left_out_is_refused(folder: Path, name: str) -> None:
+def test_sentence_encoder_refuses_unsupported_settings(folder: Path, name: str) -> None:
     assert nn.sentence_encoder(folder).encode(SENTENCES).shape == (3, 16)
     damage, message = REFUSED[name]
     damage(folder)
@@ -91,7 +91,7 @@ def test_what_would_be_left_out_is_refused(folder: Path, name: str) -> None:
         nn.sentence_encoder(folder)
 
 
-def test_a_language_model_that_looks_ahead_is_refused(tmp_path: Path) -> None:
+def test_load_of_a_bidirectional_language_model_is_refused(tmp_path: Path) -> None:
     path = language_model_folder(tmp_path)
     for name, value, expected in (
         ("is_causal", False, "true"),
@@ -100,14 +100,14 @@ def test_a_language_model_that_looks_ahead_is_refused(tmp_path: Path) -> None:
         change(path / "config.json", **{name: value})
         with pytest.raises(
             ValueError,
-            match=f"config.json: {name}: expected {expected} or null .others are not supported",
+            match=f"config.json: {name} must be {expected} or null .others are not supported",
         ):
             nn.load(path)
         change(path / "config.json", **{name: None})
     nn.load(path)
 
 
-def test_prompts(folder: Path) -> None:
+def test_encode_with_a_prompt_prepends_it(folder: Path) -> None:
     change(folder / OURS, prompts={"query": "why ", "document": ""}, default_prompt_name="query")
     encoder = nn.sentence_encoder(folder)
     plain, asked = (
@@ -124,14 +124,12 @@ def test_prompts(folder: Path) -> None:
         encoder.encode(SENTENCES[0], prompt_name="query"), encoder.encode(SENTENCES[:1])[0]
     )
     assert np.abs(plain - asked).max() > 0.01
-    with pytest.raises(ValueError, match="encode: expected a prompt or a prompt_name, got both"):
+    with pytest.raises(ValueError, match="prompt must be None with a prompt_name"):
         encoder.encode("a", prompt="x", prompt_name="query")
-    with pytest.raises(
-        ValueError, match="prompt_name: expected one of query, document, got 'answer'"
-    ):
+    with pytest.raises(ValueError, match="prompt_name must be 'query' or 'document', got 'answer'"):
         encoder.encode("a", prompt_name="answer")
     for sentences, prompt in ((["a", 3], None), (["a"], 3)):
-        with pytest.raises(TypeError, match="expected texts, got 3"):
+        with pytest.raises(TypeError, match="a text must be a string, got 3"):
             encoder.encode(sentences, prompt=prompt)  # type: ignore[arg-type]
     change(folder / "1_Pooling/config.json", include_prompt=False)
     change(folder / OURS, default_prompt_name=None)
@@ -143,21 +141,23 @@ def test_prompts(folder: Path) -> None:
         encoder.encode(SENTENCES, prompt_name="query")
 
 
-def test_no_sentences_have_vectors_too(folder: Path) -> None:
+def test_encode_of_no_sentences_is_empty(folder: Path) -> None:
     encoder = nn.sentence_encoder(folder)
     assert encoder.encode([]).shape == (0, 16) and encoder.encode([]).dtype == np.float32
     assert encoder.similarity(encoder.encode([]), encoder.encode("why")).shape == (0, 1)
 
 
-def test_a_sentence_without_tokens(tmp_path: Path) -> None:
-    """Of an encoder that puts no marks around them."""
+def test_encode_of_a_sentence_without_tokens_raises(tmp_path: Path) -> None:
+    """The encoder adds no special tokens."""
     encoder = nn.sentence_encoder(language_model_folder(tmp_path))
     for sentences in ([""], ["the cat", " "]):
-        with pytest.raises(ValueError, match="encode: the tokenizer makes no tokens of ' ?'"):
+        with pytest.raises(
+            ValueError, match="encode: sentences must have at least one token each, got ' ?'"
+        ):
             encoder.encode(sentences)
 
 
-def test_similarities() -> None:
+def test_similarity_equals_its_definition() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
     pairs = {
@@ -184,12 +184,12 @@ def test_similarities() -> None:
             found, encoder.similarity(small / 1.0, small / 1.0), rtol=1e-6, atol=1e-6
         )
         for odd in (b[:, :1], b[None], ["the cat"]):
-            with pytest.raises(ValueError, match="similarity: expected vectors"):
+            with pytest.raises(ValueError, match="similarity: .* must"):
                 encoder.similarity(a, odd)
 
 
-def test_the_folder_tells_where_sentences_end(folder: Path) -> None:
-    """Of older files by their own names; before what the tokenizer's files say, and never beyond the model."""
+def test_sentence_encoder_max_len_is_the_first_setting(folder: Path) -> None:
+    """Older files have other names. The tokenizer's setting comes last, and the model's length limits all."""
     change(folder / "tokenizer_config.json", model_max_length=8)
     assert nn.sentence_encoder(folder).max_len == 8
     change(folder / "sentence_roberta_config.json", max_seq_length=12)
@@ -198,7 +198,7 @@ def test_the_folder_tells_where_sentences_end(folder: Path) -> None:
     assert nn.sentence_encoder(folder).max_len == 20
 
 
-def test_small_letters_that_the_tokenizer_makes_anyway(folder: Path) -> None:
+def test_sentence_encoder_with_do_lower_case_of_the_tokenizer_loads(folder: Path) -> None:
     change(folder / BERT, do_lower_case=True)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
@@ -208,7 +208,7 @@ def test_small_letters_that_the_tokenizer_makes_anyway(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_narrow_map_is_widened(folder: Path, dtype: str) -> None:
+def test_sentence_encoder_widens_narrow_weights(folder: Path, dtype: str) -> None:
     expected = nn.sentence_encoder(folder).encode(SENTENCES)
     arrays = {"linear.weight": np.random.default_rng(0).standard_normal((16, 16)).astype("f4")}
     write_safetensors(folder / "2_Dense/model.safetensors", arrays, dtype=dtype)

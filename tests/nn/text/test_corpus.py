@@ -25,7 +25,9 @@ id_pairs = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
     vocab_size=st.sampled_from([70, 1 << 16, (1 << 16) + 1]),
     block=st.integers(1, 7),
 )
-def test_what_is_written_is_read(pairs: list, vocab_size: int, block: int) -> None:
+def test_indexed_pairs_write_then_read_returns_the_pairs(
+    pairs: list, vocab_size: int, block: int
+) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "BLOCK", block)
         path = Path(name) / "pairs"
@@ -47,7 +49,7 @@ def test_what_is_written_is_read(pairs: list, vocab_size: int, block: int) -> No
     start=st.integers(0, 5),
     pool=st.booleans(),
 )
-def test_batches_are_those_of_the_same_pairs_in_memory(
+def test_indexed_pairs_in_batches_equals_pairs_in_memory(
     pairs: list, seed: int, epoch: int, start: int, pool: bool
 ) -> None:
     many = pairs * (200 if pool else 1)
@@ -64,14 +66,14 @@ def test_batches_are_those_of_the_same_pairs_in_memory(
                 np.testing.assert_array_equal(a, b)
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_indexed_pairs_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "pairs"
     IndexedPairs.write(path, [([1], [2])], 5)
     for pairs, message in [
-        ([], "no pairs"),
-        ([([1], [2]), ([1], [])], "pair 1 has an empty side"),
-        ([([1], [2]), ([3, 4], [0, 5, 1])], "pair 1: expected ids from 0 to 4, got 5"),
-        ([([1], [2]), ([1], [-1])], "pair 1: expected ids from 0 to 4, got -1"),
+        ([], "pairs must contain at least one pair, got none"),
+        ([([1], [2]), ([1], [])], "both sides of pair 1 must have at least one id"),
+        ([([1], [2]), ([3, 4], [0, 5, 1])], "ids of pair 1 must be from 0 to 4, got 5"),
+        ([([1], [2]), ([1], [-1])], "ids of pair 1 must be from 0 to 4, got -1"),
     ]:
         with pytest.raises(ValueError, match=f"IndexedPairs.write: {message}"):
             IndexedPairs.write(path, pairs, 5)
@@ -80,7 +82,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         ]
 
 
-def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+def test_indexed_pairs_damaged_file_raises(tmp_path: Path) -> None:
     path = tmp_path / "pairs"
     IndexedPairs.write(path, [([1, 2], [3]), ([4], [1])], 5)
     whole = path.read_bytes()
@@ -111,14 +113,16 @@ def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     write_safetensors(path, {"ids": arrays["ids"]}, file.metadata)
     with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
         IndexedPairs(path)
-    with pytest.raises(IndexError, match="expected a pair from 0 to 1, got 2"):
+    with pytest.raises(IndexError, match="the pair must be from 0 to 1, got 2"):
         path.write_bytes(whole)
         IndexedPairs(path)[2]
     with pytest.raises(FileNotFoundError):
         IndexedPairs(tmp_path / "nothing")
 
 
-def test_memory_stays_that_of_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexed_pairs_large_file_uses_memory_of_a_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(corpus, "BLOCK", 256)
     peaks: dict[str, list[int]] = {"write": [], "read": []}
     few, many = 2_000, 12_000

@@ -33,7 +33,7 @@ WORDS = [
 
 
 def bert(path: Path) -> Path:
-    """As MiniLM's: it truncates to 8 and pads to 8, whatever is asked for."""
+    """Write a tokenizer like MiniLM's, whose file truncates and pads to 8 tokens."""
     path.mkdir(exist_ok=True)
     tokenizer = tokenizers.Tokenizer(
         tokenizers.models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
@@ -79,7 +79,7 @@ def bpe(path: Path, **settings: Any) -> Path:
     return path
 
 
-def test_ids(tmp_path: Path) -> None:
+def test_model_text_encode_returns_ids_of_the_library(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
     assert (text.pad_id, text.bos_id, text.eos_id, text.max_len, len(text)) == (
         0,
@@ -104,25 +104,25 @@ def test_ids(tmp_path: Path) -> None:
         "##s",
     ]
     with pytest.raises(
-        ValueError, match="expected max_len above 2, the special tokens of a text, got 2"
+        ValueError, match="max_len must be greater than the number of special tokens \\(2\\), got 2"
     ):
         text.encode("the", max_len=2)
-    with pytest.raises(
-        TypeError, match="encode: expected a list of second texts, one for each, got 'ab'"
-    ):
+    with pytest.raises(TypeError, match="encode: pair must be a list, as text, got 'ab'"):
         text.encode(["the", "cat"], "ab")
-    with pytest.raises(ValueError, match="encode: expected a second text for each of 2, got 1"):
+    with pytest.raises(
+        ValueError, match="encode: pair must have as many texts as text \\(2\\), got 1"
+    ):
         text.encode(["the", "cat"], ["sat"])
     for one, several in (
         (text.batch("the cat"), text.batch(["the cat"])),
         (text.batch("the", "cat"), text.batch(["the"], ["cat"])),
     ):
         assert [a.tolist() for a in one] == [a.tolist() for a in several]
-    with pytest.raises(ValueError, match="chat: expected messages such as .*, got 'the cat'"):
+    with pytest.raises(ValueError, match="chat: messages must be dicts such as .*, got 'the cat'"):
         text.chat("the cat")  # type: ignore[arg-type]
 
 
-def test_batches(tmp_path: Path) -> None:
+def test_model_text_batch_returns_padded_ids_and_mask(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
     ids, real, types = text.batch(["the", "the cat"], ["mat", "mat"])
     assert ids.tolist() == [[1, 4, 2, 8, 2, 0], [1, 4, 5, 2, 8, 2]] and real.tolist()[0] == [
@@ -133,7 +133,7 @@ def test_batches(tmp_path: Path) -> None:
     assert left.tolist() == [[0, 1, 4, 2], [1, 4, 5, 2]] and not real[0, 0]
 
 
-def test_files_are_saved_as_they_were(tmp_path: Path) -> None:
+def test_model_text_save_copies_the_files(tmp_path: Path) -> None:
     bert(tmp_path / "a")
     nn.text.load(tmp_path / "a").save(tmp_path / "b")
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == [
@@ -145,7 +145,7 @@ def test_files_are_saved_as_they_were(tmp_path: Path) -> None:
         assert (tmp_path / "b" / file.name).read_bytes() == file.read_bytes()
 
 
-def test_files_of_older_folders(tmp_path: Path) -> None:
+def test_load_older_files_equals_tokenizer_json(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s"])
     )
@@ -163,7 +163,7 @@ def test_files_of_older_folders(tmp_path: Path) -> None:
     (older / "added_tokens.json").write_text(json.dumps({"[A]": size + 1}))
     with pytest.raises(
         ValueError,
-        match=f"added_tokens.json: .A.: expected {size}, its place behind the vocabulary",
+        match=f"added_tokens.json: .A. must be {size}, its id after the vocabulary",
     ):
         nn.text.load(older)
     (older / "added_tokens.json").unlink()
@@ -173,7 +173,7 @@ def test_files_of_older_folders(tmp_path: Path) -> None:
             nn.text.load(path.parent)
 
 
-def test_text_comes_in_whole_characters(tmp_path: Path) -> None:
+def test_stream_yields_complete_characters(tmp_path: Path) -> None:
     text = nn.text.load(bpe(tmp_path))
     said = "the cat. 漢字 🙂 naïve 中文, and on it goes: the mat sat on the cat 🙂🙂."
     pieces = list(text.stream(text.encode(said)))
@@ -191,7 +191,7 @@ TEMPLATE = (
 )
 
 
-def test_chats(tmp_path: Path) -> None:
+def test_chat_with_template_returns_its_text(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     for settings in (
         {"chat_template": TEMPLATE},
@@ -218,7 +218,7 @@ def test_chats(tmp_path: Path) -> None:
         nn.text.load(bpe(tmp_path / "plain")).chat(messages)
 
 
-def test_a_folder_with_several_templates(tmp_path: Path) -> None:
+def test_chat_with_several_templates_uses_the_named_one(tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="chat templates need it")
     messages, tools = [{"role": "user", "content": "Hi"}], [{"name": "f"}]
     named = [{"name": "tool_use", "template": "{{ 1 / messages|length }} {{ tools[0].name }}"}]
@@ -242,7 +242,7 @@ def test_a_folder_with_several_templates(tmp_path: Path) -> None:
         nn.text.load(bpe(tmp_path / "c", chat_template=named)).chat(messages)
 
 
-def test_options_of_others_are_no_variables(tmp_path: Path) -> None:
+def test_chat_with_options_of_transformers_raises(tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="chat templates need it")
     text, messages = (
         nn.text.load(bpe(tmp_path, chat_template=TEMPLATE)),
@@ -253,7 +253,8 @@ def test_options_of_others_are_no_variables(tmp_path: Path) -> None:
     )
     for name in ("continue_final_message", "tokenize", "return_tensors"):
         with pytest.raises(
-            TypeError, match=f"chat: {name} is not supported: it returns a text, for encode"
+            TypeError,
+            match=f"chat: {name} must not be given, since chat returns a text, for encode",
         ):
             text.chat(messages, **{name: "x"})
 
@@ -271,7 +272,7 @@ def test_options_of_others_are_no_variables(tmp_path: Path) -> None:
         "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
     ],
 )
-def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
+def test_chat_template_cannot_leave_the_sandbox(tmp_path: Path, attack: str) -> None:
     pytest.importorskip("jinja2", reason="chat templates need it")
     text = nn.text.load(bpe(tmp_path, chat_template=attack))
     try:
@@ -290,8 +291,8 @@ def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
         ("__en__", "__ast__", "__de__"),
     ],
 )
-def test_languages(tmp_path: Path, codes: tuple[str, str, str]) -> None:
-    """Of NLLB, mBART and M2M-100: some codes have two letters, some three."""
+def test_encode_with_language_uses_its_token(tmp_path: Path, codes: tuple[str, str, str]) -> None:
+    """Codes of NLLB, mBART and M2M-100 have two or three letters."""
     own, other, unknown = codes
     bert(tmp_path)
     tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -314,10 +315,12 @@ def test_languages(tmp_path: Path, codes: tuple[str, str, str]) -> None:
         5,
         2,
     ]  # that one is of the text
-    with pytest.raises(ValueError, match=f"language: no token '{unknown}' in the vocabulary"):
+    with pytest.raises(
+        ValueError, match=f"language must be a token of the vocabulary, got '{unknown}'"
+    ):
         text.encode("the", language=unknown)
     with pytest.raises(
-        ValueError, match="language='cat': the model puts no such token around a text"
+        ValueError, match="language must be a token that the model puts around a text, got 'cat'"
     ):
         text.encode("the", language="cat")
 
@@ -330,15 +333,13 @@ def small(path: Path, vocab: int) -> Any:
     return nn.load(path)
 
 
-def test_text_in_and_text_out(tmp_path: Path) -> None:
+def test_generate_text_takes_and_returns_strings(tmp_path: Path) -> None:
     text = nn.text.load(bpe(tmp_path, chat_template=TEMPLATE))
     model = small(tmp_path, len(text))
     prompts = ["the cat", "on the mat the cat sat"]
     ids = nn.generate(model, [text.encode(p) for p in prompts], max_len=6)
     assert nn.generate_text(model, text, prompts, max_len=6) == text.decode(ids)
-    with pytest.raises(
-        TypeError, match="text: expected a tokenizer as nn.text.load gives it, got NoneType"
-    ):
+    with pytest.raises(TypeError, match="text must be a tokenizer from nn.text.load, got NoneType"):
         nn.generate_text(model, None, prompts)  # type: ignore[arg-type]
     assert nn.generate_text(model, text, prompts[0], max_len=6) == text.decode(ids[0])
     assert "".join(nn.stream_text(model, text, prompts[1], max_len=6)) == text.decode(ids[1])
@@ -349,23 +350,23 @@ def test_text_in_and_text_out(tmp_path: Path) -> None:
     )
     silent = nn.text.load(bpe(tmp_path, chat_template="{{ messages[0].content }}"))
     for prompt, options, message in (
-        ("the", {"to": "fra_Latn"}, "no token 'fra_Latn'"),
+        ("the", {"to": "fra_Latn"}, "to must be a token of the vocabulary, got 'fra_Latn'"),
         (
             "the",
             {"language": "eng_Latn"},
-            "language: expected a model that translates, got LanguageModel",
+            "model must translate if language is given, got LanguageModel",
         ),
         (
             [{"role": "user", "content": ""}],
             {},
-            "the prompt .{'role': 'user', 'content': ''}. has no tokens",
+            "prompt must have at least one token, got .{'role': 'user', 'content': ''}.",
         ),
     ):
         with pytest.raises(ValueError, match=message):
             nn.generate_text(model, silent, prompt, **options)
 
 
-def test_translations(tmp_path: Path) -> None:
+def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
     config = nn.TransformerConfig(
         len(text), len(text), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2
@@ -377,12 +378,15 @@ def test_translations(tmp_path: Path) -> None:
     assert [row[0] for row in tokens] == [12, 12] and found == text.decode(tokens)
     (tmp_path / "marian").mkdir()
     text = nn.text.load(marian(tmp_path / "marian"))
-    with pytest.raises(ValueError, match="to='>>fra<<': such a token is written before the text"):
+    with pytest.raises(
+        ValueError,
+        match="to must be a token that begins a translation, got '>>fra<<'; write it before the text",
+    ):
         nn.generate_text(model, text, "the cat", to=">>fra<<")
 
 
 def message(*fields: tuple[int, bytes | float | int]) -> bytes:
-    """A protocol buffer, by the format's definition."""
+    """Return a protocol buffer, by the definition of the format."""
     data = b""
     for number, value in fields:
         if isinstance(value, bytes):
@@ -420,7 +424,7 @@ def marian(path: Path) -> Path:
     return path
 
 
-def test_marian_folders(tmp_path: Path) -> None:
+def test_load_marian_directory_equals_sentencepiece(tmp_path: Path) -> None:
     text = nn.text.load(marian(tmp_path))
     assert (len(text), text.eos_id, text.pad_id) == (8, 0, 7)
     assert text.encode("the  cat") == [2, 3, 0] and text.encode("the cat", special=False) == [2, 3]
@@ -434,7 +438,7 @@ def test_marian_folders(tmp_path: Path) -> None:
     ]
     with pytest.raises(
         ValueError,
-        match="puts no such token around a text; one such as '>>fra<<' is written before it",
+        match="; write one such as '>>fra<<' before the text",
     ):
         text.encode("the cat", language=">>fra<<")
     text.save(tmp_path / "again")
@@ -455,12 +459,14 @@ def test_marian_folders(tmp_path: Path) -> None:
         (tmp_path / "vocab.json").write_text(json.dumps(words))
         with pytest.raises(
             ValueError,
-            match="vocab.json: expected tokens numbered from 0 to 2, </s>, <unk>, <pad> am",
+            match="vocab.json: ids must be 0 to 2, and tokens include </s>, <unk>, <pad>",
         ):
             nn.text.load(tmp_path)
 
 
-def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_without_files_or_package_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(
         FileNotFoundError,
         match="tokenizer.json: no such file; expected it, or .* AutoTokenizer and",
@@ -476,7 +482,7 @@ def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         nn.text.load(tmp_path)
 
 
-def test_marian_folders_without_their_package(
+def test_load_marian_without_sentencepiece_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marian(tmp_path)

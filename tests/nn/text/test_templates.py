@@ -1,4 +1,4 @@
-"""Chat templates, which are programs of strangers: rendered as jinja2's sandbox does, or one line, soon."""
+"""Chat templates: the text of jinja2's sandbox, or one error soon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import enum
 import json
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damage import Judge
+from damage import limits
 from tiny_folders import text_files
 
 import nn
@@ -71,16 +70,17 @@ WITHOUT_END = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WITHOUT_END)
-def test_template_without_end_is_refused(kind: str, tell: Callable[[str], None]) -> None:
-    judge = Judge((ValueError,))
-    for number, source in enumerate(WITHOUT_END[kind]):
-        read = lambda source=source: render(source, "a/file", {"messages": [{"role": "user"}]})
-        judge.case(f"{kind} {number}", read, lambda said: False, "a/file: ")
-    judge.report(f"chat templates without end: {kind}", 5, tell)
+def test_render_endless_template_raises(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nn.text.sandbox.SECONDS", 0.5)
+    for source in WITHOUT_END[kind]:
+        with limits(), pytest.raises(ValueError, match="^a/file: ") as caught:
+            render(source, "a/file", {"messages": [{"role": "user"}]})
+        assert str(caught.value).isprintable() and len(str(caught.value)) < 2000, source[:200]
 
 
-def test_bounds_grow_with_the_messages() -> None:
+def test_render_long_chat_is_within_bounds() -> None:
     """Operations on a long chat are not refused for its size."""
     source = "{% for m in messages %}{% if messages[0] == m %}{{ messages|length }}{% endif %}{% endfor %}"
     messages = [{"content": str(i) * 1000} for i in range(1000)]
@@ -90,7 +90,7 @@ def test_bounds_grow_with_the_messages() -> None:
     assert len(render(source, "a/file", {"messages": long})) == 7_000_000
 
 
-def test_the_file_is_named(tmp_path: Path) -> None:
+def test_render_error_names_the_file(tmp_path: Path) -> None:
     text_files(tmp_path, chat_template="{{ 1 / 0 }}")
     for file in ("tokenizer_config.json", "chat_template.jinja"):
         if file.endswith(".jinja"):
@@ -117,7 +117,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_went_wrong(source: str, said: str) -> None:
+def test_render_error_names_the_reason(source: str, said: str) -> None:
     with pytest.raises(ValueError) as error:
         render(source, "a/file", {})
     assert str(error.value).startswith(f"a/file: {said}")
@@ -128,7 +128,7 @@ class Role(str, enum.Enum):
 
 
 def draw(rng: np.random.Generator, depth: int) -> Any:
-    """A value that JSON carries: odd texts and numbers, nested."""
+    """Return a random value of JSON: odd strings and numbers, nested."""
     kind = int(rng.integers(8 if depth else 6))
     if kind < 2:
         return "".join(
@@ -156,7 +156,7 @@ def draw(rng: np.random.Generator, depth: int) -> Any:
     return inside if kind == 6 else {draw(rng, 0) if i == "x" else f"{i} \ud800": i for i in inside}
 
 
-def test_values_arrive_exactly() -> None:
+def test_render_passes_values_exactly() -> None:
     rng = np.random.default_rng(0)
     values = [draw(rng, 3) for _ in range(300)]
     assert render("{{ x }}", "a/file", {"x": values}) == str(values)
@@ -178,20 +178,20 @@ NO_VALUES = [
 
 
 @pytest.mark.parametrize("number", range(len(NO_VALUES)))
-def test_values_that_would_not_arrive_are_refused(number: int) -> None:
-    expected = r"^chat: (messages\[0\].content: expected a text, a number, .*, got |maximum recursion|Exceeds the limit)"
+def test_render_values_that_json_changes_raise(number: int) -> None:
+    expected = r"^chat: (messages\[0\].content must be a string, a number, .*, got |maximum recursion|Exceeds the limit)"
     with pytest.raises(ValueError, match=expected):
         render("a", "a/file", {"messages": [{"content": NO_VALUES[number]}]})
 
 
-def test_several_threads() -> None:
+def test_render_in_threads_returns_each_text() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [
             *map(str, range(6))
         ]
 
 
-def test_a_sandbox_that_is_missing_or_can_be_left_is_refused(
+def test_render_with_missing_or_old_jinja2_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
@@ -225,7 +225,7 @@ SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen
 
 
 @pytest.mark.parametrize("times", [1, 300])
-def test_a_template_says_what_it_says_without_bounds(times: int) -> None:
+def test_render_equals_the_sandbox_without_bounds(times: int) -> None:
     call = {"name": "f", "arguments": {"a": "b", "c": "d"}}
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why is the sky blue? " * times},

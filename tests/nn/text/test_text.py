@@ -39,7 +39,7 @@ from nn.text import (
 # -- tokenizers --------------------------------------------------------------------------------------
 
 
-def test_words_and_punctuation() -> None:
+def test_word_tokenizer_splits_and_joins_sentences() -> None:
     split = WordTokenizer()
     text = "Don't stop (really): it's 3.5 km, isn't it?"
     assert split(text) == [
@@ -71,29 +71,29 @@ def test_words_and_punctuation() -> None:
         assert split.join(split(text)) == text
 
 
-def test_chinese_by_characters_others_whole() -> None:
+def test_char_tokenizer_splits_chinese_by_characters() -> None:
     split = CharTokenizer()
     assert split("我有3只cats，OK？") == ["我", "有", "3", "只", "cats", "，", "OK", "？"]
     assert split.join(split("我有3只cats，OK？")) == "我有3只cats，OK？"
     assert split.join(["I", "am", "Tom", "。"]) == "I am Tom。"
 
 
-def test_space_tokenizer_and_names() -> None:
+def test_tokenizer_named_restores_each_tokenizer() -> None:
     assert SpaceTokenizer()("我 有 一只 猫") == ["我", "有", "一只", "猫"]
     for tokenizer in (SpaceTokenizer(), WordTokenizer(lowercase=True), CharTokenizer()):
         again = tokenizer_named(**tokenizer.to_dict())
         assert type(again) is type(tokenizer) and again.lowercase == tokenizer.lowercase
     with pytest.raises(
-        ValueError, match="unknown tokenizer 'x'; expected one of word, char, space, bpe"
+        ValueError, match="tokenizer must be 'word', 'char', 'space' or 'bpe', got 'x'"
     ):
         tokenizer_named("x")
 
 
-def test_bpe() -> None:
+def test_bpe_tokenizer_splits_and_joins_any_text() -> None:
     pytest.importorskip("tokenizers")
     texts = ["low lower lowest", "new newer newest", "wide wider widest"] * 20
     split = BPETokenizer.train(texts, vocab_size=300)
-    with pytest.raises(ValueError, match="udcff.* is no text in UTF-8"):
+    with pytest.raises(ValueError, match="a text must be valid UTF-8, got .*udcff"):
         split("\udcff")
     assert split("lower newest").__len__() < len("lower newest")
     for text in ["lower newest", "something 未见过 else!", "naïve"]:
@@ -102,7 +102,7 @@ def test_bpe() -> None:
     assert again("wider low") == split("wider low")
 
 
-def test_bpe_of_tokenized_text_may_join_all_between_spaces() -> None:
+def test_bpe_tokenizer_with_whole_words_merges_between_spaces() -> None:
     pytest.importorskip("tokenizers")
     texts = ["it is n&apos;t well-known ."] * 20
     whole = BPETokenizer.train(texts, vocab_size=400, whole_words=True)
@@ -123,7 +123,7 @@ TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab
 def dropout_by_definition(
     word: str, merges: list[list[str]], p: float, rng: np.random.Generator
 ) -> tuple[str, ...]:
-    """Algorithm 1 of the paper: each possible merge is left out with probability p, the best of the rest is done."""
+    """Split by algorithm 1 of the paper: drop each merge with probability p, then apply the best one."""
     pieces = list(word)
     while True:
         left = [
@@ -137,7 +137,7 @@ def dropout_by_definition(
         pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
 
 
-def test_bpe_dropout_is_the_tokenizer_where_nothing_is_left_out() -> None:
+def test_bpe_dropout_with_p_0_equals_the_tokenizer() -> None:
     pytest.importorskip("tokenizers")
     split = BPETokenizer.train(TEXTS, vocab_size=300)
     whole = BPEDropout(split, 0.0)
@@ -146,7 +146,7 @@ def test_bpe_dropout_is_the_tokenizer_where_nothing_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("word", ["Ġlowest", "Ġaaaa", "Ġnew"])
-def test_bpe_dropout_splits_as_often_as_its_definition(word: str) -> None:
+def test_bpe_dropout_frequencies_equal_the_definition(word: str) -> None:
     pytest.importorskip("tokenizers")
     split = BPETokenizer.train(TEXTS, vocab_size=300)
     merges = [list(m) for m in json.loads(split.model)["model"]["merges"]]
@@ -159,7 +159,7 @@ def test_bpe_dropout_splits_as_often_as_its_definition(word: str) -> None:
         assert abs(a - b) < 5 * np.sqrt(a + b + 1), pieces  # five standard deviations
 
 
-def test_bpe_dropout_in_batches_is_new_in_each_epoch_and_exact_on_resume() -> None:
+def test_bpe_dropout_in_batches_differs_by_epoch_and_resumes_exactly() -> None:
     pytest.importorskip("tokenizers")
     split = BPETokenizer.train(TEXTS, vocab_size=300)
     vocab, dropout = Vocabulary([*SPECIALS, *split.pieces]), BPEDropout(split, 0.3)
@@ -180,17 +180,17 @@ def test_bpe_dropout_in_batches_is_new_in_each_epoch_and_exact_on_resume() -> No
     assert len(batches.plan(2)) == len(whole) and sorted(np.concatenate(batches.plan(2))) == [
         *range(len(pairs))
     ]
-    with pytest.raises(ValueError, match=r"a sentence of \d+ tokens exceeds max_tokens=4"):
+    with pytest.raises(ValueError, match=r"max_tokens must be at least \d+, .* got 4"):
         list(PairBatches(pairs, 4, encode=encode).epoch())
 
 
-def test_bpe_dropout_refuses_what_it_does_not_know() -> None:
+def test_bpe_dropout_with_other_models_raises() -> None:
     lib = pytest.importorskip("tokenizers")
-    with pytest.raises(ValueError, match="expected 0 <= p < 1, got 1"):
+    with pytest.raises(ValueError, match="p must be finite, at least 0, less than 1, got 1"):
         BPEDropout(BPETokenizer.train(TEXTS, 260), 1)
     other = lib.Tokenizer(lib.models.BPE({"a": 0}, [], byte_fallback=True))
     with pytest.raises(
-        ValueError, match=r"as BPETokenizer.train makes it, got one with \['byte_fallback'\]"
+        ValueError, match=r"must be made by BPETokenizer.train, got \['byte_fallback'\]"
     ):
         BPEDropout(BPETokenizer(other.to_str()))
 
@@ -198,7 +198,7 @@ def test_bpe_dropout_refuses_what_it_does_not_know() -> None:
 # -- scores ------------------------------------------------------------------------------------------
 
 
-def test_scores_and_their_signatures() -> None:
+def test_translation_scores_have_signatures() -> None:
     pytest.importorskip("sacrebleu")
     same = translation_scores(["a b c d e"], ["a b c d e"])
     assert same.bleu == pytest.approx(100) and same.chrf == pytest.approx(100)
@@ -221,19 +221,21 @@ def test_scores_and_their_signatures() -> None:
     assert several.bleu == pytest.approx(100)
 
 
-def test_errors_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="no translations"):
+def test_translation_scores_bad_arguments_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="translations must not be empty"):
         translation_scores([], [])
-    with pytest.raises(ValueError, match="1 translations, but 2 references"):
+    with pytest.raises(
+        ValueError, match="references must be as many as translations \\(1\\), got 2"
+    ):
         translation_scores(["a"], ["a", "b"])
-    with pytest.raises(ValueError, match="translation 1 has no reference"):
+    with pytest.raises(ValueError, match="got none for translation 1"):
         translation_scores(["a", "b"], ["a", []])
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     with pytest.raises(MissingExtraError, match="BLEU needs sacrebleu"):
         translation_scores(["a"], ["a"])
 
 
-def test_bpe_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bpe_tokenizer_without_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(
         MissingExtraError, match=r"BPETokenizer needs tokenizers: pip install tokenizers"
@@ -244,7 +246,7 @@ def test_bpe_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> No
 # -- vocabulary --------------------------------------------------------------------------------------
 
 
-def test_vocabulary() -> None:
+def test_vocabulary_builds_encodes_and_decodes() -> None:
     v = Vocabulary.build([["b", "a", "b"], ["c", "b", "a"]])
     assert v.tokens == [*SPECIALS, "b", "a", "c"] and len(v) == 7
     assert v.encode(["a", "x", "b"], bos=True, eos=True) == [BOS, 5, UNK, 4, EOS]
@@ -253,11 +255,11 @@ def test_vocabulary() -> None:
     assert Vocabulary.build([["b", "a", "b"]], max_size=5).tokens == [*SPECIALS, "b"]
     assert "a" in v and "x" not in v and v == Vocabulary(v.tokens)
     assert Vocabulary.build([["<eos>", "a"]]).tokens == [*SPECIALS, "a"]
-    with pytest.raises(ValueError, match="expected <pad>, <bos>, <eos>, <unk> first, got"):
+    with pytest.raises(ValueError, match="tokens must begin with <pad>, <bos>, <eos>, <unk>, got"):
         Vocabulary(["a", "b"])
-    with pytest.raises(ValueError, match=r"tokens given twice: \['a'\]"):
+    with pytest.raises(ValueError, match=r"tokens must be distinct, got twice: \['a'\]"):
         Vocabulary([*SPECIALS, "a", "a"])
-    with pytest.raises(IndexError, match="expected numbers from 0 to 6, got 7"):
+    with pytest.raises(IndexError, match="ids must be from 0 to 6, got 7"):
         v.decode([7])
 
 
@@ -270,22 +272,22 @@ def write(path: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
-def test_pairs_from_columns(tmp_path: Path, name: str) -> None:
+def test_read_pairs_of_columns_returns_both_sides(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "\ufeffHi.\t你好。\tCC-BY\n\nRun!\t 跑！ \nempty\t\t\n".encode())
     assert read_pairs(path) == [("Hi.", "你好。"), ("Run!", "跑！")]
     assert read_pairs(path, reverse=True)[0] == ("你好。", "Hi.")
 
 
-def test_pairs_from_parallel_files(tmp_path: Path) -> None:
+def test_read_pairs_of_parallel_files_returns_both_sides(tmp_path: Path) -> None:
     a = write(tmp_path / "a.de", b"eins\r\nzwei\n\ndrei\n")
     b = write(tmp_path / "b.en.gz", b"one\ntwo\nnothing\nthree\n")
     assert read_pairs(a, b) == [("eins", "one"), ("zwei", "two"), ("drei", "three")]
-    with pytest.raises(ValueError, match="a.de has 4 lines, but .*c.en has 1"):
+    with pytest.raises(ValueError, match="c.en must have as many lines as .*a.de .4., got 1"):
         read_pairs(a, write(tmp_path / "c.en", b"one\n"))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_pairs_one_by_one_are_those_of_the_list(tmp_path: Path, reverse: bool) -> None:
+def test_iter_pairs_equals_read_pairs(tmp_path: Path, reverse: bool) -> None:
     table = write(
         tmp_path / "a.tsv.gz",
         "English\tChinese\nHi.\t你好。\n\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode(),
@@ -300,13 +302,13 @@ def test_pairs_one_by_one_are_those_of_the_list(tmp_path: Path, reverse: bool) -
         assert list(dict.fromkeys(found)) == read_pairs(*files, reverse=reverse)
     short = write(tmp_path / "c", b"eins\n")
     for files in ((sides[0], short), (short, sides[0])):
-        with pytest.raises(ValueError, match="has . lines, but .* has"):
+        with pytest.raises(ValueError, match="must have as many lines as .*, got ."):
             list(iter_pairs(*files))
 
 
-def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
+def test_read_pairs_of_damaged_file_names_the_line(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match="x.tsv, line 2: expected two columns separated by a tab, got one"
+        ValueError, match="x.tsv, line 2 must have two columns separated by a tab, got one"
     ):
         read_pairs(write(tmp_path / "x.tsv", b"a\tb\nc d\n"))
     with pytest.raises(
@@ -315,7 +317,9 @@ def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
         read_pairs(write(tmp_path / "y.tsv", b"a\tb\nc\td\ne\t\xff\n"))
     with pytest.raises(ValueError, match="z.tsv: the file is empty"):
         read_pairs(write(tmp_path / "z.tsv", b""))
-    with pytest.raises(ValueError, match="w.tsv: no pair of sentences found"):
+    with pytest.raises(
+        ValueError, match="w.tsv must have at least one pair of sentences, got none"
+    ):
         read_pairs(write(tmp_path / "w.tsv", b"\n\n"))
     with pytest.raises(FileNotFoundError, match="nothing.tsv: no such file"):
         read_pairs(tmp_path / "nothing.tsv")
@@ -325,7 +329,7 @@ def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
         read_pairs(broken)
 
 
-def test_filter_and_split() -> None:
+def test_filter_pairs_and_split_pairs_return_parts() -> None:
     pairs = [(["a"] * n, ["b"] * m) for n, m in [(1, 1), (3, 1), (5, 5), (0, 2), (2, 9)]]
     assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5)] == [(1, 1), (3, 1), (5, 5)]
     assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5, max_ratio=2)] == [(1, 1), (5, 5)]
@@ -344,7 +348,7 @@ def test_filter_and_split() -> None:
         split_pairs(many, 30, 20, seed=1)[0] == test
         and split_pairs(many, 30, 20, seed=2)[0] != test
     )
-    with pytest.raises(ValueError, match="300 pairs are too few to hold out 500"):
+    with pytest.raises(ValueError, match="pairs must be more than the 500 to hold out, got 300"):
         split_pairs(many, 500)
 
 
@@ -360,7 +364,7 @@ def made(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
 @given(
     lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans()
 )
-def test_batches_hold_every_pair_once_and_keep_the_limit(
+def test_pair_batches_have_every_pair_once_within_max_tokens(
     lengths: list[tuple[int, int]], max_tokens: int, seed: int, shuffle: bool
 ) -> None:
     batches = PairBatches(made(lengths), max_tokens, shuffle=shuffle, seed=seed)
@@ -377,7 +381,7 @@ def test_batches_hold_every_pair_once_and_keep_the_limit(
     assert sorted(seen) == list(range(len(lengths)))
 
 
-def test_order_depends_on_seed_and_epoch_alone() -> None:
+def test_pair_batches_order_depends_on_seed_and_epoch() -> None:
     pairs = made([(i % 7 + 1, i % 5 + 1) for i in range(200)])
     a, b = PairBatches(pairs, 30, seed=1), PairBatches(pairs, 30, seed=1)
     whole = [s.tolist() for s, _ in a.epoch(2)]
@@ -387,7 +391,7 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
     assert len(a.plan(2)) == len(whole)
 
 
-def test_batches_of_like_length_waste_little() -> None:
+def test_pair_batches_sort_by_length_with_little_padding() -> None:
     rng = np.random.default_rng(0)
     lengths = [(int(n), int(n)) for n in rng.integers(1, 30, 2000)]
     batches = PairBatches(made(lengths), 600)
@@ -397,17 +401,19 @@ def test_batches_of_like_length_waste_little() -> None:
     assert padding < 0.05
 
 
-def test_errors_of_batches() -> None:
-    with pytest.raises(ValueError, match="PairBatches: no pairs"):
+def test_pair_batches_bad_pairs_raise() -> None:
+    with pytest.raises(ValueError, match="PairBatches: pairs must contain at least one pair"):
         PairBatches([])
-    with pytest.raises(ValueError, match="PairBatches: pair 1 has an empty side"):
+    with pytest.raises(
+        ValueError, match="PairBatches: both sides of pair 1 must have at least one id"
+    ):
         PairBatches([([1], [1]), ([1], [])])
-    with pytest.raises(ValueError, match="a sentence of 9 tokens exceeds max_tokens=8"):
+    with pytest.raises(ValueError, match="max_tokens must be at least 9, .* got 8"):
         PairBatches([([1] * 9, [1])], 8)
     np.testing.assert_array_equal(padded([[1, 2], [3]], length=3), [[1, 2, 0], [3, 0, 0]])
 
 
-def test_what_is_left_out_of_a_file_is_counted(tmp_path: Path) -> None:
+def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.tsv",
         "English\tChinese\nHi.\t你好。\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode(),
@@ -423,7 +429,7 @@ def test_what_is_left_out_of_a_file_is_counted(tmp_path: Path) -> None:
 # -- Chinese characters --------------------------------------------------------------------------------
 
 
-def test_traditional_characters_become_simplified_ones() -> None:
+def test_tokenizer_simplified_converts_traditional_characters() -> None:
     pytest.importorskip("opencc")
     for split in (CharTokenizer(simplified=True), SpaceTokenizer(simplified=True)):
         assert "".join(split("湯姆學習漢語")) == "汤姆学习汉语"
@@ -435,7 +441,7 @@ def test_traditional_characters_become_simplified_ones() -> None:
     assert bpe.join(bpe("語言")) == "语言"
 
 
-def test_simplifying_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_simplified_without_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from nn.text.tokenize import _simplifier
 
     _simplifier.cache_clear()

@@ -15,7 +15,7 @@ from nn.train.averaging import MovingAverage, average_weights
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_average_of_files_is_their_mean(tmp_path: Path, dtype: type, count: int) -> None:
+def test_average_weights_is_the_mean_of_files(tmp_path: Path, dtype: type, count: int) -> None:
     rng = np.random.default_rng(count)
     states = [
         {"a": rng.standard_normal((3, 4)).astype(dtype), "n": np.array([i])} for i in range(count)
@@ -30,31 +30,32 @@ def test_average_of_files_is_their_mean(tmp_path: Path, dtype: type, count: int)
     )
 
 
-def test_average_sums_in_float64(tmp_path: Path) -> None:
+def test_average_weights_sums_in_float64(tmp_path: Path) -> None:
     values = [np.float32(1e8), np.float32(-1e8), np.float32(3)]  # in float32 the sum may lose the 3
     for i, value in enumerate([values[0], values[2], values[1]]):
         save_arrays(tmp_path / f"{i}.safetensors", {"a": np.array([value])})
     assert average_weights(sorted(tmp_path.iterdir()))["a"] == np.float32(1)
 
 
-def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_average_weights_of_files_that_do_not_fit_raises(tmp_path: Path) -> None:
     a, b, c = (tmp_path / name for name in ("a", "b", "c"))
     save_arrays(a, {"w": np.zeros((2, 3)), "v": np.zeros(2)})
     save_arrays(b, {"w": np.zeros((3, 2)), "v": np.zeros(2)})
     save_arrays(c, {"w": np.zeros((2, 3))})
     with pytest.raises(
-        ValueError, match=r"b: w is float64 \(3, 2\), but float64 \(2, 3\) in the files before it"
+        ValueError,
+        match=r"b: w must be float64 \(2, 3\), as in the other weights, got float64 \(3, 2\)",
     ):
         average_weights([a, b])
     with pytest.raises(
-        ValueError, match=r"c: v is missing, but float64 \(2,\) in the files before it"
+        ValueError, match=r"c: v must be float64 \(2,\), as in the other weights, got absent"
     ):
         average_weights([a, c])
     with pytest.raises(
-        ValueError, match=r"a: v is float64 \(2,\), but no such array is in the files before it"
+        ValueError, match=r"a: v must be absent, as in the other weights, got float64 \(2,\)"
     ):
         average_weights([c, a])
-    with pytest.raises(ValueError, match="expected at least one file, got none"):
+    with pytest.raises(ValueError, match="paths must contain at least one file, got none"):
         average_weights([])
 
 
@@ -63,7 +64,7 @@ def weights(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.95])
-def test_moving_average_by_its_definition(decay: float) -> None:
+def test_moving_average_equals_its_definition(decay: float) -> None:
     rng = np.random.default_rng(0)
     model = nn.Linear(3, 2, dtype=float, generator=rng)
     average, expected = MovingAverage(model, decay), weights(model)
@@ -80,7 +81,7 @@ def test_moving_average_by_its_definition(decay: float) -> None:
         np.testing.assert_allclose(array, expected[name], rtol=1e-12)
 
 
-def test_applied_average_is_in_the_model_and_goes_again() -> None:
+def test_moving_average_applied_replaces_the_weights_in_the_block() -> None:
     model = nn.Linear(3, 2, generator=np.random.default_rng(0))
     average = MovingAverage(model, 0.9)
     optimizer = SGD(model.parameters(), 0.1)
@@ -102,7 +103,7 @@ def test_applied_average_is_in_the_model_and_goes_again() -> None:
     optimizer.step()
 
 
-def test_moving_average_goes_on_from_its_state(tmp_path: Path) -> None:
+def test_moving_average_with_loaded_state_continues(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     model = nn.Linear(3, 2, generator=rng)
     steps = [
@@ -122,7 +123,7 @@ def test_moving_average_goes_on_from_its_state(tmp_path: Path) -> None:
         second.update(model)
     for name, array in whole.average.items():
         np.testing.assert_array_equal(second.average[name], array)
-    with pytest.raises(ValueError, match="MovingAverage: bias: expected float32 .*, got none"):
+    with pytest.raises(ValueError, match="MovingAverage: bias must be float32 .*, got absent"):
         second.load_state_dict({"weight": np.zeros(3)})
-    with pytest.raises(ValueError, match="expected a finite decay >= 0 and < 1, got 1"):
+    with pytest.raises(ValueError, match="decay must be finite, at least 0, less than 1, got 1"):
         MovingAverage(model, 1)

@@ -1,4 +1,4 @@
-"""A run that is interrupted at any line of what trains it, and taken up again, ends as if it had not been."""
+"""A run that is interrupted at any line and resumed equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextvars
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,7 @@ from minigrad.signals import ENDING, Terminated, terminate
 from nn.train import checkpoint
 from nn.train.interrupts import Interrupts
 
+pytestmark = pytest.mark.slow
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/io/", "minigrad/signals.py"))
 PARALLEL = (str(ROOT / "minigrad/parallel/"),)
@@ -31,7 +32,7 @@ Line = tuple[str, int]
 
 
 def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
-    """A run that does all that a trainer can do, in a few milliseconds."""
+    """Return a trainer that uses all options and takes a few milliseconds."""
     mg.manual_seed(0)
     rng = np.random.default_rng(0)
     model = nn.Sequential(
@@ -59,7 +60,7 @@ def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
 
 
 class Tracer:
-    """Goes along with the lines of the trainer, and interrupts at the n-th visit of one."""
+    """A trace function that interrupts at the n-th visit of a line."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Tracer:
 
 
 def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
-    """Train from the last state; whether a signal ended it."""
+    """Train from the last state; return True if an interrupt ended it."""
     before = {number: signal.getsignal(number) for number in ENDING}
 
     def fitted() -> Iterator[Any]:
@@ -117,7 +118,8 @@ def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
 
 
 def end_of_process() -> None:
-    """Close locks that are still held, as the system does."""
+    """Close locks that are held, and unblock signals, as the end of a process does."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, *ENDING))
     checkpoint._locked.clear()
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -127,7 +129,7 @@ def end_of_process() -> None:
 
 @pytest.fixture
 def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
-    """The run that nothing disturbs, and how often it came to each line."""
+    """Return an uninterrupted run, and the number of visits of each line."""
     whole, tracer = small_trainer(tmp_path / "whole"), Tracer()
     run(whole, tracer)
     return whole, tracer.seen
@@ -137,15 +139,14 @@ def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # files that are left open
 @pytest.mark.parametrize("signalled", [False, True], ids=["raised", "signal"])
-def test_at_every_line(
+def test_trainer_interrupted_at_every_line_resumes_exactly(
     tmp_path: Path,
     traced: tuple[nn.Trainer, dict[Line, int]],
     signalled: bool,
-    tell: Callable[[str], None],
 ) -> None:
-    """Raised: as a second Ctrl-C is, in the midst of anything. By a signal: the trainer ends its step first."""
+    """A raised KeyboardInterrupt stops at once, as a second Ctrl-C does; a signal after the step."""
     whole, seen = traced
-    draw, tried = np.random.default_rng(1), 0
+    draw = np.random.default_rng(1)
     assert len(seen) > 250  # lines of nn/train and of what writes files
     visits_of = lambda most: range(1, most + 1) if INTENSE else [int(draw.integers(1, most + 1))]
     cases = [
@@ -155,7 +156,6 @@ def test_at_every_line(
         directory = tmp_path / str(number)
         if signalled and not INTENSE and number % 4:
             continue
-        tried += 1
         assert run(small_trainer(directory), Tracer(line, visit, signalled)), (line, visit)
         again = small_trainer(directory)
         assert not run(again)
@@ -169,18 +169,13 @@ def test_at_every_line(
             raise AssertionError(
                 f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}"
             ) from error
-    tell(
-        f"{tried} interrupted runs of a trainer{', by a signal' if signalled else ''}: all ended with the same weights"
-    )
 
 
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # files that are left open
-def test_at_every_line_of_what_works_in_parallel(
-    tmp_path: Path, tell: Callable[[str], None]
-) -> None:
-    """Of the first of two processes; each line in the long form, some of them in the short one."""
+def test_trainer_interrupted_at_lines_of_parallel_resumes_exactly(tmp_path: Path) -> None:
+    """Interrupt the first of two processes at some lines, or at all with the profile `intense`."""
     whole, tracer = small_trainer(tmp_path / "whole", 2), Tracer(inside=PARALLEL)
     run(whole, tracer)
     draw, lines = np.random.default_rng(2), sorted(tracer.seen)
@@ -195,10 +190,9 @@ def test_at_every_line_of_what_works_in_parallel(
         assert not run(again), (line, visit)
         assert_same_run(whole, again)
     assert ended > 0.6 * len(tried)
-    tell(f"{ended} interrupts of what works in parallel: all ended with the same weights")
 
 
-def test_ctrl_c_as_the_watch_for_it_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupts_at_exit_keep_a_late_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     real = signal.signal
 
     def pressed(number: int, handler: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A run directory that version 0.2 wrote: it is resumed as if this version had written it."""
+"""Run directories of version 0.2 are resumed exactly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITTEN = Path(__file__).parent / "version_0_2"  # by `made(path, max_steps=7).f
 
 
 def made(run_dir: Path, **limits: int) -> nn.Trainer:
-    """A run that version 0.2 could begin with the same lines."""
+    """Return a trainer, by lines that also version 0.2 runs."""
     mg.manual_seed(0)
     model = nn.LanguageModel(nn.LanguageModelConfig(7, 4, 2, 1, 4, dropout=0.1, max_len=8))
     adam = optim.Adam(model.parameters(), lr=1e-2, eps=1e-3, clip_norm=1.0)
@@ -38,7 +38,7 @@ def made(run_dir: Path, **limits: int) -> nn.Trainer:
     )
 
 
-def test_a_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
+def test_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
     whole = made(tmp_path / "whole", max_epochs=3)
     whole.fit()
     shutil.copytree(WRITTEN, tmp_path / "cut")
@@ -56,9 +56,11 @@ def test_a_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
     assert type(model) is nn.LanguageModel
 
 
-def test_a_run_of_another_format_names_it(tmp_path: Path) -> None:
+def test_run_of_another_format_names_it(tmp_path: Path) -> None:
     shutil.copytree(WRITTEN, tmp_path / "run")
     arrays, metadata = load_arrays(WRITTEN / "last.safetensors")
     write_state(tmp_path / "run", arrays, {**metadata["trainer"], "format": 7})
-    with pytest.raises(ValueError, match=r"last.safetensors: .*another version.* got 7"):
+    with pytest.raises(
+        ValueError, match=r"last.safetensors: format must be 1, got 7; .*another version"
+    ):
         made(tmp_path / "run", max_epochs=3).fit(resume=True)

@@ -12,7 +12,7 @@ from nn.train.progress import ProgressLine
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal; `closed_after` writes, it fails as a closed one."""
+    """A terminal that fails like a closed one after `closed_after` writes."""
 
     def __init__(self, closed_after: int = 10**9) -> None:
         super().__init__()

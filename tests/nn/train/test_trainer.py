@@ -1,4 +1,4 @@
-"""The trainer: what it learns and keeps, and a run that is cut off and taken up again."""
+"""Trainer: learning, history, and exact resuming after every kind of end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minigrad import optim
 from minigrad.io import load_arrays, save_arrays
 
 
-def test_training_learns_and_keeps_its_records(tmp_path: Path) -> None:
+def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
     t = trainer(tmp_path, max_epochs=15)
     history = t.fit()
     valid = [e["valid_loss"] for e in history if "valid_loss" in e]
@@ -42,7 +42,7 @@ def test_training_learns_and_keeps_its_records(tmp_path: Path) -> None:
     assert not t.model.training
 
 
-def test_early_stopping() -> None:
+def test_fit_with_patience_stops_early() -> None:
     t = trainer(patience=2, max_epochs=50)
     losses = iter([3.0, 2.0, 2.5, 2.1, 1.0])
     t.evaluate = lambda batches: next(losses)  # type: ignore[method-assign]
@@ -50,7 +50,7 @@ def test_early_stopping() -> None:
     assert t.epoch == 4 and t.best == 2.0
 
 
-def test_what_is_found_at_a_validation_is_logged(tmp_path: Path) -> None:
+def test_on_validation_values_are_logged(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
     def found(trainer: nn.Trainer, entry: dict[str, Any]) -> dict[str, Any] | None:
@@ -63,8 +63,8 @@ def test_what_is_found_at_a_validation_is_logged(tmp_path: Path) -> None:
     assert [e.get("twice") for e in valid] == [None, *(2 * e["step"] for e in valid[1:])]
 
 
-def test_accumulation_equals_larger_batches() -> None:
-    """Two batches of different sizes in one step give the gradient of both together."""
+def test_accumulate_equals_a_larger_batch() -> None:
+    """Two batches of different sizes in one step give the gradient of one joined batch."""
     pairs = copying(20)
     small, large = [([p[0] for p in part], [p[1] for p in part]) for part in (pairs[:5], pairs[5:])]
     t = trainer(accumulate=2)
@@ -86,19 +86,8 @@ def test_accumulation_equals_larger_batches() -> None:
     assert steps.step == math.ceil(len(steps.train.plan(0)) / 3)
 
 
-def test_runs_are_repeatable() -> None:
-    def trained(seed: int = 0) -> nn.Trainer:
-        t = trainer(seed=seed)
-        t.fit()
-        return t
-
-    a, b, c = trained(), trained(), trained(seed=1)
-    assert all(np.array_equal(x, y) for x, y in zip(weights(a).values(), weights(b).values()))
-    assert not all(np.array_equal(x, y) for x, y in zip(weights(a).values(), weights(c).values()))
-
-
 @pytest.mark.parametrize("stop", [1, 4, 7, 12])
-def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: int) -> None:
+def test_resume_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: int) -> None:
     whole = trainer(tmp_path / "whole", save_every=3)
     whole.fit()
     cut = trainer(tmp_path / "cut", save_every=3, max_steps=stop)
@@ -117,9 +106,7 @@ def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: i
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(
-    tmp_path: Path, parallel: int
-) -> None:
+def test_resume_of_a_model_with_its_own_generator_is_exact(tmp_path: Path, parallel: int) -> None:
     """Its dropout does not draw from the default generator."""
 
     def made(name: str, **options: Any) -> nn.Trainer:
@@ -145,7 +132,7 @@ def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(
         made("cut").resume()
 
 
-def test_resuming_with_several_processes(tmp_path: Path) -> None:
+def test_resume_with_several_processes_is_exact(tmp_path: Path) -> None:
     one, whole, cut = (
         trainer(tmp_path / name, parallel=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)]
     )
@@ -162,8 +149,9 @@ def test_resuming_with_several_processes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b, err_msg=name)
 
 
-def test_runs_whose_workers_are_killed_go_on_as_if_they_had_not_been(tmp_path: Path) -> None:
-    """At any moment of a step, a validation or a save."""
+@pytest.mark.slow
+def test_resume_after_killed_workers_is_exact(tmp_path: Path) -> None:
+    """Workers are killed at random times in steps, validations and saves."""
     settings: dict[str, Any] = {"parallel": 2, "save_every": 2, "max_epochs": 4}
     whole = trainer(tmp_path / "whole", **settings)
     whole.fit()
@@ -200,7 +188,8 @@ print("done", flush=True)
 """
 
 
-def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_resume_after_kills_at_random_times_is_exact(tmp_path: Path) -> None:
     whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
     whole.fit()
     script = SCRIPT.format(
@@ -230,9 +219,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
 
 
 @pytest.mark.parametrize("where", ["forward", "update", "validation"])
-def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(
-    tmp_path: Path, where: str
-) -> None:
+def test_ctrl_c_stops_between_two_steps_and_saves(tmp_path: Path, where: str) -> None:
     whole = trainer(tmp_path / "whole")
     whole.fit()
     cut = trainer(tmp_path / "cut")
@@ -259,7 +246,7 @@ def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(
     assert_same_run(whole, again)
 
 
-def test_a_second_ctrl_c_is_answered_at_once(tmp_path: Path) -> None:
+def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     whole = trainer(tmp_path / "whole", save_every=2)
     whole.fit()
     cut = trainer(tmp_path / "cut", save_every=2)
@@ -283,10 +270,10 @@ def test_a_second_ctrl_c_is_answered_at_once(tmp_path: Path) -> None:
     assert_same_run(whole, again)
 
 
-def test_trainer_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Trainer: expected max_epochs or max_steps"):
+def test_trainer_with_bad_arguments_or_files_raises(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Trainer: max_epochs or max_steps must be given"):
         trainer(max_epochs=None)
-    with pytest.raises(ValueError, match="Trainer: resuming needs a run_dir"):
+    with pytest.raises(ValueError, match="Trainer: run_dir must be given to resume"):
         trainer().fit(resume=True)
     t = trainer(tmp_path)
     t.model.output.weight.data[...] = np.nan

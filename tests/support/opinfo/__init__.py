@@ -1,32 +1,8 @@
-"""For every op: samples of its inputs, an independent reference, and inputs it must refuse.
+"""Random samples and an independent reference of every op; the tests of ops are generated from them.
 
-`test_ops.py` generates the tests from this table; one of them asserts that it names the same ops as
-the registry, so that an untested op cannot land.
+Entries are needed for all ops with a rule and for all differentiable functions that NumPy lacks. Compositions that
+answer a NumPy function are compared with NumPy by `tests/forms`.
 """
 
-from minigrad.core.registry import FUNCTIONS
-
-from . import (
-    calculus,
-    decompositions,
-    elementwise,
-    indexing,
-    joining,
-    kernels,
-    later,
-    linalg,
-    losses,
-    nan,
-    reduction,
-    shape,
-    sorting,
-    special,
-    statistics,
-)
-from .base import TABLE, Draw, OpInfo, Sample
-
-NO_GRADIENT = {
-    name
-    for name, f in FUNCTIONS.items()
-    if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
-}
+from . import arrays, elementwise, kernels, linalg, losses, reduction
+from .base import EXAMPLES, NO_GRADIENT, TABLE, Draw, OpInfo, Sample, naming

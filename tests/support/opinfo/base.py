@@ -1,74 +1,84 @@
-"""What an entry is, how it draws its samples, and the table of all of them."""
+"""OpInfo: how to call an op, what it must return, and random samples of its operands."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
+from hypothesis import settings
 
 import minigrad as mg
+from minigrad import Tensor
+from minigrad.core.registry import FUNCTIONS, OPS
 
+EXAMPLES = settings.default.max_examples
+"""Number of samples of each op; HYPOTHESIS_PROFILE=intense draws more."""
 
-@dataclass
-class Sample:
-    """Operands (float64 arrays, or whatever the op takes) and options for one call."""
+NO_GRADIENT = {
+    name
+    for name, f in FUNCTIONS.items()
+    if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
+}
+"""Functions whose results require no gradient."""
 
-    operands: list[Any]
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.operands = [np.asarray(x) if isinstance(x, np.generic) else x for x in self.operands]
-
-
-@dataclass
-class OpInfo:
-    name: str
-    call: Callable[..., Any]  # on tensors, arrays, or a mixture
-    reference: Callable[..., Any]  # on arrays
-    samples: Callable[[Draw], Sample]
-    dtypes: tuple[Any, ...] = (np.float32, np.float64)  # those that it keeps
-    analytic: bool = True  # a complex step gives its derivative
-    errors: list[tuple[Callable[[], Any], type[Exception], str]] = field(default_factory=list)
+Shape = tuple[int, ...]
 
 
 class Draw:
-    """Draws arrays whose shape hypothesis chooses and whose values come from a seed."""
+    """Random shapes, options and arrays for one sample.
 
-    def __init__(self, draw: Callable[..., Any], at_kinks: bool = False) -> None:
-        self.draw = draw
+    Parameters
+    ----------
+    seed : int or list of int
+    at_kinks : bool
+        Draw values at points where a derivative jumps; otherwise keep away from them, so that
+        finite differences hold.
+    """
+
+    def __init__(self, seed: Any, at_kinks: bool = False) -> None:
+        self.rng = np.random.default_rng(seed)
         self.at_kinks = at_kinks
         self.has_kinks = False
-        self.rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def one_of(self, *choices: Any) -> Any:
+        return choices[self.rng.integers(len(choices))]
+
+    def bool(self) -> bool:
+        return bool(self.rng.random() < 0.5)
 
     def shape(
         self, min_ndim: int = 0, max_ndim: int = 3, min_side: int = 0, max_side: int = 4
-    ) -> tuple[int, ...]:
-        return tuple(
-            self.draw(
-                st.lists(st.integers(min_side, max_side), min_size=min_ndim, max_size=max_ndim)
-            )
-        )
+    ) -> Shape:
+        """Draw a shape; one of six has an axis of length 0 if `min_side` is 0."""
+        ndim = self.rng.integers(min_ndim, max_ndim, endpoint=True)
+        sides = self.rng.integers(max(min_side, 1), max_side, ndim, endpoint=True)
+        if ndim and min_side == 0 and self.rng.random() < 1 / 6:
+            sides[self.rng.integers(ndim)] = 0
+        return tuple(sides.tolist())
+
+    def partner(self, shape: Shape) -> Shape:
+        """Draw a shape that broadcasts with `shape`."""
+        ones = tuple(self.one_of(1, n) for n in shape)
+        return self.one_of(shape, ones, shape[1:], (2, *shape))
+
+    def axis(self, ndim: int, *, none: bool = True, several: bool = True) -> Any:
+        """Draw an axis, or None, or a tuple of axes."""
+        choices: list[Any] = [*range(-ndim, ndim), *[None] * none]
+        for count in range(1, (ndim + 1) * several):
+            choices += itertools.combinations(range(ndim), count)
+        return self.one_of(*choices)
 
     def array(
-        self,
-        shape: tuple[int, ...],
-        low: float = -3.0,
-        high: float = 3.0,
-        kinks: tuple[float, ...] = (),
+        self, shape: Shape, low: float = -3.0, high: float = 3.0, kinks: tuple[float, ...] = ()
     ) -> np.ndarray:
-        """Numbers from `low` to `high`; a fifth of them are 0, 1, -1, or equal to another one.
-
-        Away from `kinks`, where finite differences hold; with `at_kinks` half of them are kinks.
-        """
+        """Draw values from `low` to `high`; a fifth of them are 0, 1, -1, or equal to another."""
         x = self.rng.uniform(low, high, shape)
-        special = [v for v in (0.0, 1.0, -1.0) if low <= v <= high] + x.ravel()[:1].tolist()
-        if special:
-            x = np.where(self.rng.random(shape) < 0.2, self.rng.choice(special, shape), x)
+        special = [v for v in (0.0, 1.0, -1.0) if low <= v <= high] + np.ravel(x)[:1].tolist()
+        x = np.where(self.rng.random(shape) < 0.2, self.rng.choice([*special, low], shape), x)
         for kink in kinks:
             x = np.where(np.abs(x - kink) < 0.05, kink + 0.1, x)
         if kinks and self.at_kinks:
@@ -76,59 +86,109 @@ class Draw:
             x = np.where(self.rng.random(shape) < 0.5, self.rng.choice(kinks, shape), x)
         return x
 
-    def distinct(self, shape: tuple[int, ...]) -> np.ndarray:
-        """No two elements nearer than 0.05; with `at_kinks` two are equal."""
-        n = math.prod(shape)
+    def distinct(self, shape: Shape) -> np.ndarray:
+        """Draw values with distances of at least 0.05; with `at_kinks` two are equal."""
+        n = int(np.prod(shape))
+        order = self.rng.permutation(n)
         if self.at_kinks:
             self.has_kinks = True
-            x = self.rng.permutation(n).astype(float)
-            lower = self.rng.integers(0, max(n - 1, 1))
-            return 0.1 * np.where(x == lower, lower + 1, x).reshape(shape)
-        return (self.rng.permutation(n) * 0.1 + self.rng.uniform(0, 0.05, n) - n * 0.05).reshape(
-            shape
-        )
+            order = np.where(order == n // 2, n // 2 - 1, order)
+            return (0.1 * order).reshape(shape)
+        return (0.1 * order + self.rng.uniform(0, 0.05, n) - 0.05 * n).reshape(shape)
 
-    def partner(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape that broadcasts with `shape`, to a larger or a smaller one."""
-        kind = self.draw(st.sampled_from(["same", "ones", "fewer", "more"]))
-        if kind == "ones":
-            return tuple(self.draw(st.sampled_from([1, n])) for n in shape)
-        if kind == "fewer":
-            return shape[self.draw(st.integers(0, len(shape))) :]
-        return (2, *shape) if kind == "more" else shape
 
-    def axis(self, ndim: int, allow_none: bool = True, several: bool = True) -> Any:
-        choices: list[Any] = [None] if allow_none else []
-        choices += range(-ndim, ndim)
-        if several and ndim:
-            choices += [
-                c for k in range(1, ndim + 1) for c in itertools.combinations(range(ndim), k)
-            ]
-        return self.draw(st.sampled_from(choices))
+class Sample:
+    """Operands and options of one call of an op. Operands that are float64 arrays are differentiable."""
 
-    def bool(self) -> bool:
-        return self.draw(st.booleans())
+    info: OpInfo
+    has_kinks = False
 
-    def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
+    def __init__(self, *operands: Any, **options: Any) -> None:
+        self.operands = [np.asarray(x) if isinstance(x, np.generic) else x for x in operands]
+        self.options = options
+
+    def __str__(self) -> str:
+        options = [f"{name}={value!r}" for name, value in self.options.items()]
+        return f"{self.info.name}({', '.join([*map(repr, self.operands), *options])})"
+
+    @property
+    def floats(self) -> dict[int, np.ndarray]:
+        """Return the differentiable operands by their index."""
+        return {
+            i: x
+            for i, x in enumerate(self.operands)
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+        }
+
+    def call(self, *values: Any) -> list[Any]:
+        """Call the op with `values` as its differentiable operands."""
+        operands = list(self.operands)
+        for i, value in zip(self.floats, values):
+            operands[i] = value
+        result = self.info.call(*operands, **self.options)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
+
+    def run(
+        self, dtype: Any = np.float64, requires_grad: bool = True
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Call the op with new tensors; return these and the results that require gradients, or all."""
+        leaves = [Tensor(x.astype(dtype), requires_grad) for x in self.floats.values()]
+        results = [y for y in self.call(*leaves) if isinstance(y, Tensor)]
+        return leaves, [y for y in results if y.requires_grad or not requires_grad]
+
+
+@dataclass
+class OpInfo:
+    """Entry of an op.
+
+    Attributes
+    ----------
+    call : callable
+        The op, on tensors, arrays or a mixture. It returns a tensor or several.
+    reference : callable
+        The same function of arrays, computed another way.
+    samples : callable
+        Draws a sample.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    reference: Callable[..., Any]
+    samples: Callable[[Draw], Sample]
+
+    def sample(self, seed: int, at_kinks: bool = False) -> Sample:
+        """Draw sample number `seed`."""
+        draw = Draw([seed, *self.name.encode()], at_kinks)
+        sample = self.samples(draw)
+        sample.info, sample.has_kinks = self, draw.has_kinks
+        return sample
+
+    def each_sample(self, at_kinks: bool = False, count: int = EXAMPLES) -> Iterator[Sample]:
+        """Draw samples; wrap the body of the loop in `naming`, so that an error shows the call."""
+        for seed in range(count):
+            yield self.sample(seed, at_kinks)
+
+
+@contextmanager
+def naming(call: object) -> Iterator[None]:
+    """Put `call` before the message of an error."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{call}\n{type(error).__name__}: {error}") from error
 
 
 TABLE: dict[str, OpInfo] = {}
 
 
 def add(
-    name: str, reference: Callable[..., Any], samples: Callable[[Draw], Sample], **kwargs: Any
+    name: str,
+    samples: Callable[[Draw], Sample],
+    reference: Callable[..., Any] | None = None,
+    call: Callable[..., Any] | None = None,
 ) -> None:
-    call = kwargs.pop("call", None) or getattr(mg, name)
+    """Add the entry of an op; its reference is NumPy's function of that name by default."""
+    call = call or getattr(mg, name, None) or OPS[name].function
+    reference = reference or getattr(np, name, None) or getattr(np.linalg, name)
     assert name not in TABLE, name
-    TABLE[name] = OpInfo(name, call, reference, samples, **kwargs)
-
-
-def by_element(f: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of floats as a reference for arrays."""
-    return lambda x: np.array([f(float(v)) for v in np.ravel(x)], dtype=float).reshape(np.shape(x))
-
-
-by_flat_index = lambda f: (
-    lambda x, **k: x.ravel()[f(np.arange(x.size).reshape(x.shape), **k)]
-)  # what f does to positions
+    TABLE[name] = OpInfo(name, call, reference, samples)

@@ -1,8 +1,7 @@
-"""Losses: the references are formulas of each element, or loops over rows."""
+"""Losses; the references are formulas of one element."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,189 +10,120 @@ import numpy as np
 import minigrad as mg
 from minigrad.ops.losses import _bounded_log
 
-from .base import Draw, Sample, add, by_element
+from .base import Draw, Sample, add
 
 
-def _reduced(losses: np.ndarray, reduction: str) -> Any:
-    return {
-        "none": losses,
-        "sum": losses.sum(),
-        "mean": losses.mean() if losses.size else losses.sum(),
-    }[reduction]
+def reduced(losses: np.ndarray, reduction: str, divisor: float | None = None) -> Any:
+    """Reduce losses; "mean" divides by their number or by `divisor`."""
+    if reduction == "none":
+        return losses
+    divisor = losses.size if divisor is None else divisor
+    return losses.sum() / (1 if reduction == "sum" else divisor)
 
 
-def _reduction(d: Draw, x: np.ndarray) -> str:
-    return d.one_of("mean", "sum", "none") if x.size else "sum"  # the mean of nothing is NaN
-
-
-def _by_element(
-    name: str, formula: Callable[..., float], samples: Callable[[Draw], Sample], **kwargs: Any
+def elementwise_loss(
+    name: str, formula: Callable[..., Any], samples: Callable[[Draw], Sample], call: Any = None
 ) -> None:
+    """Add a loss of an input and a target of the same shape."""
+
     def reference(x: np.ndarray, y: np.ndarray, reduction: str, **options: Any) -> Any:
-        losses = np.array([formula(a, b, **options) for a, b in zip(x.ravel(), y.ravel())], float)
-        return _reduced(losses.reshape(x.shape), reduction)
+        return reduced(formula(x, y, **options), reduction)
 
-    kwargs.setdefault("errors", []).append(
-        (
-            lambda: getattr(mg, name)(np.ones((2, 1)) / 2, np.ones(2) / 2),
-            ValueError,
-            rf"{name}: expected input and target of one shape, got \(2, 1\) and \(2,\)",
-        )
-    )
-    kwargs["errors"].append(
-        (
-            lambda: getattr(mg, name)(np.ones(2), np.ones(2), reduction="max"),
-            ValueError,
-            f"{name}: expected reduction",
-        )
-    )
-    add(name, reference, samples, **kwargs)
+    def with_reduction(d: Draw) -> Sample:
+        sample = samples(d)
+        sample.options["reduction"] = d.one_of("mean", "sum", "none")
+        return sample
+
+    add(name, with_reduction, reference, call)
 
 
-def _numbers(kinks: tuple[float, ...] = (), **choices: Any) -> Callable[[Draw], Sample]:
-    def draw(d: Draw) -> Sample:
-        shape = d.shape()
-        y = d.array(shape)
-        x = y + d.array(shape, kinks=kinks)
-        return Sample(
-            [x, y], {**{k: d.one_of(*v) for k, v in choices.items()}, "reduction": _reduction(d, x)}
-        )
-
-    return draw
+def _near(d: Draw, *kinks: float, **options: Any) -> Sample:
+    """Draw inputs whose distances from their targets are not at `kinks`."""
+    y = d.array(d.shape(min_side=1))
+    return Sample(y + d.array(y.shape, kinks=kinks), y, **options)
 
 
-_by_element("mse_loss", lambda x, y: (x - y) ** 2, _numbers())
-_by_element("l1_loss", lambda x, y: abs(x - y), _numbers((0,)), analytic=False)
-_by_element(
+elementwise_loss("mse_loss", lambda x, y: (x - y) ** 2, _near)
+elementwise_loss("l1_loss", lambda x, y: abs(x - y), lambda d: _near(d, 0))
+elementwise_loss(
     "smooth_l1_loss",
-    lambda x, y, beta: abs(x - y) - beta / 2 if abs(x - y) >= beta else (x - y) ** 2 / (2 * beta),
-    _numbers((0, -1, 1, -2, 2), beta=(0, 1.0, 2.0)),
-    analytic=False,
-    errors=[
-        (
-            lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1),
-            ValueError,
-            "smooth_l1_loss: expected beta >= 0, got -1",
-        )
-    ],
+    lambda x, y, beta: np.where(
+        abs(x - y) >= beta, abs(x - y) - beta / 2, (x - y) ** 2 / (2 * beta or 1)
+    ),
+    lambda d: _near(d, 0, -1, 1, -2, 2, beta=d.one_of(0, 1.0, 2.0)),
 )
-_by_element(
+elementwise_loss(
     "huber_loss",
-    lambda x, y, delta: (
-        delta * (abs(x - y) - delta / 2) if abs(x - y) > delta else (x - y) ** 2 / 2
+    lambda x, y, delta: np.where(
+        abs(x - y) > delta, delta * (abs(x - y) - delta / 2), (x - y) ** 2 / 2
     ),
-    _numbers((-1, 1, -2, 2), delta=(1.0, 2.0)),
-    analytic=False,
-    errors=[
-        (
-            lambda: mg.huber_loss(1.0, 2.0, delta=0),
-            ValueError,
-            "huber_loss: expected delta > 0, got 0",
-        )
-    ],
+    lambda d: _near(d, -1, 1, -2, 2, delta=d.one_of(1.0, 2.0)),
 )
 
 
-def _weighted(low: float, high: float, logits: bool) -> Callable[[Draw], Sample]:
-    def draw(d: Draw) -> Sample:
-        shape = d.shape()
-        x, y = d.array(shape, low, high), d.array(shape, 0.1, 0.9)
-        options = {"weight": d.one_of(None, 0.7), "reduction": _reduction(d, x)}
-        return Sample([x, y], {**options, "pos_weight": d.one_of(None, 1.5)} if logits else options)
-
-    return draw
+def _binary_sample(d: Draw) -> Sample:
+    x = d.array(d.shape(min_side=1))
+    return Sample(x, d.array(x.shape, 0.1, 0.9), weight=d.one_of(None, 0.7))
 
 
-_by_element(
+def _binary_sample_of_logits(d: Draw) -> Sample:
+    sample = _binary_sample(d)
+    sample.options["pos_weight"] = d.one_of(None, 1.5)
+    return sample
+
+
+def _binary_cross_entropy(x: np.ndarray, y: np.ndarray, weight: Any, pos_weight: Any = None) -> Any:
+    positive, negative = np.log1p(np.exp(-x)), np.log1p(np.exp(x))
+    return (y * (pos_weight or 1) * positive + (1 - y) * negative) * (weight or 1)
+
+
+elementwise_loss(
     "binary_cross_entropy",
-    lambda x, y, weight: (
-        (y * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x))) * (weight or 1)
-    ),
-    _weighted(-3, 3, logits=False),
-    call=lambda x, y, **options: mg.binary_cross_entropy(
-        mg.sigmoid(x), y, **options
-    ),  # within 0 and 1, as it moves
-    analytic=False,
-    errors=[
-        (
-            lambda: mg.binary_cross_entropy(np.array([2.0, -1]), np.ones(2)),
-            ValueError,
-            "expected probabilities from 0 to 1, got -1.0 to 2.0; for logits write",
-        )
-    ],
+    _binary_cross_entropy,
+    _binary_sample,
+    lambda x, y, **options: mg.binary_cross_entropy(mg.sigmoid(x), y, **options),
 )
-_by_element(
-    "binary_cross_entropy_with_logits",
-    lambda x, y, weight, pos_weight: (
-        (y * (pos_weight or 1) * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x)))
-        * (weight or 1)
-    ),
-    _weighted(-3, 3, logits=True),
-    analytic=False,
+elementwise_loss(
+    "binary_cross_entropy_with_logits", _binary_cross_entropy, _binary_sample_of_logits
 )
 
 
-def _divergences(d: Draw) -> Sample:
-    log_target = d.bool()
-    x = d.array((2, *d.shape(max_ndim=2)))
+def _kl_div_sample(d: Draw) -> Sample:
+    x, log_target = d.array((2, *d.shape(max_ndim=2, min_side=1))), d.bool()
     y = d.array(x.shape, -2, 0) if log_target else d.array(x.shape, 0.1, 1)
-    return Sample(
-        [x, y], {"log_target": log_target, "reduction": d.one_of("batchmean", _reduction(d, x))}
-    )
+    reduction = d.one_of("batchmean", "mean", "sum", "none")
+    return Sample(x, y, log_target=log_target, reduction=reduction)
 
 
 def _kl_div(x: np.ndarray, y: np.ndarray, reduction: str, log_target: bool) -> Any:
     losses = np.exp(y) * (y - x) if log_target else y * (np.log(y) - x)
-    return losses.sum() / 2 if reduction == "batchmean" else _reduced(losses, reduction)
+    return reduced(losses, reduction, len(x) if reduction == "batchmean" else None)
 
 
-add("kl_div", _kl_div, _divergences)
+add("kl_div", _kl_div_sample, _kl_div)
+add("bounded_log", lambda d: Sample(d.array(d.shape(), 0.1, 2)), np.log, _bounded_log)
 
 
-def _nll(d: Draw) -> Sample:
-    shape, classes = d.shape(max_ndim=2), d.one_of(1, 2, 5)
-    targets = d.rng.integers(0, classes, shape)
-    targets = np.where(d.rng.random(shape) < 0.2, -100, targets)
-    weight = d.array((classes,), 0.2, 2) if d.bool() else None
-    return Sample(
-        [d.array((*shape, classes))],
-        {"target": targets, "weight": weight, "reduction": d.one_of("mean", "sum", "none")},
-    )
+def classified(d: Draw) -> Sample:
+    """Draw logits with classes as targets, some of them ignored."""
+    classes = d.one_of(1, 2, 5)
+    x = d.array((*d.shape(1, 2, 1), classes))
+    target = d.rng.integers(0, classes, x.shape[:-1])
+    target[d.rng.random(target.shape) < 0.2] = -100
+    weight = d.rng.uniform(0.5, 2, classes) if d.bool() else None
+    return Sample(x, target=target, weight=weight, reduction=d.one_of("mean", "sum", "none"))
 
 
-def _nll_reference(x: np.ndarray, target: np.ndarray, weight: Any, reduction: str) -> Any:
-    losses, total = np.zeros(target.shape), 0.0
-    for place in np.ndindex(target.shape):
-        if target[place] != -100:
-            w = 1.0 if weight is None else weight[target[place]]
-            losses[place] = -w * x[place][target[place]]
-            total += w
-    return losses.sum() / (total or 1) if reduction == "mean" else _reduced(losses, reduction)
+def negative_log_likelihood(
+    x: np.ndarray, target: np.ndarray, weight: Any, reduction: str, label_smoothing: float = 0.0
+) -> Any:
+    """Return the loss of log probabilities x."""
+    classes = x.shape[-1]
+    weight = np.ones(classes) if weight is None else weight
+    counted, target = target != -100, np.where(target == -100, 0, target)
+    goal = (1 - label_smoothing) * np.eye(classes)[target] + label_smoothing / classes
+    losses = np.where(counted, -(goal * weight * x).sum(-1), 0)
+    return reduced(losses, reduction, (weight[target] * counted).sum() or 1)
 
 
-add(
-    "nll_loss",
-    _nll_reference,
-    _nll,
-    analytic=False,
-    errors=[
-        (
-            lambda: mg.nll_loss(np.ones((2, 3)), [0, 3]),
-            IndexError,
-            "nll_loss: expected targets from 0 to 2",
-        ),
-        (
-            lambda: mg.nll_loss(np.ones((2, 3, 4)), np.zeros((2, 4), int)),
-            ValueError,
-            r"the classes stand on the last axis, not on axis 1 as in PyTorch; write moveaxis\(logits, 1, -1\)",
-        ),
-    ],
-)
-
-add(
-    "bounded_log",
-    by_element(lambda x: math.log(x) if x > math.exp(-100) else -100.0),
-    lambda d: Sample([d.array(d.shape(), 0.1, 2)]),
-    call=_bounded_log,
-    analytic=False,
-)
+add("nll_loss", classified, negative_log_likelihood)

@@ -1,0 +1,63 @@
+"""Batches of gradients: all rows of a Jacobian in one backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from opinfo import TABLE, OpInfo, naming
+
+import minigrad as mg
+from minigrad import derivatives
+from minigrad.core.batched import BatchedArray
+from minigrad.core.graph import topological
+from minigrad.derivatives import _rows_in_batches, _rows_one_by_one, _Traced
+
+
+@pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+def test_rows_of_op_in_batches_equal_rows_one_by_one(info: OpInfo) -> None:
+    for sample in info.each_sample():
+        xs = list(sample.floats.values())
+        with mg.use_definitions():
+            run = _Traced("jacobian", sample.call, xs, range(len(xs)), {})
+        for y in run.result:
+            if not y.requires_grad or not 0 < y.size <= 40:
+                continue
+            with naming(sample):
+                expected = _rows_one_by_one(run, y)
+                rows = _rows_in_batches(run, y, topological([y._node]))
+                for row, e in zip(rows, expected):
+                    np.testing.assert_allclose(row.data, e.data, rtol=1e-9, atol=1e-10)
+
+
+def test_jacobian_in_several_batches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    W, x = rng.standard_normal((7, 5)), rng.standard_normal(5)
+    monkeypatch.setattr(derivatives, "ELEMENTS", 15)  # two rows a batch
+    J = mg.jacobian(lambda t: np.tanh(W @ t))(x)
+    np.testing.assert_allclose(J.data, (1 - np.tanh(W @ x) ** 2)[:, None] * W, rtol=1e-12)
+
+
+def test_jacobian_of_an_operation_for_ndarrays_only_goes_row_by_row() -> None:
+    @mg.custom_op(x=lambda g: np.fft.ifft(np.fft.fft(g)).real)
+    def same(x: Any, /) -> Any:
+        return x * 1.0
+
+    np.testing.assert_allclose(mg.jacobian(same)(np.arange(3.0)).data, np.eye(3), atol=1e-15)
+
+
+def test_jacobian_with_an_error_in_a_rule_raises_it() -> None:
+    wrong = mg.custom_op(x=lambda g: 1 / 0)(lambda x, /: x * 1.0)
+    with pytest.raises(ZeroDivisionError):
+        mg.jacobian(wrong)(np.arange(3.0))
+
+
+def test_batched_array_without_a_rule_names_the_function() -> None:
+    batch = BatchedArray(np.ones((2, 3)))
+    with pytest.raises(TypeError, match=r"np.argpartition has no batching rule"):
+        np.argpartition(batch, 1)
+    with pytest.raises(TypeError, match="stands for many examples"):
+        np.asarray(batch)
+    with pytest.raises(TypeError, match="an index must be the same for all examples"):
+        batch[batch > 0]

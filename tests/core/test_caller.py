@@ -1,0 +1,60 @@
+"""Functions that call ops: signatures, source, and names that they refuse."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor, custom_op
+from minigrad.core.registry import OPS
+
+RNG = np.random.default_rng(0)
+
+
+def test_op_takes_operands_and_options_by_name() -> None:
+    x, w, b = (
+        Tensor(RNG.standard_normal(shape), requires_grad=True) for shape in [(2, 3), (4, 3), 4]
+    )
+    np.testing.assert_array_equal(mg.linear(x, bias=b, weight=w).data, mg.linear(x, w, b).data)
+    np.testing.assert_array_equal(mg.log_softmax(x, axis=0).data, mg.log_softmax(x, 0).data)
+
+
+@pytest.mark.parametrize(
+    "call,message",
+    [
+        (lambda: mg.matmul(1.0), r"matmul\(\) missing 1 required positional argument: 'b'"),
+        (lambda: mg.exp(1.0, 2.0), r"exp\(\) takes 1 positional argument but 2 were given"),
+        (lambda: mg.linear(1.0, 2.0, x=3.0), r"linear\(\) got multiple values for argument 'x'"),
+        (lambda: mg.relu(1.0, slope=3), r"relu\(\) got an unexpected keyword argument 'slope'"),
+    ],
+)
+def test_op_called_wrongly_names_itself_and_the_argument(call: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_debugger_shows_the_source_of_every_op() -> None:
+    for entry in OPS.values():
+        file = inspect.unwrap(entry.function, stop=lambda f: hasattr(f, "op")).__code__.co_filename
+        assert "".join(linecache.getlines(file)) == entry.source
+
+
+@pytest.mark.parametrize("name", ["y", "needs", "saved", "_mode"])
+def test_custom_op_refuses_parameters_named_as_what_the_call_has(name: str) -> None:
+    function = eval(f"lambda x, {name}: x * {name}")
+    with pytest.raises(TypeError, match=f"parameters must not be named .*, got '{name}'"):
+        custom_op(x=lambda g: g)(function)
+
+
+def test_custom_op_of_any_number_of_operands_needs_one_rule_for_all() -> None:
+    with pytest.raises(TypeError, match=r"an op of \*arrays must have a vjp"):
+        custom_op(arrays=lambda g: g)(lambda *arrays: sum(arrays))
+    total = custom_op(vjp=lambda g, needs: [g if need else None for need in needs])(
+        lambda *arrays: sum(arrays)
+    )
+    a, b = (Tensor(RNG.standard_normal(3), requires_grad=True) for _ in range(2))
+    mg.gradcheck(total, [a, b])

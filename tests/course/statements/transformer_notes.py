@@ -1,0 +1,705 @@
+"""Statements of "Multi-head self-attention and the Transformer"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import cos, isclose, sin, sqrt
+from typing import Any
+
+import numpy as np
+from statements import Statements
+from toy_translation import SOURCE, TARGET, Corpus, train
+
+import minigrad as mg
+import nn
+from nn.text import BOS
+
+M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads
+D_HEAD = D // HEADS  # features of a word in a head: the text's d'
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Return eˢ, each row divided by its sum."""
+    e = np.exp(scores)
+    return e / e.sum(-1, keepdims=True)
+
+
+# -- self-attention ------------------------------------------------------------------------------------
+
+
+def self_attention(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Self-attention: X → Q, K, V → scores → Z")
+    X = rng.standard_normal((M, D))  # (M, d): a row for each word
+    W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
+    Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
+    scores = Q @ K.T  # (M, M)
+    A = softmax(scores / sqrt(D_HEAD))  # (M, M)
+    text.fact("$X$ has $M$ rows of $d$ features, a row for each word", X.shape == (M, D))
+    text.fact(
+        "$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows",
+        Q.shape == K.shape == V.shape == (M, D_HEAD),
+    )
+    the_scores(text, rng, X, (W_Q, W_K, W_V), scores)
+    text.fact(
+        "The softmax keeps $M \\times M$ and makes each row sum to 1",
+        A.shape == (M, M) and np.allclose(A.sum(1), 1),
+    )
+    the_product(text, X, (Q, K, V), scores, A)
+    what_meets(text, X, W_Q, W_K, W_V)
+
+
+def the_scores(
+    text: Statements,
+    rng: np.random.Generator,
+    X: np.ndarray,
+    weights: Sequence[np.ndarray],
+    scores: np.ndarray,
+) -> None:
+    W_Q, W_K, W_V = weights
+    Q, K = X @ W_Q, X @ W_K
+    other = X.copy()
+    other[2] = rng.standard_normal(D)  # another third word
+    changed = [np.abs(other @ W - X @ W).max(1) > 1e-12 for W in (W_Q, W_K, W_V)]
+    text.fact(
+        "Each row of $X$, $Q$, $K$, $V$ belongs to one word", (np.array(changed) == [False, False, True, False]).all(),
+        "with another third word, row 3 of $Q$, $K$ and $V$ changes, and no other",
+    )  # fmt: skip
+
+    a = [[sum(q * k for q, k in zip(Q[i], K[j])) for j in range(M)] for i in range(M)]
+    text.fact("$QK^\\top$ is $M \\times M$", scores.shape == (M, M))
+    text.fact(
+        "Its element $a_{ij}$ relates word $i$ to word $j$",
+        np.allclose(scores, a),
+        "it is the dot product $q_i \\cdot k_j$",
+    )
+    many = rng.standard_normal((512, D))
+    sizes = [(many @ W_Q @ (many @ W_K).T).std() / root for root in (1, sqrt(D_HEAD))]
+    text.fact(
+        "Dividing by $\\sqrt{d'}$ keeps the $a_{ij}$ from growing too large", sizes[0] > 2 and 0.8 < sizes[1] < 1.25,
+        f"over 512 words their standard deviation is {sizes[0]:.2f}, and {sizes[1]:.2f} after the division; "
+        "lesson 4 shows what large ones would do",
+    )  # fmt: skip
+
+
+def the_product(
+    text: Statements, X: np.ndarray, parts: Sequence[np.ndarray], scores: np.ndarray, A: np.ndarray
+) -> None:
+    Q, K, V = parts
+    Z = A @ V
+    try:
+        A * V  # (M, M) · (M, d')
+        fits = True
+    except ValueError:
+        fits = False
+    z = [[sum(A[i, j] * V[j, c] for j in range(M)) for c in range(D_HEAD)] for i in range(M)]
+    text.erratum(
+        "The last step", "an elementwise product with $V$", "the matrix product", not fits and np.allclose(Z, z),
+        f"{A.shape} and {V.shape} cannot be multiplied element by element; $z_i = \\sum_j a_{{ij}} v_j$, a mean of the rows of $V$",
+    )  # fmt: skip
+    layer = nn.DotProductAttention()
+    found = layer(Q[None], K[None], V[None]).data[0]  # the layer takes a batch: (1, M, d')
+    text.erratum(
+        "The formula of $Z$", r"$\softmax(QK^\top)\,V$", "$\\softmax(QK^\\top / \\sqrt{d'})\\,V$",
+        np.allclose(found, Z) and not np.allclose(found, softmax(scores) @ V, atol=0.01),
+        "the formula leaves out the division that the text asks for before; `nn.DotProductAttention` gives the second",
+    )  # fmt: skip
+    text.fact("$Z$ is $M \\times d'$", Z.shape == (M, D_HEAD))
+    text.fact(
+        "$X$, $V$ and $Z$ all have $M$ rows, a vector for each word",
+        len(X) == len(V) == len(Z) == M,
+    )
+
+
+def what_meets(
+    text: Statements, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
+) -> None:
+    layer = nn.DotProductAttention()
+    attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
+    influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
+    before = np.linalg.norm(mg.jacobian(lambda x: x @ W_V)(X).data, axis=(1, 3))  # ‖∂v_i / ∂x_j‖
+    text.fact(
+        "Each row of $Z$ holds information of the other words", (influence > 1e-4).all(),
+        "no derivative $\\partial z_i / \\partial x_j$ is zero: what word $i$ becomes depends on every word $j$",
+    )  # fmt: skip
+    text.fact(
+        "The rows of $X$ hold none, and $V$ does not add it", (before[~np.eye(M, dtype=bool)] == 0).all(),
+        "$\\partial v_i / \\partial x_j$ is zero for $i \\ne j$: words meet in the product with the weights only",
+    )  # fmt: skip
+
+
+# -- multi-head attention ------------------------------------------------------------------------------
+
+
+def multi_head(text: Statements, rng: np.random.Generator) -> None:
+    text.section(f"Multi-head attention: h = {HEADS}")
+    X = rng.standard_normal((M, D))
+    layer = nn.MultiHeadSelfAttention(D, HEADS, bias=False, dtype=float, generator=rng)
+    W_Q, W_K, W_V, W_O = (p.data.T for p in layer.parameters())  # (d, h·d') three times, (h·d', d)
+
+    def head(x: np.ndarray, i: int) -> np.ndarray:
+        own = slice(i * D_HEAD, (i + 1) * D_HEAD)
+        q, k, v = x @ W_Q[:, own], x @ W_K[:, own], x @ W_V[:, own]  # (M, d') each
+        return softmax(q @ k.T / sqrt(D_HEAD)) @ v  # (M, d')
+
+    Z = [head(X, i) for i in range(HEADS)]
+    concatenated = np.concatenate(Z, axis=1)  # (M, h·d')
+    output = concatenated @ W_O  # (M, d)
+
+    found, weights = nn.with_weights(layer, X[None])  # (1, M, d), (1, h, M, M)
+    one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
+    Q, K, V = (np.stack(np.split(X @ W, HEADS, axis=1)) for W in (W_Q, W_K, W_V))  # (h, M, d') each
+    text.fact(
+        "Multi-head attention is several self-attentions, each with its own $Q$, $K$, $V$", np.allclose(one(Q, K, V).data, Z),
+        f"$h$ groups of $Q$, $K$, $V$, {Q.shape}, in one self-attention at a time, give the $Z_i$",
+    )  # fmt: skip
+    text.fact(
+        "With $h = 8$ there are 8 matrices $Z_i$",
+        len(Z) == weights.shape[1] == 8,
+        f"of {Z[0].shape} each",
+    )
+    gaps = [np.abs(Z[i] - Z[j]).max() for i in range(HEADS) for j in range(i)]
+    text.fact(
+        "Other matrices $W_Q$, $W_K$, $W_V$ give other $Z_i$", min(gaps) > 0.1,
+        f"of the {len(gaps)} pairs of heads, the two closest $Z_i$ differ by up to {min(gaps):.2f}",
+    )  # fmt: skip
+    several_angles(text, rng, layer, X, head, weights[0])
+    text.fact(
+        "The $Z_i$ are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
+        f"the result equals the output of `nn.MultiHeadSelfAttention` to {np.abs(found.data[0] - output).max():.0e}",
+    )  # fmt: skip
+    text.fact(
+        "Each $Z_i$ is $M \\times d'$, unlike $X$",
+        all(z.shape == (M, D_HEAD) for z in Z),
+        f"{Z[0].shape}, and $X$ {X.shape}",
+    )
+    text.fact(
+        "The final $Z$ has the dimensions of $X$, $M \\times d$",
+        output.shape == X.shape,
+        f"{output.shape}",
+    )
+
+
+def several_angles(
+    text: Statements, rng: np.random.Generator, layer: Any, X: np.ndarray, head: Callable[..., np.ndarray],
+    views: np.ndarray,
+) -> None:  # fmt: skip
+    """State what differs between heads: their weights `views` (h, M, M), and their part of the dimensions."""
+    W_Q, W_K, W_V = (
+        p.data.T for p in (layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight)
+    )
+    apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
+    text.fact(
+        "Heads look at the words from different angles", min(apart) > 0.01,
+        f"no two have the same weights; the two closest differ by up to {min(apart):.2f}",
+    )  # fmt: skip
+    first = np.hstack(
+        [W[:, :D_HEAD] for W in (W_Q, W_K, W_V)]
+    )  # (d, 3·d'): all through which head 1 sees X
+    unseen = np.linalg.svd(first.T)[2][
+        3 * D_HEAD :
+    ]  # (d - 3·d', d): directions at right angles to them
+    step = rng.standard_normal((M, len(unseen))) @ unseen  # (M, d)
+    moved = [np.abs(head(X + step, i) - head(X, i)).max() for i in range(HEADS)]
+    text.fact(
+        "A head is also called a subspace", moved[0] < 1e-12 and min(moved[1:]) > 0.01,
+        f"it sees at most $3d'$ = {3 * D_HEAD} of the {D} dimensions: a change of $X$ along the other {len(unseen)} of "
+        f"head 1 keeps its $Z$, and changes the $Z$ of the other heads by {min(moved[1:]):.2f} or more",
+    )  # fmt: skip
+    for p in layer.parameters():
+        if p is not layer.out_proj.weight:
+            p.data[D_HEAD:] = np.tile(
+                p.data[:D_HEAD], (HEADS - 1, 1)
+            )  # all heads get the matrices of the first
+    same = nn.with_weights(layer, X[None])[1][0]
+    text.fact(
+        "To see several angles one takes several matrices", np.allclose(same, same[:1]),
+        "eight heads with the same matrices give the same weights eight times",
+    )  # fmt: skip
+
+
+# -- positions -----------------------------------------------------------------------------------------
+
+
+def positions(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Supplement: the order of words")
+    config = nn.TransformerConfig(
+        d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64"
+    )
+    encoder = nn.Encoder(config, 2, rng)
+    X = rng.standard_normal((1, M, D))
+    order = [3, 1, 0, 2]
+    place = nn.SinusoidalPositions(16, D, dtype=float)
+    alone = np.abs(encoder(X[:, order]).data - encoder(X).data[:, order]).max()
+    gap = np.abs(encoder(place(X[:, order])).data - encoder(place(X)).data[:, order]).max()
+    causal = nn.causal_mask(M)
+    masked = np.abs(encoder(X[:, order], causal).data - encoder(X, causal).data[:, order]).max()
+    text.erratum(
+        "What the Transformer knows of order", "nothing", "nothing in the encoder, something in the decoder",
+        alone < 1e-12 and masked > 0.1,
+        f"two encoder layers give words in another order the same vectors in that order (to {alone:.0e}); "
+        f"under the causal mask of a decoder they differ by {masked:.2f}, because a word attends only to those before it",
+    )  # fmt: skip
+    text.fact(
+        "So a position embedding is added to the input",
+        gap > 0.1,
+        f"with it they differ by {gap:.2f}",
+    )
+    table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
+    by_hand = [
+        [(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)]
+        for pos in range(16)
+    ]
+    text.fact(
+        "$\\mathrm{PE}(pos, 2i)$ and $\\mathrm{PE}(pos, 2i+1)$ are components of the vector of a position", np.allclose(table, by_hand),
+        "$2i$ and $2i+1$ count its even and odd dimensions: $\\sin(pos / 10000^{2i/d})$ in the first, the cosine in the second",
+    )  # fmt: skip
+
+
+# -- normalisation -------------------------------------------------------------------------------------
+
+# Rows and columns have whole means and whole standard deviations, so that each step can be done by hand.
+TABLE = np.array([[1, 9, 3, 3], [3, 7, 7, 3], [3, 1, 3, 1], [9, 7, 7, 1]], float)  # (n, d)
+BY_ROWS = np.array([[-3, 5, -1, -1], [-2, 2, 2, -2], [1, -1, 1, -1], [3, 1, 1, -5]]) / [
+    [3],
+    [2],
+    [1],
+    [3],
+]
+BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2, -1]]) / [
+    3,
+    3,
+    2,
+    1,
+]
+EPS = 1e-5
+
+
+def layer_norm(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Layer normalisation, by rows")
+    X, d = TABLE, TABLE.shape[1]
+    mean = X.sum(1, keepdims=True) / d  # μ_i = Σ_j x_ij / d: (n, 1)
+    var = ((X - mean) ** 2).sum(1, keepdims=True) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n, 1)
+    normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
+    text.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
+    text.fact(
+        "Step 2: the variance of each row",
+        (var.ravel() == [9, 4, 1, 9]).all(),
+        "9, 4, 1, 9 (divided by $d$)",
+    )
+    text.fact(
+        "Step 3: $(x_{ij} - \\mu_i) / \\sqrt{\\sigma_i^2 + \\epsilon}$",
+        np.allclose(normal, BY_ROWS, atol=1e-4),
+        "as it is done by hand",
+    )
+
+    layer = nn.LayerNorm(d, EPS, dtype=float)
+    text.fact(
+        "`nn.LayerNorm` does these three steps", np.allclose(layer(X).data, normal, atol=1e-12),
+        "with $\\gamma = 1$ and $\\beta = 0$, as they start",
+    )  # fmt: skip
+    constant = np.full((1, d), 7.0)
+    text.fact(
+        "$\\epsilon$ keeps a division by zero away", (layer(constant).data == 0).all(),
+        f"a row of equal numbers has variance 0 and becomes zeros, for it is divided by $\\sqrt{{\\epsilon}}$ = {sqrt(EPS):.4f}",
+    )  # fmt: skip
+    gamma, beta = rng.standard_normal((2, d))
+    layer.weight.data[:], layer.bias.data[:] = gamma, beta
+    text.fact(
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
+        "the same $\\gamma_j$ and $\\beta_j$ for all rows",
+    )  # fmt: skip
+    names = [name for name, p in layer.named_parameters() if p.shape == (d,) and p.requires_grad]
+    text.fact(
+        "$\\gamma$ and $\\beta$ are learned, one for each feature",
+        names == ["weight", "bias"],
+        f"{d} of each",
+    )
+    alone = np.concatenate([layer(row[None]).data for row in X])  # n = 1, four times
+    text.fact(
+        "It does not depend on the size $n$ of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
+        "each row by itself, $n = 1$, gives the same",
+    )  # fmt: skip
+
+
+def batch_norm(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Batch normalisation, by columns")
+    X, (n, d) = TABLE, TABLE.shape
+    mean = X.sum(0) / n  # μ_j = Σ_i x_ij / n: (d,)
+    var = ((X - mean) ** 2).sum(0) / n  # σ_j² = Σ_i (x_ij - μ_j)² / n: (d,)
+    normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
+    text.fact("Step 1: the mean of each column", (mean == [4, 6, 5, 2]).all(), "4, 6, 5, 2")
+    text.fact(
+        "Step 2: the variance of each column",
+        (var == [9, 9, 4, 1]).all(),
+        "9, 9, 4, 1 (divided by $n$)",
+    )
+    text.fact(
+        "Step 3: $(x_{ij} - \\mu_j) / \\sqrt{\\sigma_j^2 + \\epsilon}$",
+        np.allclose(normal, BY_COLUMNS, atol=1e-4),
+        "as by hand",
+    )
+
+    layer = nn.BatchNorm1d(d, EPS, dtype=float)
+    text.fact(
+        "`nn.BatchNorm1d` does these three steps",
+        np.allclose(layer(X).data, normal, atol=1e-12),
+        "in training",
+    )
+    text.fact(
+        "$\\gamma$ and $\\beta$ usually start at 1 and 0", (layer.weight.data == 1).all() and (layer.bias.data == 0).all(),
+        "so scale and shift change nothing at first",
+    )  # fmt: skip
+    level = X.copy()
+    level[:, 2] = 5.0
+    text.fact(
+        "$\\epsilon$ keeps a division by zero away",
+        (layer(level).data[:, 2] == 0).all(),
+        "equal columns become zeros",
+    )
+    gamma, beta = rng.standard_normal((2, d))
+    layer.weight.data[:], layer.bias.data[:] = gamma, beta
+    text.fact(
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$",
+        np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
+    )
+    layer.weight.data[:], layer.bias.data[:] = np.sqrt(var + EPS), mean
+    text.fact(
+        "$\\gamma$ and $\\beta$ can bring the original scale back", np.allclose(layer(X).data, X, atol=1e-12),
+        "with $\\gamma_j = \\sqrt{\\sigma_j^2 + \\epsilon}$ and $\\beta_j = \\mu_j$ the layer returns $X$",
+    )  # fmt: skip
+
+
+def compare_norms(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Layer or batch normalisation")
+    d = TABLE.shape[1]
+    by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
+    rows, columns = by_rows(TABLE).data, by_columns(TABLE).data
+    ends = [(x.mean(axis), x.std(axis)) for x, axis in ((rows, 1), (columns, 0))]
+    is_normal = [np.allclose(m, 0, atol=1e-12) and np.allclose(s, 1, atol=1e-4) for m, s in ends]
+    text.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
+    text.fact("Batch norm: each column does, over all samples", is_normal[1])
+    text.fact(
+        "They differ only in the axis",
+        np.allclose(columns, by_rows(TABLE.T).data.T),
+        r"$\mathrm{BN}(X) = \mathrm{LN}(X^\top)^\top$",
+    )
+
+    companions = np.concatenate(
+        [TABLE[:1], 10 * rng.standard_normal((3, d))]
+    )  # the first sample in another batch
+    moved = [
+        np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max()
+        for layer in (by_rows, by_columns)
+    ]
+    text.fact(
+        "Layer norm treats each sample alone; batch norm depends on the batch", moved[0] < 1e-12 and moved[1] > 0.1,
+        f"among other samples the first stays the same under layer norm; under batch norm it changes by {moved[1]:.2f}",
+    )  # fmt: skip
+    try:
+        by_columns(TABLE[:1])
+        refusal = ""
+    except ValueError as error:
+        refusal = str(error)
+    text.fact(
+        "Layer norm suits small batches and single samples",
+        refusal,
+        f"batch norm refuses one: {refusal!r}",
+    )
+
+
+def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
+    text.section("Where each of them serves")
+    d = TABLE.shape[1]
+    by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
+    sentence = rng.standard_normal((1, M, d))
+    batch = np.concatenate(
+        [sentence, np.concatenate([5 * rng.standard_normal((1, 2, d)), np.zeros((1, 2, d))], 1)]
+    )
+    moved = [
+        np.abs(layer(batch).data[0] - layer(sentence).data[0]).max()
+        for layer in (by_rows, by_columns)
+    ]
+    text.fact(
+        "Layer norm suits sequences", moved[0] < 1e-12 and moved[1] > 0.1,
+        "a sentence of four words, put beside one of two words and padding, keeps its vectors; batch norm would change "
+        f"them by {moved[1]:.2f}",
+    )  # fmt: skip
+    model = nn.Transformer(nn.TransformerConfig(8, 8, d_model=8, num_heads=2), rng)
+    kinds = [type(m) for m in model.modules() if isinstance(m, (nn.LayerNorm, nn.BatchNorm1d))]
+    text.fact(
+        "The Transformer has layer norm",
+        set(kinds) == {nn.LayerNorm},
+        f"{len(kinds)} in 6 + 6 layers, no batch norm",
+    )
+
+    images = rng.standard_normal((3, 5, d))  # three samples, five positions, d channels
+    channels = nn.BatchNorm1d(d, EPS, dtype=float)(images).data
+    flat = images.reshape(15, d)
+    by_hand = ((flat - flat.mean(0)) / np.sqrt(flat.var(0) + EPS)).reshape(images.shape)
+    text.fact(
+        "Batch norm serves convolutional nets", np.allclose(channels, by_hand),
+        "a channel is a column: all positions of all samples of (n, L, d) together make its mean and variance",
+    )  # fmt: skip
+    depth, width = 20, 64
+    linears = [nn.Linear(width, width, dtype=float, generator=rng) for _ in range(depth)]
+    h = normed = rng.standard_normal((256, width))
+    for linear in linears:
+        h = linear(h).relu().data
+        normed = nn.BatchNorm1d(width, dtype=float)(linear(normed)).relu().data
+    text.fact(
+        "And fully connected ones", h.std(0).mean() < 1e-3 and 0.4 < normed.std(0).mean() < 0.8,
+        f"after {depth} layers of {width}, features differ between samples by {h.std(0).mean():.0e} on average; "
+        f"with batch norm by {normed.std(0).mean():.2f}",
+    )  # fmt: skip
+    running = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
+    fresh = nn.BatchNorm1d(d, EPS, dtype=float)
+    fresh(TABLE)
+    matches = np.allclose(fresh.running_mean, running[0]) and np.allclose(
+        fresh.running_var, running[1]
+    )
+    single = fresh.eval()(TABLE[:1]).data
+    as_stated = matches and np.allclose(
+        single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS)
+    )
+    text.fact(
+        "Batch norm uses the statistics of the batch", as_stated,
+        "in training; what the text does not tell: it keeps running ones, a tenth of each new batch, and takes those "
+        "in evaluation, where it therefore accepts a single sample",
+    )  # fmt: skip
+
+
+# -- the decoder block ---------------------------------------------------------------------------------
+
+
+def masked_attention(text: Statements, rng: np.random.Generator) -> None:
+    text.section("The decoder block: masked attention")
+    block = nn.TransformerDecoderLayer(D, HEADS, 2 * D, dropout=0.0, dtype=float, generator=rng)
+    attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
+    kinds = [type(m) for m in attentions]
+    text.fact(
+        "Each decoder block has two multi-head attentions",
+        kinds == [nn.MultiHeadSelfAttention, nn.MultiHeadCrossAttention],
+        f"{' and '.join(f'`{kind.__name__}`' for kind in kinds)}",
+    )
+
+    L = len(TARGET) + 1  # <Begin> and four words
+    X = rng.standard_normal((1, L, D))
+    attention, mask = attentions[0], nn.causal_mask(L)  # (L, L), True = may attend
+    q, k = (
+        proj(X).data[0, :, :D_HEAD] for proj in (attention.q_proj, attention.k_proj)
+    )  # (L, d'): the first head
+    scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
+    masked = np.where(mask, scores, -np.inf)  # Mask Q Kᵀ
+    A = softmax(masked)
+    found = nn.with_weights(attention, X, mask)[1][0, 0]
+    text.fact(
+        "$QK^\\top$ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
+        "so it is in `nn.MultiHeadSelfAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
+    )  # fmt: skip
+    text.fact(
+        "Each row still sums to 1",
+        np.allclose(found.sum(1), 1),
+        "the first word attends to itself alone",
+    )
+    late = softmax(scores) * mask  # the mask after the softmax
+    zeros = softmax(scores * mask)  # a product with zeros in place of -∞
+    text.fact(
+        "Why before the softmax", late.sum(1).min() < 0.9 and np.allclose(late / late.sum(1)[:, None], A),
+        f"put after it, rows sum to as little as {late.sum(1).min():.2f}, until they are normalised once more",
+    )  # fmt: skip
+    text.fact(
+        "What the Mask matrix must do to $QK^\\top$, which the text leaves open: put $-\\infty$, not 0", zeros[~mask].min() > 0.05,
+        f"a score of 0 still gets a weight, for $e^0 = 1$: up to {zeros[~mask].max():.2f} would go to words to come",
+    )  # fmt: skip
+    nothing_later(text, rng, block, X, mask)
+
+
+def nothing_later(
+    text: Statements, rng: np.random.Generator, block: Any, X: np.ndarray, mask: np.ndarray
+) -> None:
+    memory = rng.standard_normal((1, M, D))
+    other = X.copy()
+    other[:, 3] = rng.standard_normal(D)  # another fourth word
+    moved = np.abs(
+        block(other, memory, mask=mask, is_causal=False).data
+        - block(X, memory, mask=mask, is_causal=False).data
+    ).max((0, 2))  # (L,)
+    text.fact(
+        "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),
+        "with another fourth word, the block gives the same at positions 1 to 3, and other vectors at 4 and 5",
+    )  # fmt: skip
+
+
+def cross_attention(text: Statements, rng: np.random.Generator) -> None:
+    text.section("The decoder block: attention to the encoder")
+    config = nn.TransformerConfig(
+        d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64"
+    )
+    encoder, decoder = nn.Encoder(config, 2, rng), nn.Decoder(config, 2, rng)
+    C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
+    Y = rng.standard_normal((1, len(TARGET) + 1, D))  # (1, L, d)
+
+    inputs: list[np.ndarray] = []  # of each block: what it is given,
+    normed: list[np.ndarray] = []  # LayerNorm(x + masked attention of x),
+    seen: list[
+        list[np.ndarray]
+    ] = []  # and what its second attention is given: queries, and keys and values
+    hooks = []
+    for block in decoder.layers:
+        hooks += [
+            block.register_forward_pre_hook(lambda _, args: inputs.append(np.array(args[0]))),
+            block.norm1.register_forward_hook(lambda _, args, y: normed.append(y.data)),
+            block.cross_attention.register_forward_pre_hook(
+                lambda _, args: seen.append([x.data for x in args])
+            ),
+        ]
+    with mg.no_grad():
+        decoder(Y, C, nn.causal_mask(Y.shape[1]))
+    for hook in hooks:
+        hook.remove()
+
+    text.fact(
+        "$K$ and $V$ of the second attention are made of the encoder's $C$", all(kv is C.data for _, kv in seen),
+        "in both blocks it is given that very array",
+    )  # fmt: skip
+    own = all((q == y).all() for (q, _), y in zip(seen, normed))
+    previous = any(np.allclose(q, x) for (q, _), x in zip(seen, inputs))
+    text.erratum(
+        "Where $Q$ of the second attention comes from", "the output of the decoder block before",
+        "the masked attention of the same block", own and not previous,
+        "what enters it is the layer norm of $x$ plus the masked attention of $x$; and $x$ is the output of the block before, in "
+        "the first block the embedded words",
+    )  # fmt: skip
+    the_product_with_the_encoder(text, decoder.layers[0].cross_attention, seen[0][0], C)
+    other = encoder(rng.standard_normal((1, M, D)))
+    moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
+    text.fact(
+        "There $C$ is put into the decoder",
+        (moved > 1e-3).all(),
+        "another $C$, and the result is another everywhere",
+    )
+
+
+def the_product_with_the_encoder(text: Statements, attention: Any, y: np.ndarray, C: Any) -> None:
+    x_q, x_kv = y[0], C.data[0]  # (L, d), (M, d)
+    project = lambda layer, x: x @ layer.weight.data.T + layer.bias.data
+    Q, K, V = (
+        project(attention.q_proj, x_q),
+        project(attention.k_proj, x_kv),
+        project(attention.v_proj, x_kv),
+    )
+    heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
+    A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
+    Z = project(
+        attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1)
+    )  # (L, d)
+    text.fact(
+        "So $K$ and $V$ have a row for each source word, $Q$ one for each target word",
+        len(Q) == 5 and len(K) == len(V) == 4,
+    )
+    text.fact(
+        "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadCrossAttention`",
+        A[0].shape == (5, 4) and np.allclose(attention(y, C).data[0], Z, atol=1e-12),
+        "the weights are 5 × 4, and the result has a row for each target word",
+    )
+
+
+# -- the worked sentence -------------------------------------------------------------------------------
+
+
+def worked_sentence(
+    text: Statements, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]
+) -> None:
+    text.section("Encoder and decoder: 我 有 一只 猫")
+    source, target = corpus.sources([SOURCE]), corpus.targets([TARGET])  # (1, 4), (1, 6)
+    read, wanted = (
+        target[:, :-1],
+        target[:, 1:],
+    )  # (1, 5) each: what the decoder reads, what it must say
+    words = lambda ids: [corpus.target_vocab.tokens[i] for i in ids]
+
+    X = model.source_embedding(source)  # (1, 4, d)
+    C = model.encode(source)  # (1, 4, d)
+    text.fact(
+        "The encoder's input is $X$ $(n, d)$, of 4 words",
+        X.shape == (1, 4, D),
+        f"{X.shape}, the first a batch of 1",
+    )
+    text.fact(
+        "The encoder's output $C$ has the dimensions of $X$", C.shape == X.shape, f"{C.shape}"
+    )
+    Y = model.target_embedding(read)  # (1, 5, d)
+    text.fact(
+        "The decoder's input is $X$ $(n, d)$, of 5 words: <Begin> I have a cat",
+        Y.shape == (1, 5, D) and read[0, 0] == BOS,
+    )
+    scores = model(source, read).data  # (1, 5, vocabulary)
+    said = scores.argmax(-1)[0]
+    text.fact(
+        "The decoder's output is I have a cat <end>",
+        (said == wanted[0]).all(),
+        "at all five places at once",
+    )
+
+    [h] = nn.greedy_search(model, source, max_len=12)
+    text.fact(
+        "Left alone with <Begin>, it says I have a cat <end>", h.tokens == wanted[0].tolist(),
+        f"{' '.join(words(h.tokens))}, with probability {np.exp(h.log_prob):.3f}",
+    )  # fmt: skip
+    log_p = scores[0] - np.log(np.exp(scores[0]).sum(-1, keepdims=True))  # (5, vocabulary)
+    forced = log_p[np.arange(5), wanted[0]].sum()
+    text.fact(
+        "Both are the same computation", isclose(forced, h.log_prob, abs_tol=1e-4),
+        f"log-probability {forced:.5f} in one pass, {h.log_prob:.5f} word by word: the mask hides what comes later",
+    )  # fmt: skip
+
+
+def other_sentences(text: Statements, corpus: Corpus, model: nn.Transformer) -> None:
+    sources, targets = zip(*corpus.held_out)
+    found = [
+        corpus.target_vocab.decode(h.tokens)
+        for h in nn.greedy_search(model, corpus.sources(sources), max_len=16)
+    ]
+    right = np.mean([a == b for a, b in zip(found, targets)])
+    text.fact(
+        "The words are predicted, not known by heart", right >= 0.85,
+        f"{right:.1%} of {len(targets)} sentences that it has not seen are translated as the grammar does",
+    )  # fmt: skip
+
+
+def what_it_looks_at(text: Statements, corpus: Corpus, model: nn.Transformer) -> None:
+    target = corpus.targets([TARGET])[0]  # (6,)
+    maps = nn.attention_maps(model, corpus.sources([SOURCE]), target[1:])
+    cross, masked = maps["cross"][0], maps["decoder"][0]  # (h, 5, 4), (h, 5, 5)
+    text.fact(
+        "In the second attention the decoder looks up the source words",
+        cross.shape == (HEADS, 5, 4) and cross.mean(0)[3].argmax() == 3,
+        f"for cat it attends to 猫 most: with {cross.mean(0)[3, 3]:.2f} of its weight, in the mean of the heads",
+    )
+    text.fact(
+        "The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all()
+    )
+
+
+def state(text: Statements) -> None:
+    text.about(
+        "Multi-head self-attention and the Transformer (多头自注意力机制与Transformer)",
+        "notes of 2024-12-06",
+        "000_170e9c9fc48d8396.txt",
+        note="For the computation it refers to [this article](https://zhuanlan.zhihu.com/p/338817680), in Chinese.",
+    )
+    rng = np.random.default_rng(0)
+    self_attention(text, rng)
+    multi_head(text, rng)
+    positions(text, rng)
+    layer_norm(text, rng)
+    batch_norm(text, rng)
+    compare_norms(text, rng)
+    norms_in_use(text, rng)
+    masked_attention(text, rng)
+    cross_attention(text, rng)
+    corpus = Corpus()
+    model, losses = train(corpus)
+    worked_sentence(text, corpus, model, losses)
+    other_sentences(text, corpus, model)
+    what_it_looks_at(text, corpus, model)

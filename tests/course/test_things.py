@@ -1,0 +1,33 @@
+"""Tables of lesson 4 and their arrows."""
+
+from __future__ import annotations
+
+import numpy as np
+from scripts import load
+
+script = load("things")
+
+
+def test_answer_is_the_number_on_the_thing_asked_for() -> None:
+    tables = script.lay(50, np.random.default_rng(3))
+    assert tables.x.shape == (50, 6, 20)
+    assert (tables.red.sum(1) == 1).all()
+    for shapes, numbers, x, question, answer in zip(
+        tables.shapes, tables.numbers, tables.x, tables.question, tables.answer
+    ):
+        assert len(set(shapes)) == 6
+        (i,) = np.flatnonzero(shapes == question.argmax())
+        assert numbers[i] == answer == x[i, 10:].argmax()
+        assert x[i, :8].tolist() == question.tolist()
+
+
+def test_arrows_make_one_circle_and_name_the_shape_they_point_to() -> None:
+    x, target = script.arrows(20, np.random.default_rng(4))
+    for things, to in zip(x, target):
+        at, visited = 0, set()
+        for _ in range(6):
+            visited.add(at)
+            assert (things[at, 8:] == things[to[at], :8]).all()
+            at = int(to[at])
+        assert at == 0
+        assert len(visited) == 6

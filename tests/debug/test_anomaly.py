@@ -1,0 +1,95 @@
+"""`detect_anomaly` names the op and the line, and changes no result."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import AnomalyError, GradientError, Tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return Tensor(list(values), requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: np.log(leaf(1.0, 0.0)),
+            r"^log: made Inf from finite operands; called at .*test_anomaly\.py:\d+ in .*np\.log\(",
+        ),
+        (lambda: Tensor([0.0]) / Tensor([0.0]), "^divide: made NaN from finite operands"),
+        (lambda: leaf(1.0, math.nan) * 2, "multiply: passed on a NaN in its operands; called at"),
+        (lambda: leaf(math.inf) - math.inf, "subtract: made NaN from operands with an Inf"),
+        (
+            lambda: (leaf(1.0, 2.0) * 3).sum().backward(np.array(math.nan)),
+            "sum: its gradient passed on a NaN in its gradients",
+        ),
+    ],
+)
+def test_value_that_is_not_finite_names_op_and_line(call: Any, message: str) -> None:
+    with pytest.raises(AnomalyError, match=message), mg.detect_anomaly():
+        call()
+
+
+def test_gradient_that_is_not_finite_names_the_line_of_the_forward_call() -> None:
+    x = leaf(4.0, 0.0)
+    with mg.detect_anomaly():
+        h = np.sqrt(x)  # the marked line
+        y = (h * 2).sum()
+        message = r"^sqrt: its gradient made Inf .*np\.sqrt\(x\)  # the marked line"
+        with pytest.raises(AnomalyError, match=message):
+            y.backward()
+
+
+def test_infinity_of_a_mask_and_nan_behind_where_are_allowed() -> None:
+    x = leaf(1.0, 2.0)
+    with mg.detect_anomaly():
+        mg.softmax(mg.masked_fill(x, np.array([True, False]), -np.inf)).sum().backward()
+        nan = leaf(1.0, math.nan)
+        assert np.where(np.isnan(nan.data), 0.0, Tensor([1.0, 2.0])).sum().item() == 1.0
+    assert np.isfinite(x.grad.data).all()
+
+
+@pytest.mark.parametrize("name", ["nnproject", "minigrad_models", "nn"])
+@pytest.mark.parametrize("beside_package", [False, True])
+def test_line_in_a_package_with_a_similar_name_is_named(
+    name: str, beside_package: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = Path(mg.__file__).parent.parent if beside_package and name != "nn" else tmp_path
+    file = parent / name / "__init__.py"
+    module = types.ModuleType(name)
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, name, module)
+    source = "import numpy as np\ndef f(x):\n    return np.log(x)\n"
+    exec(compile(source, str(file), "exec"), vars(module))
+    with pytest.raises(AnomalyError) as error, mg.detect_anomaly():
+        module.f(leaf(0.0))
+    assert f"{file}:3 in f" in str(error.value)
+
+
+def test_write_through_a_view_is_noticed() -> None:
+    x = leaf(1.0, 1.0)
+    with mg.detect_anomaly():
+        y = (x * x).sum()
+        x.data[0] = 5.0
+        message = r"multiply: values that its gradient needs were changed since .*\(x \* x\)"
+        with pytest.raises(GradientError, match=message):
+            y.backward()
+
+
+@pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
+def test_watched_gradient_is_the_same(watch: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((3, 3))
+    f = lambda x: (mg.softmax(x @ x) * mg.concatenate([x, x])[:3]).sum()
+    with watch():
+        watched = mg.grad(f)(a)
+    np.testing.assert_array_equal(watched.data, mg.grad(f)(a).data)

@@ -1,0 +1,87 @@
+"""Copies of mapped arrays: the same values, without the pages of the file in memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad.io import mapped
+from minigrad.io.safetensors import SafetensorsFolder, write_safetensors
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+
+
+def resident_pages(array: np.ndarray) -> int:
+    """Return the number of pages that the array has in memory, by the kernel's page table."""
+    begin, end = np.lib.array_utils.byte_bounds(array)
+    first, last = begin // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)
+    with Path("/proc/self/pagemap").open("rb") as file:
+        entries = os.pread(file.fileno(), 8 * (last - first), 8 * first)
+    return sum(
+        int.from_bytes(entries[i : i + 8], "little") >> 63 for i in range(0, len(entries), 8)
+    )
+
+
+def mapped_array(directory: Path, array: np.ndarray) -> np.ndarray:
+    write_safetensors(directory / "model.safetensors", {"w": array})
+    return SafetensorsFolder(directory).array("w")
+
+
+def random_array(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (0, 3), (3, 0), (700, 300), (3, 500, 7)])
+@pytest.mark.parametrize("block", [1, 5000, 1 << 24])
+def test_copy_and_release_returns_equal_values_in_the_same_order(
+    shape: tuple[int, ...], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "_BLOCK", block)
+    values = random_array(*shape)
+    stored = mapped_array(tmp_path, values)
+    for source, expected in [(stored, values), (stored.T, values.T), (values, values)]:
+        copy = mapped.copy_and_release(source)
+        assert copy.flags.owndata and copy.flags.writeable
+        assert copy.strides == source.copy(order="K").strides
+        np.testing.assert_array_equal(copy, expected)
+        np.testing.assert_array_equal(source, expected)
+
+
+@on_linux
+def test_copy_and_release_drops_pages_of_the_file(tmp_path: Path) -> None:
+    array = mapped_array(tmp_path, random_array(1000, 300))
+    total = array.sum()
+    assert resident_pages(array) > 200
+    mapped.copy_and_release(array)
+    assert resident_pages(array) == 0
+    assert array.sum() == total
+
+
+def test_copy_and_release_keeps_pages_that_were_written(tmp_path: Path) -> None:
+    values = random_array(1000, 300)
+    array = mapped_array(tmp_path, values)
+    array[500, 7] = values[500, 7] = 5
+    np.testing.assert_array_equal(mapped.copy_and_release(array), values)
+    np.testing.assert_array_equal(array, values)
+
+
+@on_linux
+def test_for_inference_leaves_weights_of_a_loaded_model_in_memory_once(tmp_path: Path) -> None:
+    config = nn.LanguageModelConfig(1000, 256, 4, 1, 1024, max_len=16)
+    nn.save(tmp_path, nn.LanguageModel(config, np.random.default_rng(0)))
+    model = nn.load(tmp_path)
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    copy = nn.for_inference(model)
+    weights = [p.data for p in model.parameters() if p.ndim == 2]
+    pages = sum(array.nbytes for array in weights) / mmap.PAGESIZE
+    # An access to a page also maps its neighbors.
+    assert pages > 800 and sum(map(resident_pages, weights)) < 0.2 * pages
+    for name, array in copy.state_dict().items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+        np.testing.assert_array_equal(model.state_dict()[name], before[name], err_msg=name)

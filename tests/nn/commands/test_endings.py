@@ -1,0 +1,162 @@
+"""How commands end: signals, closed pipes, full disks: one line and one exit code each."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import started
+
+from minigrad.console import one_line, run_script
+from minigrad.io import load_arrays
+
+pytestmark = pytest.mark.slow
+TRAIN = [sys.executable, *["-m", "nn", "train", "--sentences", "300", "--valid-size", "20", "--test-size", "20", "--d-model", "8", "--num-heads", "2", "--d-ff", "8", "--layers", "1", "--warmup", "3"]]  # fmt: skip
+
+
+def wait_for_step(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None and process.stderr.readline().startswith("step ")
+
+
+def last_lines(process: subprocess.Popen[str]) -> list[str]:
+    """Wait for the end, and return the lines of standard error without the progress."""
+    _, err = process.communicate(timeout=60)
+    return [line for line in err.splitlines() if not line.startswith("step ")]
+
+
+def raising(error: BaseException) -> int:
+    def main() -> None:
+        raise error
+
+    return run_script(main)
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [
+        (ValueError("two\nlines"), 1, "error: two lines"),
+        (FileNotFoundError(2, "No such file", "a/b"), 1, "error: a/b: No such file"),
+        (OSError(28, "No space left", "runs/x"), 1, "error: runs/x: No space left"),
+        (MemoryError(), 1, "error: MemoryError"),
+        (FloatingPointError("step 3: the loss is nan"), 1, "error: step 3: the loss is nan"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("stopped at step 3"), 130, "stopped at step 3"),
+    ],
+)
+def test_run_script_error_is_one_line_and_an_exit_code(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str
+) -> None:
+    assert raising(error) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_run_script_other_error_is_raised() -> None:
+    with pytest.raises(KeyError):
+        raising(KeyError("x"))
+    assert run_script(lambda: 3) == 3 and run_script(lambda: None) == run_script(dict) == 0
+    assert one_line(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize("to_group", [True, False], ids=["group", "process"])
+def test_train_signal_saves_before_it_ends(tmp_path: Path, to_group: bool) -> None:
+    """The signal reaches the process alone, or its forked processes too."""
+    run, draw = tmp_path / "run", np.random.default_rng(to_group)
+    command = [*TRAIN, "--epochs", "10000", "--processes", "2", "--save-every", "3", "--out", str(run)]  # fmt: skip
+    for number, more in ((signal.SIGTERM, []), (signal.SIGHUP, ["--resume"])):
+        with started([*command, *more]) as process:
+            wait_for_step(process)
+            time.sleep(draw.uniform(0, 0.2))
+            (os.killpg if to_group else os.kill)(process.pid, number)
+            [line] = last_lines(process)
+            with pytest.raises(ProcessLookupError):  # no process of its session is left
+                os.killpg(process.pid, 0)
+        assert process.returncode == 128 + number
+        step = re.fullmatch(rf"stopped at step (\d+); the state is in {run}", line)[1]
+        assert load_arrays(run / "last.safetensors")[1]["trainer"]["step"] == int(step)
+        assert not list(run.glob(".*.part"))
+
+
+def test_train_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [*TRAIN, "--epochs", "10000", "--processes", "2", "--out", str(run)]
+    with started(command) as process:
+        wait_for_step(process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        [line] = last_lines(process)
+    assert process.returncode == 130
+    assert re.fullmatch(rf"stopped at step \d+; continue with --out {run} --resume", line)
+
+
+def test_train_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    """Signals that were ignored at the start stay ignored, except SIGTERM."""
+    command = [*TRAIN, "--epochs", "10000", "--processes", "2", "--out", str(tmp_path / "run")]
+    with started(["sh", "-c", 'trap "" HUP INT; exec "$@"', "sh", *command]) as process:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            wait_for_step(process)
+            os.killpg(process.pid, number)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_run_script_signal_removes_unfinished_files(tmp_path: Path) -> None:
+    code = f"""
+import sys, time
+from pathlib import Path
+from minigrad.console import run_script
+from minigrad.io.atomic import write_atomically
+def write(part):
+    print("writing", flush=True)
+    time.sleep(60)
+sys.exit(run_script(lambda: write_atomically(Path({str(tmp_path)!r}) / "file", write)))
+"""
+    with started([sys.executable, "-c", code]) as process:
+        assert process.stdout is not None and process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (128 + signal.SIGHUP, "", "ended by SIGHUP\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_train_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    command = [*TRAIN, "--steps", "2", "--out", str(tmp_path / "run")]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=100)
+    os.close(write)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+def test_train_closed_standard_output_is_one_line(tmp_path: Path) -> None:
+    command = [*TRAIN, "--steps", "2", "--quiet", "--out", str(tmp_path / "run")]
+    run = lambda close: subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, timeout=100, preexec_fn=close
+    )
+    done = run(lambda: os.close(1))
+    assert done.returncode == 1 and done.stderr == "error: standard output is closed\n"
+    assert not (tmp_path / "run").exists()  # before the training, not after it
+    assert run(lambda: (os.close(1), os.close(2))).returncode == 1
+
+
+def test_run_script_full_disk_is_one_line() -> None:
+    code = "import sys; from minigrad.console import run_script; sys.exit(run_script(lambda: print('x' * 9)))"
+    for command in ([sys.executable, "-c", code], [sys.executable, "-u", "-c", code]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+def test_run_script_closed_standard_input_is_empty() -> None:
+    code = "import sys; from minigrad.console import piped, run_script; sys.exit(run_script(lambda: (print([*piped()]), print('told', file=sys.stderr)) and 0))"
+    command = [sys.executable, "-c", code]
+    close = lambda: (os.close(0), os.close(2))
+    done = subprocess.run(command, stdout=subprocess.PIPE, preexec_fn=close, timeout=100)
+    assert (done.returncode, done.stdout) == (0, b"[]\n")
+    done = subprocess.run(command, input=b"a\n\xff\n", capture_output=True, timeout=100)
+    assert done.returncode == 1 and done.stderr.startswith(b"error: standard input: not UTF-8")

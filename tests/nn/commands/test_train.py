@@ -1,0 +1,406 @@
+"""`minigrad train`: what it learns from, prints, writes and refuses."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import call, error_of, hide_packages, read_json
+
+import nn
+from minigrad.console import run_script
+from minigrad.io import load_arrays, save_arrays
+from nn.commands import COMMANDS, main, train
+from nn.text import BOS, EOS
+from nn.text import toy_corpora as corpora
+
+TINY = (
+    "--sentences 120 --valid-size 15 --test-size 15 --layers 1 --d-model 8 --num-heads 2 --d-ff 8 --epochs 3"
+    " --batch-tokens 256 --save-every 2 --warmup 3 --beam 1 --quiet"
+)
+
+
+def is_picture(path: Path) -> bool:
+    image = pytest.importorskip("matplotlib.image").imread(path)
+    return image.std() > 0.05 and min(image.shape[:2]) > 100
+
+
+# -- the generated corpora -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", ["", "--reverse", "--pair en-es", "--pair en-es --reverse"])
+def test_load_pairs_holds_out_new_sentences_of_known_words(options: str, tmp_path: Path) -> None:
+    args = train.parse([*options.split(), "--out", str(tmp_path)])
+    learned, valid, test = train.load_pairs(args)
+    sources = [{a for a, _ in part} for part in (learned, valid, test)]
+    assert sum(map(len, sources)) == len(set.union(*sources)) == 8000 and len(test) == 600
+    known = {token for a, b in learned for token in f"{a} {b}".split()}
+    assert all(set(f"{a} {b}".split()) <= known for a, b in valid + test)
+    always = [pair[::-1] if args.reverse else pair for pair in corpora.ALWAYS[args.pair]]
+    assert learned[: len(always)] == always
+    assert len(learned) == 8000 + 7 * len(always) - len(valid) - len(test)
+
+
+# -- a whole run -----------------------------------------------------------------------------------
+
+
+def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
+    files = {"config.json", "vocab.json", "best.safetensors", "last.safetensors", "metrics.jsonl", "summary.json"}  # fmt: skip
+    pictures = {"loss.png", "attention.png"}
+    assert {path.name for path in run.directory.iterdir()} == files | pictures | {".lock"}
+    assert all(is_picture(run.directory / name) for name in pictures)
+    summary = read_json(run.directory / "summary.json")
+    assert summary == run.result
+    lines = (run.directory / "metrics.jsonl").read_text().splitlines()
+    losses = [e["valid_loss"] for e in map(json.loads, lines) if "valid_loss" in e]
+    assert len(losses) == 9 and summary["valid_loss"] == min(losses) < 0.5 * losses[0]
+    assert summary["steps"] == json.loads(lines[-1])["step"] and summary["sentences"] == 60
+    config = read_json(run.directory / "config.json")
+    assert config["settings"]["d_model"] == config["model"]["d_model"] == 32
+
+
+def test_train_summary_equals_definitions(run: SimpleNamespace) -> None:
+    summary, translator, total, count = run.result, run.translator, 0.0, 0
+    for a, b in run.test:
+        ids = [BOS, *translator.target_vocab.encode(b.split()), EOS]
+        source = np.array([translator.source_vocab.encode(a.split())])
+        scores = translator.model(source, np.array([ids[:-1]])).data[0].astype(float)
+        log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+        total -= log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
+        count += len(ids) - 1
+    assert summary["held_out_loss"] == pytest.approx(total / count, rel=1e-4)
+    sources, references = zip(*run.test)
+    texts = [t.text for t in translator.translate(list(sources), beam_size=4)]
+    matches = np.mean([text == reference for text, reference in zip(texts, references)])
+    assert summary["exact_match"] == pytest.approx(matches) and matches > 0.4
+    scores = nn.text.translation_scores(texts, list(references))
+    assert summary["bleu"] == pytest.approx(scores.bleu) and scores.bleu > 60
+    assert (summary["chrf"], summary["bleu_signature"]) == (scores.chrf, scores.bleu_signature)
+    assert len(summary["samples"]) == 10
+    translations, pairs = dict(zip(sources, texts)), dict(run.test)
+    for sample in summary["samples"]:
+        source = sample["source"]
+        assert sample["translation"] == translations[source]
+        assert sample["reference"] == pairs[source]
+
+
+def test_train_prints_the_summary(run: SimpleNamespace) -> None:
+    lines, s = run.out, run.result
+    assert lines[0] == "1,121 pairs to learn, 40 to validate, 60 held out"
+    assert lines[-1] == (
+        f"60 held-out sentences: loss {s['held_out_loss']:.3f}, exact match {s['exact_match']:.1%}, BLEU {s['bleu']:.1f}; "
+        f"{s['steps']} steps in {s['training_seconds']:.0f} s, {s['seconds']:.0f} s in all; run directory {run.directory}"
+    )
+    for sample in s["samples"]:
+        at = lines.index(f"  {sample['source']}")
+        mark = "=" if sample["translation"] == sample["reference"] else "≠"
+        expected = [f"    → {sample['translation']}", f"    {mark} {sample['reference']}"]
+        assert lines[at + 1 : at + 3] == expected
+    assert f"pictures: {run.directory / 'loss.png'}, {run.directory / 'attention.png'}" in lines
+    assert f"chrF {s['chrf']:.2f}; signature of BLEU: {s['bleu_signature']}" in lines
+    assert len(run.err) == 9  # without a terminal, a line for each validation
+    assert all(re.match(r"step [\d,]+/\d+  valid_loss \d", e) and len(e) <= 80 for e in run.err)
+
+
+# -- runs that are cut off -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of an uninterrupted tiny run."""
+    directory = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "draw", lambda *_: None)
+        done = call(train.main, f"{TINY} --out {directory}")
+    assert not done.err and len(done.out) == 1  # --quiet
+    return directory
+
+
+@pytest.mark.parametrize("at, error, code", [(5, KeyboardInterrupt, 130), (1, MemoryError, 1)])
+def test_train_resumed_equals_an_uninterrupted_run(
+    whole: Path, undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    at: int, error: type[BaseException], code: int,
+) -> None:  # fmt: skip
+    """Ctrl-C saves the state; another error before the first saved state leaves none."""
+    step = nn.Trainer._step
+
+    def stopped(self: nn.Trainer, batches: list[Any]) -> Any:
+        if self.step == at:
+            raise error
+        return step(self, batches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Trainer, "_step", stopped)
+        line = [*TINY.split(), "--out", str(tmp_path)]
+        done = call(lambda argv: run_script(lambda: train.main(argv)), line)
+    assert done.result == code
+    if error is KeyboardInterrupt:
+        assert done.err == [f"stopped at step 5; continue with --out {tmp_path} --resume"]
+        message = f"{tmp_path} holds a run already: pass --resume, or another --out"
+        assert message in error_of(train.main, f"{TINY} --out {tmp_path}")
+    again = call(train.main, f"--resume --quiet --out {tmp_path}")  # with the settings of the run
+    resumed, _ = load_arrays(tmp_path / "last.safetensors")
+    for name, array in load_arrays(whole / "last.safetensors")[0].items():
+        np.testing.assert_array_equal(resumed[name], array, err_msg=name)
+    timeless = lambda d: {k: v for k, v in d.items() if "seconds" not in k}
+    assert timeless(again.result) == timeless(read_json(whole / "summary.json"))
+
+
+def test_resume_of_a_finished_or_missing_run(whole: Path, undrawn: None, tmp_path: Path) -> None:
+    copy, new = shutil.copytree(whole, tmp_path / "copy"), tmp_path / "new"
+    done = call(train.main, f"--resume --out {copy}")
+    steps = read_json(whole / "summary.json")["steps"]
+    assert f"continuing from step {steps}" in done.out and done.result["steps"] == steps
+    done = call(train.main, f"{TINY} --steps 1 --resume --out {new}")
+    assert f"nothing in {new} to continue: beginning" in done.err and done.result["steps"] == 1
+    (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
+    line = error_of(train.main, f"--resume --out {tmp_path}")
+    assert f"--resume: {tmp_path} holds no run: it has files" in line
+
+
+def test_resume_with_another_setting_is_refused(
+    run: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resume = ["--out", str(run.directory), "--resume", "--quiet"]
+    with pytest.raises(SystemExit):
+        train.parse([*resume, "--lr", "0.125"])
+    assert "--lr must be 0.02, as the run began; leave it out" in capsys.readouterr().err
+    args = train.parse([*resume, "--epochs", "10", "--lr", "0.02"])  # it may be longer
+    assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
+
+
+def test_resume_with_the_same_options_and_a_small_file(
+    files: dict[str, str], undrawn: None, tmp_path: Path
+) -> None:
+    """A job that is queued again runs the same command."""
+    line = f"{files['tsv']} {SMALL} --valid-size 500 --out {tmp_path}/run --quiet"
+    call(train.main, line)
+    assert call(train.main, f"{line} --resume").result["steps"] > 0
+
+
+def test_translator_loads_the_last_state(whole: Path) -> None:
+    """The file contains the optimizer beside the weights."""
+    arrays, _ = load_arrays(whole / "last.safetensors")
+    model = nn.Translator.load(whole, "last.safetensors", inference=False).model
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, arrays[f"model.{name}"], err_msg=name)
+
+
+def test_train_evaluates_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
+    """With weights of zero, all tokens are equally likely."""
+    copy = shutil.copytree(whole, tmp_path / "copy")
+    best, _ = load_arrays(copy / "best.safetensors")
+    save_arrays(copy / "best.safetensors", {name: 0 * array for name, array in best.items()})
+    summary = call(train.main, f"--resume --quiet --out {copy}").result
+    size = len(read_json(copy / "vocab.json")["target"])
+    assert summary["held_out_loss"] == pytest.approx(math.log(size))
+
+
+# -- data of one's own -----------------------------------------------------------------------------
+
+PAIRS = [
+    (f"Take {n} {noun}, please.", f"请给我{z}个{name}。")
+    for n, z in [("two", "两"), ("three", "三"), ("six", "六"), ("ten", "十")]
+    for noun, name in [("cups", "杯子"), ("boxes", "盒子"), ("apples", "苹果")]
+]
+SMALL = "--valid-size 2 --test-size 2 --layers 1 --d-model 8 --num-heads 2 --d-ff 8 --epochs 1 --min-count 1"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Return the options for the same pairs in each form of file."""
+    text = "".join(f"{a}\t{b}\tsomething else\n" for a, b in PAIRS).encode()
+    (tmp_path / "pairs.tsv").write_bytes(text)
+    (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(text))
+    for i, name in enumerate(["a.en", "b.zh"]):
+        (tmp_path / name).write_text("".join(pair[i] + "\n" for pair in PAIRS), encoding="utf-8")
+    forms = {"tsv": ["pairs.tsv"], "gz": ["pairs.tsv.gz"], "two": ["a.en", "b.zh"]}
+    return {
+        form: " ".join(["--data", *(str(tmp_path / name) for name in names)])
+        for form, names in forms.items()
+    }
+
+
+@pytest.mark.parametrize("form", ["tsv", "gz", "two"])
+@pytest.mark.parametrize("reverse", ["", "--reverse"])
+def test_load_pairs_reads_every_form_of_file(
+    form: str, reverse: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    args = train.parse(f"{files[form]} {SMALL} {reverse} --out {tmp_path}/run".split())
+    parts = train.load_pairs(args)
+    assert [len(part) for part in parts] == [8, 2, 2]
+    expected = sorted((b, a) if reverse else (a, b) for a, b in PAIRS)
+    assert sorted(pair for part in parts for pair in part) == expected
+    defaults = (args.d_model, args.dropout, args.lr, args.max_len)
+    assert defaults == (8, 0.3, 1e-3, 128)  # files have other defaults
+
+
+def test_load_pairs_with_valid_and_test_files(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n")
+    held = files["two"].replace("--data", "--valid")
+    line = f"{files['gz']} {SMALL} {held} --test {tmp_path}/other.tsv --out {tmp_path}/run"
+    learned, valid, test = train.load_pairs(train.parse(line.split()))
+    assert sorted(learned) == sorted(valid) == sorted(PAIRS) and test == [("A cat.", "一只猫。")]
+
+
+def test_train_prints_left_out_rows_in_one_line(tmp_path: Path) -> None:
+    rows = ["Source\tTarget", *(f"a {i} b\tx {i} y" for i in range(30))]
+    rows += ["\tz", "a 1 b\tx 1 y", "l " * 9 + "\tm"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    line = f"--data {tmp_path}/pairs.tsv --max-len 8 --out {tmp_path}/run --d-model 8 --num-heads 2 --processes 1"
+    assert call(lambda argv: train.build(train.parse(argv)), line).err == [
+        "left out of 34 rows: 1 a row of headings, 1 with an empty side, 1 there before, 1 of more than 8 tokens"
+    ]
+
+
+def test_train_on_a_file_chooses_tokenizers(files: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    summary = call(train.main, f"{files['gz']} {SMALL} --lowercase --quiet --out {out}").result
+    vocab = read_json(out / "vocab.json")
+    assert {"take", ",", "please", "."} <= set(vocab["source"])  # words
+    assert "Take" not in vocab["source"]
+    assert {"请", "给", "我", "个", "。"} <= set(vocab["target"])  # characters
+    assert "tok:zh" in summary["bleu_signature"] and summary["sentences"] == 2
+    assert is_picture(out / "attention.png")
+    again = nn.Translator.load(out)
+    assert again.source_tokenizer.name == "word" and again.target_tokenizer.name == "char"
+
+
+def test_evaluate_counts_each_of_several_references() -> None:
+    """A translation is compared with all references, and the matching one is shown."""
+    outputs = {"a": "y y", "b": "Z"}
+    tokens = lambda text: text.split()
+    tokens.join = " ".join
+    translator = SimpleNamespace(
+        model=SimpleNamespace(config=SimpleNamespace(max_len=9)),
+        source_tokenizer=tokens,
+        target_tokenizer=tokens,
+        source_eos=False,
+        translate=lambda sources, beam_size, length_penalty, done: [
+            nn.Translation(s, [s], outputs[s].split(), outputs[s], 0.0, []) for s in sources
+        ],
+    )
+    options = SimpleNamespace(
+        beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None, quiet=True
+    )
+    test = [("a", "x"), ("a", "y   y"), ("b", "w")]
+    result, judged = train.evaluate(translator, test, options)
+    assert result["sentences"] == 2 and result["exact_match"] == 0.5
+    rows = [(t.text, reference, match) for t, reference, match in judged]
+    assert rows == [("y y", "y   y", True), ("Z", "w", False)]
+
+
+def test_select_bleu_leaves_out_longer_validation_pairs(
+    files: dict[str, str], undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "valid.tsv").write_text("Take two cups.\t请给我两个杯子。\n" + "a " * 600 + "\tb\n")
+    line = f"{files['tsv']} {SMALL} --valid {tmp_path}/valid.tsv --select bleu"
+    summary = call(train.main, f"{line} --quiet --out {tmp_path}/run").result
+    assert summary["valid_loss"] >= 0  # a BLEU score
+    hide_packages(monkeypatch, "sacrebleu")
+    error = "error: --select bleu needs sacrebleu: pip install sacrebleu"
+    assert error_of(train.main, f"{line} --out {tmp_path}/other") == error
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("schedule", ["noam", "inverse-sqrt", "cosine", "linear"])
+def test_make_schedule_rises_then_falls(schedule: str, tmp_path: Path) -> None:
+    args = train.parse(["--schedule", schedule, "--warmup", "10", "--out", str(tmp_path)])
+    factor = train.make_schedule(args, 100)
+    rates = [factor(step) for step in range(1, 101)]
+    assert 8 <= np.argmax(rates) <= 10
+    assert rates[0] < 0.3 * max(rates) and rates[-1] < 0.4 * max(rates)
+
+
+# -- what is missing or wrong ----------------------------------------------------------------------
+
+
+def test_train_without_extras_names_them_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_packages(monkeypatch, "matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers")
+    line = TINY.replace(" --quiet", "")
+    done = call(train.main, f"{line} --out {tmp_path}")  # with NumPy alone
+    assert done.err[:2] == [
+        "no pictures at the end without matplotlib: pip install matplotlib",
+        "no BLEU at the end without sacrebleu: pip install sacrebleu",
+    ]
+    assert "no BLEU, which needs sacrebleu" in done.out[-1]
+    assert done.result["bleu"] is None and "bleu_signature" not in done.result
+    assert not list(tmp_path.glob("*.png")) and (tmp_path / "summary.json").exists()
+
+
+FEW = "--sentences 200 --valid-size 20 --test-size 20"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (f"{FEW} --d-model 10 --num-heads 4", "d_model must be divisible by num_heads, got d_model=10 and num_heads=4"),
+        ("--data nothing.tsv", "nothing.tsv: no such file"),
+        ("--data a b c", "--data must be one file, or source and target"),
+        ("--data two.tsv", "pairs must be more than the 2 to hold out, got 2"),
+        ("--data pairs.tsv --bpe-dropout 0.1", "--bpe-dropout needs bpe: pass --joint"),
+        ("--valid a", "--valid and --test need --data"),
+        ("--tie all", "--tie all needs the one vocabulary of --joint"),
+        ("--sentences 100", "pairs must be more than the 800 to hold out, got 9[79]"),
+        (f"{FEW} --activation swoosh", "activation must be one of relu, .*, got 'swoosh'"),
+        (f"{FEW} --dropout 1", "dropout must be at least 0 and less than 1, got 1.0"),
+        (f"{FEW} --label-smoothing 2", "label_smoothing must be a number from 0 to 1, got 2.0"),
+        (f"{FEW} --batch-tokens 5", "PairBatches: max_tokens must be at least"),
+        ("--beam 0", "argument --beam: must be at least 1, got 0"),
+        ("--epochs x", "argument --epochs: invalid int value: 'x'"),
+        ("--source-tokenizer foo", "invalid choice: 'foo'"),
+        (f"{FEW} --lr -1", "Adam: lr must be finite, at least 0, got -1"),
+        (f"{FEW} --max-len 1", "PairBatches: pairs must|every training pair is longer"),
+    ],
+)  # fmt: skip
+def test_train_bad_setting_is_one_line(
+    options: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    rows = "".join(f"a {i}\tb {i}\n" for i in range(2000))
+    (tmp_path / "pairs.tsv").write_text(rows, encoding="utf-8")
+    assert re.search(message, error_of(train.main, f"{options} --out run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("arguments", ["train --data no.tsv", "translate nowhere x"])
+def test_command_from_a_shell_with_a_missing_file_prints_one_line(
+    arguments: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "nn", *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 1
+    assert re.fullmatch("error: .*no such file.*\n", done.stderr)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+    module = importlib.import_module(f"nn.commands.{name.replace('-', '_')}")
+    text = capsys.readouterr().out
+    assert stop.value.code == 0 and module.__doc__.strip() in text
+    options = re.findall(r"^  (?:-h, )?(--[\w-]+)[^\n]*?(?:  +|\n {8,})(\S.*)$", text, re.MULTILINE)
+    assert len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 1
+
+
+def test_help_of_the_package_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"  {name:12}{about}\n" in text for name, about in COMMANDS.items())
+    assert "invalid choice: 'practise'" in error_of(main, "practise")

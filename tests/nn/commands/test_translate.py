@@ -1,0 +1,97 @@
+"""`minigrad translate` and `minigrad explore` with the directory of a run."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from commands import call, error_of, hide_packages, type_lines
+
+from minigrad.console import run_script
+from nn.commands import explore, translate
+
+
+def test_translate_arguments_prints_their_translations(run: SimpleNamespace) -> None:
+    texts = ["hello world", "the red house is small", "I see the teacher"]
+    done = call(translate.main, [str(run.directory), *texts])
+    assert done.result == 0 and done.err == [] and done.out[0] == "hola mundo"
+    assert done.out == [t.text for t in run.translator.translate(texts, beam_size=4)]
+
+
+def test_translate_with_beam_and_scores(run: SimpleNamespace) -> None:
+    texts = [a for a, _ in run.test[:20]]
+    for beam in (1, 3):
+        line = [str(run.directory), *texts, "--beam", str(beam), "--scores", "--max-len", "6"]
+        expected = run.translator.translate(texts, beam_size=beam, max_len=6)
+        assert call(translate.main, line).out == [f"{t.text}\t{t.score:.3f}" for t in expected]
+
+
+LONG = "hello " * 300
+
+
+@pytest.mark.parametrize(
+    "lines, code, error",
+    [
+        (["hello world", "", "  she has a cat "], 0, ""),
+        (["hello world", LONG], 1, "error: texts must have at most 256 tokens each, got 300"),
+        (["", "helloworld"], 1, "must have spaces between words"),
+    ],
+)  # fmt: skip
+def test_translate_standard_input_prints_a_line_for_each(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, lines: list[str], code: int, error: str
+) -> None:
+    """An empty line, or one with an error, gives an empty line."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*lines, "the world"])))
+    done = call(translate.main, [str(run.directory)])
+    wrong = ("", LONG, "helloworld")
+    good = [line for line in [*lines, "the world"] if line not in wrong]
+    texts = {t.source.strip(): t.text for t in run.translator.translate(good, 4)}
+    assert done.out == [texts.get(line.strip(), "") for line in [*lines, "the world"]]
+    assert done.result == code and len(done.err) == code
+    assert error in "".join(done.err)
+
+
+@pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
+def test_translate_at_a_prompt_answers_until_it_ends(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list
+) -> None:
+    type_lines(monkeypatch, "hello world", "hello xylophone", *end)
+    done = call(lambda argv: run_script(lambda: translate.main(argv)), [str(run.directory)])
+    assert done.result == (130 if end == [KeyboardInterrupt] else 0)
+    assert len(done.out) == 2 and done.out[0] == "hola mundo"
+    assert any("not in the vocabulary: xylophone" in line for line in done.err)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([" "], "texts must have at least one token each, got ' '"),
+        ([LONG], "texts must have at most 256 tokens each, got 300 in 'hello hello"),
+        (["hello", "--beam", "0"], "expected 1 <= n_best <= beam_size|at least 1"),
+        (["hello", "--max-len", "0"], "at least 1"),
+    ],
+)  # fmt: skip
+def test_translate_bad_argument_is_one_line(
+    run: SimpleNamespace, arguments: list[str], message: str
+) -> None:
+    assert re.search(message, error_of(translate.main, [str(run.directory), *arguments]))
+
+
+def test_explore_writes_a_page_or_a_picture(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    for name in ("new/a.html", "new/a.png"):
+        assert call(explore.main, [str(run.directory), "hello world", "--out", name]).out == [name]
+        line = [str(run.directory), "hello", "--out", f"file/{name}"]
+        assert error_of(explore.main, line).startswith("error: ")
+    assert "hola mundo" in (tmp_path / "new/a.html").read_text(encoding="utf-8")
+    assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
+    assert call(explore.main, [str(run.directory), "hello"]).out == ["runs/en-es.html"]
+    hide_packages(monkeypatch, "matplotlib")
+    error = "error: minigrad explore --out b.png needs matplotlib: pip install matplotlib"
+    assert error_of(explore.main, [str(run.directory), "hello", "--out", "b.png"]) == error

@@ -1,0 +1,97 @@
+"""Integers, booleans and lists as operands of ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor
+
+DTYPES = [np.uint8, np.int8, np.int64, bool, np.float32]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
+    """NaN comes last, as in NumPy from 2.5 on."""
+    x = np.array([[3, 0, 127, 1, 127, 0], [1, 0, 2, 2, 1, 0]]).astype(dtype)
+    if np.dtype(dtype).kind == "i":
+        x[0, 1] = np.iinfo(dtype).min  # which has no negative
+    order = [sorted(range(6), key=row.__getitem__, reverse=True) for row in x.tolist()]
+    expected = np.take_along_axis(x, np.array(order), 1)
+    np.testing.assert_array_equal(mg.argsort(x, stable=True, descending=True), order)
+    np.testing.assert_array_equal(mg.sort(x, descending=True), expected)
+    np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2, 1, np.nan])
+    by_column = Tensor(x).argsort(dim=0, kind="stable", descending=True)
+    np.testing.assert_array_equal(by_column, mg.argsort(x.T, stable=True, descending=True).T)
+    values, places = mg.top_k(x, 6)
+    np.testing.assert_array_equal(values.data, expected)
+    np.testing.assert_array_equal(np.take_along_axis(x, np.asarray(places), 1), expected)
+
+
+def test_list_as_operand_equals_array() -> None:
+    rows = [[1.0, 2.0], [3.0, 5.0]]
+    x = Tensor(np.eye(2), requires_grad=True)
+    for f in (
+        lambda a: x @ a,
+        lambda a: np.linalg.solve(a, x),
+        lambda a: x * a,
+        lambda a: np.einsum("ij,jk", a, x),
+    ):
+        (g,), (expected,) = (mg.gradients(f(a).sum(), x) for a in (rows, np.array(rows)))
+        np.testing.assert_array_equal(g.data, expected.data)
+
+
+@pytest.mark.parametrize(
+    "f, inputs",
+    [
+        (lambda a: mg.prod(a, axis=0), [np.array(0.0)]),
+        (
+            lambda x, w, b: mg.layer_norm(x, weight=w, bias=b),
+            [np.ones((2, 0)), np.ones(0), np.ones(0)],
+        ),
+        (lambda a, b: np.linalg.vecdot(a, b, axis=0), [np.eye(2) + 1, np.array([1.0, 5.0])]),
+    ],
+    ids=["prod", "layer_norm", "vecdot"],
+)
+def test_op_of_unusual_shape_has_gradient(f: Any, inputs: Any) -> None:
+    assert mg.gradcheck(f, inputs)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [mg.power, mg.xlogy, mg.hypot, mg.arctan2, mg.divide, mg.logaddexp, mg.logaddexp2],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_integers_beside_a_tensor_count_as_floats(f: Any, dtype: Any) -> None:
+    """NumPy's logarithm of 8 bits has 11 bits, and 0 - 1 is 255 in 8 bits."""
+    integers = np.array([152 if dtype == np.uint8 else 100, 7, 3, 0, 1], dtype)
+    for turn in (1, -1):
+        results = []
+        for other in (integers, integers.astype(float)):
+            x = Tensor([0.7, 20.0, 0.9, 1.5, 2.6], requires_grad=True)
+            with np.errstate(divide="ignore"):
+                y = f(*(x, other)[::turn])
+                results.append((y.data, mg.gradients(y.sum(), x)[0].data))
+        for value, expected in zip(*results):
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+def test_reduction_of_small_integers_does_not_wrap_around() -> None:
+    where = np.ones(300, bool)
+    assert mg.mean(where, where=where).item() == 1
+    assert mg.var(np.arange(300, dtype=np.uint8) % 2, where=where).item() == 0.25
+    knots, heights = Tensor([0.0, 1.0, 2.0], requires_grad=True), np.array([9, 4, 6], np.uint8)
+    np.testing.assert_allclose(np.interp([0.5, 1.5], knots, heights).data, [6.5, 5.0])
+    g = mg.grad(lambda a: np.fmin(a, np.array([3, 3], np.uint8)).sum())(np.array([1.0, 7.0]))
+    np.testing.assert_array_equal(g.data, [1, 0])
+
+
+@pytest.mark.parametrize("method", ["linear", "midpoint", "lower"])
+def test_quantile_of_integer_ranks_equals_numpy(method: Any) -> None:
+    x = Tensor(np.array([4.0, 1.0, 2.0]), requires_grad=True)
+    y = mg.quantile(x, np.array([0, 1]), method=method)
+    np.testing.assert_array_equal(y.data, np.quantile(x.data, [0, 1], method=method))

@@ -1,0 +1,68 @@
+"""`multinomial` draws with the probabilities of its weights."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+WEIGHTS = np.array([0.0, 3.0, 1.0, 0.0, 4.0])
+MANY = 20_000
+
+
+def test_multinomial_with_replacement_has_the_frequencies_of_the_weights() -> None:
+    mg.manual_seed(0)
+    rows = np.stack([WEIGHTS, WEIGHTS[::-1] * 1e-300])
+    draws = mg.multinomial(rows, MANY, True)
+    assert draws.shape == (2, MANY) and draws.dtype == np.int64
+    for row, weights in zip(draws.data, rows):
+        expected = weights / weights.sum()
+        frequencies = np.bincount(row, minlength=5) / MANY
+        assert (frequencies[expected == 0] == 0).all()
+        assert np.allclose(frequencies, expected, atol=5 * np.sqrt(0.25 / MANY))
+
+
+def test_multinomial_without_replacement_has_the_frequencies_of_ordered_draws() -> None:
+    mg.manual_seed(1)
+    draws = mg.multinomial(np.tile(WEIGHTS, (MANY, 1)), 2).data
+    for first, second in permutations((1, 2, 4), 2):
+        p = WEIGHTS[first] / 8 * WEIGHTS[second] / (8 - WEIGHTS[first])
+        frequency = np.mean((draws == (first, second)).all(-1))
+        assert frequency == pytest.approx(p, abs=5 * np.sqrt(0.25 / MANY))
+
+
+def test_multinomial_repeats_from_a_seed_and_draws_huge_weights() -> None:
+    for replacement in (False, True):
+        mg.manual_seed(2)
+        first = mg.multinomial(mg.tensor(WEIGHTS, requires_grad=True), 3, replacement)
+        mg.manual_seed(2)
+        assert np.array_equal(first.data, mg.multinomial(WEIGHTS, 3, replacement).data)
+        generator = np.random.default_rng(3)
+        huge = mg.multinomial(np.full(4, 1e308), 4, replacement, generator=generator).data
+        assert huge.min() >= 0 and huge.max() < 4
+    assert sorted(mg.multinomial(np.ones(50), 50).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize(
+    "weights, count, replacement, message",
+    [
+        (np.ones((1, 2, 3)), 1, True, r"input must have 1 or 2 axes, got shape \(1, 2, 3\)"),
+        (np.float64(1.0), 1, True, "input must have 1 or 2 axes"),
+        ([1.0, -1.0], 1, True, "input must be finite and not negative"),
+        ([1.0, np.nan], 1, False, "input must be finite and not negative"),
+        ([1.0, np.inf], 1, True, "input must be finite and not negative"),
+        ([0.0, 0.0], 1, True, "input must have a weight that is not 0 in each row"),
+        ([[1.0, 1.0], [0.0, 0.0]], 1, True, "input must have a weight that is not 0 in each row"),
+        ([1.0, 1.0], 0, True, "num_samples must be at least 1, got 0"),
+        ([1.0, 0.0, 2.0], 3, False, "without replacement num_samples must be .*, 2, got 3"),
+    ],
+)
+def test_multinomial_refuses_argument(
+    weights: Any, count: int, replacement: bool, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"multinomial: {message}"):
+        mg.multinomial(weights, count, replacement)

@@ -1,0 +1,136 @@
+"""Directories in the format of sentence-transformers: vectors by their definition, computed with transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from published import make
+from tiny_folders import WORDS, text_files
+
+import nn
+from minigrad.io.safetensors import write_safetensors
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
+pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+
+SENTENCES = ["the cat sat on the mat", "why", "", "where is the dog on the grass and who ran on it"]
+MEAN, CLS, LAST = (
+    {"embedding_dimension": 16, "pooling_mode": mode} for mode in ("mean", "cls", "lasttoken")
+)
+OLD_MEAN = {
+    "word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
+    "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False,
+    "pooling_mode_weightedmean_tokens": False, "pooling_mode_lasttoken": False, "include_prompt": True,
+}  # fmt: skip
+OLD_CLS = OLD_MEAN | {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+QUERY = {"prompts": {"query": "why is it ", "document": ""}}
+# kind: model, settings of the pooling, later modules, settings of sentences, and of tokens
+KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any], dict[str, Any]]] = {
+    "all-MiniLM": ("bert", OLD_MEAN, ("Normalize",), {}, {"max_seq_length": 8, "do_lower_case": False}),
+    "all-mpnet-base": ("mpnet", OLD_MEAN, ("Normalize",), {}, {"max_seq_length": 9}),
+    "multi-qa-mpnet-dot": ("mpnet", CLS, (), {"similarity_fn_name": "dot"}, {}),
+    "all-distilroberta": ("roberta", OLD_MEAN, ("Normalize",), {"prompts": {}, "default_prompt_name": None}, {}),
+    "bge": ("bert", OLD_CLS, ("Normalize",), {}, {}),
+    "multilingual-e5": ("xlm-roberta, masked", OLD_MEAN, ("Normalize",), QUERY, {"max_seq_length": 512}),
+    "LaBSE": ("bert", CLS, ("Dense", "Normalize"), {}, {}),
+    "distiluse": ("distilbert", MEAN, ("Dense",), {}, {}),
+    "Qwen3-Embedding": ("qwen3", LAST, ("Normalize",), {**QUERY, "similarity_fn_name": "cosine"}, {}),
+    "default prompt": ("bert", MEAN, ("Normalize",), {**QUERY, "default_prompt_name": "query"}, {}),
+    "version 5.4": (
+        "mpnet", {**MEAN, "include_prompt": True}, ("Normalize",),
+        {**QUERY, "model_type": "SentenceTransformer", "similarity_fn_name": "cosine"},
+        {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings", "processing_kwargs": {},
+         "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}},
+    ),
+}  # fmt: skip
+DENSE_WEIGHT = np.random.default_rng(0).standard_normal((5, 16)).astype(np.float32)
+DENSE_BIAS = np.random.default_rng(1).standard_normal(5).astype(np.float32)
+
+
+def write(path: Path, data: Any) -> None:
+    """Write a JSON file, and its directory."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(data))
+
+
+def words_of(theirs: Any) -> list[str]:
+    """Return the vocabulary; RoBERTa and similar models count positions by padding id 1."""
+    return ["[CLS]", "[PAD]", *WORDS[2:]] if theirs.config.pad_token_id == 1 else WORDS
+
+
+def write_directory(path: Path, kind: str) -> Any:
+    """Write a directory of this kind, and return its model of transformers."""
+    name, pooling, later, of_sentences, of_tokens = KINDS[kind]
+    theirs = make(transformers, torch, name, vocab_size=len(WORDS), tie_word_embeddings=True)
+    bare = theirs.base_model
+    bare.save_pretrained(path)
+    config = json.loads((path / "config.json").read_text())
+    architecture = type(theirs).__name__.replace("Model", "ForMaskedLM")
+    write(path / "config.json", config | {"architectures": [architecture]})
+    side = "left" if kind.startswith("Qwen") else "right"
+    text_files(path, words=words_of(bare), padding_side=side, model_max_length=10)
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    paths |= {module: f"{i}_{module}" for i, module in enumerate(later, 2)}
+    modules = []
+    for i, (module, directory) in enumerate(paths.items()):
+        package = "models"
+        if kind == "version 5.4":
+            parent = "sentence_transformer" if module == "Pooling" else "base"
+            package = f"{parent}.modules.{module.lower()}"
+        type_name = f"sentence_transformers.{package}.{module}"
+        modules.append({"idx": i, "name": str(i), "path": directory, "type": type_name})
+    write(path / "modules.json", modules)
+    write(path / "1_Pooling/config.json", pooling)
+    if "Dense" in later:
+        settings = {"in_features": 16, "out_features": 5, "bias": True}
+        settings["activation_function"] = "torch.nn.modules.activation.Tanh"
+        write(path / "2_Dense/config.json", settings)
+        arrays = {"linear.weight": DENSE_WEIGHT, "linear.bias": DENSE_BIAS}
+        write_safetensors(path / "2_Dense/model.safetensors", arrays)
+    if of_sentences:
+        write(path / "config_sentence_transformers.json", of_sentences)
+    if of_tokens:
+        write(path / "sentence_bert_config.json", of_tokens)
+    return bare
+
+
+def vector_of(theirs: Any, kind: str, sentence: str) -> np.ndarray:
+    """Return the vector of one sentence by the definition of its modules."""
+    _, pooling, later, _, of_tokens = KINDS[kind]
+    words = words_of(theirs)
+    length = min(of_tokens.get("max_seq_length", 10), 38)  # 38 is the table of positions
+    known = [words.index(w) if w in words else words.index("[UNK]") for w in sentence.split()]
+    ids = [words.index("[CLS]"), *known[: length - 2], words.index("[SEP]")]
+    with torch.no_grad():
+        states = theirs(torch.tensor([ids])).last_hidden_state[0].numpy()
+    if pooling is LAST:
+        vector = states[-1]
+    elif pooling in (CLS, OLD_CLS):
+        vector = states[0]
+    else:
+        vector = states.mean(0)
+    if "Dense" in later:
+        vector = np.tanh(DENSE_WEIGHT @ vector + DENSE_BIAS)
+    return vector / np.linalg.norm(vector) if "Normalize" in later else vector
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encode_gives_vectors_by_their_definition(tmp_path: Path, kind: str) -> None:
+    theirs = write_directory(tmp_path, kind)
+    encoder = nn.sentence_encoder(tmp_path)
+    default = "why is it " if kind == "default prompt" else ""
+    cases: list[tuple[dict[str, str], str]] = [
+        ({}, default), ({"prompt": "who ran "}, "who ran "), ({"prompt": ""}, ""),
+    ]  # fmt: skip
+    if encoder.prompts:
+        cases += [({"prompt_name": "query"}, "why is it "), ({"prompt_name": "document"}, "")]
+    for options, prompt in cases:
+        expected = np.stack([vector_of(theirs, kind, prompt + s) for s in SENTENCES])
+        for batch_size in (2, 32):
+            found = encoder.encode(SENTENCES, batch_size, **options)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(options))

@@ -1,0 +1,72 @@
+"""Calls of commands in the process of the test."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minigrad.console import run_script
+
+
+def call(main: Callable[[list[str]], Any], line: str | list[str]) -> SimpleNamespace:
+    """Return the result of `main`, and its lines on standard output and error."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        result = main(shlex.split(line) if isinstance(line, str) else line)
+    return SimpleNamespace(
+        result=result, out=out.getvalue().splitlines(), err=err.getvalue().splitlines()
+    )
+
+
+def error_of(main: Callable[[list[str]], Any], line: str | list[str]) -> str:
+    """Return the line with which `main` ends; at most a line of usage comes before it."""
+    err, argv = io.StringIO(), shlex.split(line) if isinstance(line, str) else line
+    with redirect_stderr(err), redirect_stdout(io.StringIO()):
+        try:
+            code: Any = run_script(lambda: main(argv))
+        except SystemExit as stop:
+            code = stop.code
+    assert code not in (0, None), f"{line} succeeds"
+    lines = err.getvalue().splitlines() + ([code] if isinstance(code, str) else [])
+    assert "error: " in lines[-1] and len(lines) <= 2, lines
+    return lines[-1]
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
+    """Let standard input be a terminal at which these lines are typed, or exceptions raised."""
+    typed = iter(lines)
+
+    def answer(prompt: str = "") -> str:
+        line = next(typed)
+        if not isinstance(line, str):
+            raise line
+        return line
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", answer)
+
+
+def hide_packages(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let imports of these packages fail."""
+    for name in [*names, *(m for m in sys.modules if m.partition(".")[0] in names)]:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

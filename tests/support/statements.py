@@ -1,0 +1,66 @@
+"""Statements of the texts of the course, each held against a computation, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Statement", "Statements"]
+
+
+@dataclass
+class Statement:
+    """Statement of a text, whether it holds, and what was computed."""
+
+    section: str
+    text: str
+    holds: bool
+    computed: str = ""
+    printed: str = ""  # what the text prints, if it is wrong
+    exact: str = ""  # what it should print
+
+
+@dataclass
+class Statements:
+    """Statements of one text, in their order."""
+
+    source: dict[str, str] = field(default_factory=dict)
+    all: list[Statement] = field(default_factory=list)
+    _section: str = ""
+
+    def about(self, title: str, author: str, file: str, url: str = "", note: str = "") -> None:
+        """Name the text: its title, author, file, and the original if it is known."""
+        self.source = {"title": title, "author": author, "file": file, "url": url, "note": note}
+
+    def section(self, title: str) -> None:
+        """Begin a section of the table."""
+        self._section = title
+
+    def fact(self, text: str, holds: Any, computed: str = "") -> None:
+        """Record a statement of the text and what was computed."""
+        self._add(text, holds, computed)
+
+    def numbers(self, text: str, computed: Any, printed: Any, digits: int = 4) -> None:
+        """Record values that the text prints, rounded to `digits` digits."""
+        found, expected = (np.asarray(getattr(v, "data", v), float) for v in (computed, printed))
+        gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
+        holds = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
+        self._add(text, holds, f"to {digits} digits" if holds else f"largest gap {gap:.3g}")
+
+    def erratum(self, text: str, printed: str, exact: str, holds: Any, why: str) -> None:
+        """Record a place where the text is wrong: what it prints, what is right, and why."""
+        self._add(text, holds, why, printed, exact)
+
+    @property
+    def failed(self) -> Sequence[str]:
+        """Return the statements that do not hold."""
+        return [statement.text for statement in self.all if not statement.holds]
+
+    def _add(
+        self, text: str, holds: Any, computed: str, printed: str = "", exact: str = ""
+    ) -> None:
+        words = (" ".join(words.split()) for words in (computed, printed, exact))
+        self.all.append(Statement(self._section, " ".join(text.split()), bool(holds), *words))
