@@ -81,7 +81,7 @@ class Notes:
     grad_buffer : ndarray or None
         Array in which an optimizer wants the gradient of a leaf.
     shown : bool
-        The gradient in `grad_buffer` was returned to a caller, so a graph may have saved it.
+        A gradient of the node was returned to a caller, so a graph may have saved its memory.
     line : str or None
         Line of the caller's code that made the node, if anomalies are detected.
     checksum : int or None
@@ -177,6 +177,7 @@ class Backward:
         self.targets: set[Node] = set()
         self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
         self.gradients: dict[Node, Any] = {}
+        self.taken: list[tuple[Notes, ndarray]] = []  # buffers that this pass adds up in
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
@@ -199,7 +200,11 @@ class Backward:
         grads: dict[Node, Any] = {}
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
-        self._walk(order, grads)
+        try:
+            self._walk(order, grads)
+        finally:
+            for notes, buffer in self.taken:
+                notes.grad_buffer = buffer
         return self.gradients
 
     def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
@@ -243,15 +248,21 @@ class Backward:
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
-                    if parent.op is None and numeric and c is not g and c.base is None:
-                        owned.add(parent)  # a new array, which a leaf may keep as its gradient
+                    if parent.op is None and numeric:
+                        buffer = self._take_buffer(parent)
+                        if buffer is not None:
+                            np.copyto(buffer, c)
+                            grads[parent] = buffer
+                            owned.add(parent)
+                        elif c is not g and c.base is None:
+                            owned.add(parent)  # a new array, which a leaf may keep as its gradient
                 elif parent in owned and type(c) is ndarray:
                     np.add(total, c, out=total)
                 else:
                     grads[parent] = self._coerced(total + c, parent)
                     if numeric:
                         owned.add(parent)
-            g = c = total = edges = args = None  # so that no array outlives its use
+            g = c = total = edges = args = buffer = None  # so that no array outlives its use
 
     def _rule_results(self, node: Node, g: Any) -> list[tuple[Node, Any]]:
         """Run the rules of a node on its gradient `g`, in other than the plain case of `_walk`."""
@@ -320,6 +331,18 @@ class Backward:
             )
         return answer if self.create_graph else np.asarray(answer)
 
+    def _take_buffer(self, leaf: Node) -> ndarray | None:
+        """Reserve the `grad_buffer` of a leaf for this pass, if nothing else uses it."""
+        notes = leaf.notes
+        if notes is None or notes.hooks or notes.shown or self.useful is not None:
+            return None
+        with _collecting:
+            if leaf.grad is not None or notes.grad_buffer is None:
+                return None
+            buffer, notes.grad_buffer = notes.grad_buffer, None
+        self.taken.append((notes, buffer))
+        return buffer
+
     def _collect(self, node: Node, g: Any, owned: bool) -> None:
         """Add `g` into the gradient of a node, which may keep `g` without a copy if `owned`."""
         notes = node.notes
@@ -336,7 +359,6 @@ class Backward:
                 node.grad = notes.grad_buffer
                 np.copyto(node.grad, g)
                 if notes.shown:
-                    notes.shown = False
                     changes.mark_changed(node.grad)
 
 

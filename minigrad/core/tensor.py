@@ -180,9 +180,11 @@ class Tensor(DataModel):
         """
         node = self._node
         value = None if node is None else node.grad
-        if node is not None and node.notes is not None:
-            node.notes.shown = True
-        return wrap(value, None) if type(value) is ndarray else value
+        if type(value) is not ndarray:
+            return value
+        if node.notes is not None:  # type: ignore[union-attr]
+            node.notes.shown = True  # type: ignore[union-attr]
+        return wrap(value, None)
 
     @grad.setter
     def grad(self, value: Any) -> None:
