@@ -20,19 +20,19 @@ class Methods:
     def __add__(self, other: Any) -> Tensor:
         """Add a and b."""
     def __and__(self, other: Any) -> Tensor:
-        """a & b, for booleans and integers."""
+        """Compute a & b for booleans or integers."""
     def __divmod__(self, other: Any) -> Tensor:
         """Return floor(a / b), which has no gradient, and the remainder."""
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        """a == b, element by element."""
+        """Compute a == b for each element."""
     def __floordiv__(self, other: Any) -> Tensor:
-        """a / b, rounded down."""
+        """Compute a / b, rounded down."""
     def __ge__(self, other: Any) -> Tensor:
-        """a >= b."""
+        """Compute a >= b for each element."""
     def __getitem__(self, index: Any) -> Tensor:
-        """Return x[index], for every index of NumPy; a view where NumPy returns one."""
+        """Return x[index], for every index of NumPy."""
     def __gt__(self, other: Any) -> Tensor:
-        """a > b."""
+        """Compute a > b for each element."""
     def __iadd__(self, other: Any) -> Tensor:
         """Compute add in place; the Tensor gets the new values and gradient."""
     def __iand__(self, other: Any) -> Tensor:
@@ -46,7 +46,7 @@ class Methods:
     def __imul__(self, other: Any) -> Tensor:
         """Compute multiply in place; the Tensor gets the new values and gradient."""
     def __invert__(self) -> Tensor:
-        """~x, for booleans and integers."""
+        """Compute ~x for booleans or integers."""
     def __ior__(self, other: Any) -> Tensor:
         """Compute bitwise_or in place; the Tensor gets the new values and gradient."""
     def __ipow__(self, other: Any) -> Tensor:
@@ -58,21 +58,21 @@ class Methods:
     def __ixor__(self, other: Any) -> Tensor:
         """Compute bitwise_xor in place; the Tensor gets the new values and gradient."""
     def __le__(self, other: Any) -> Tensor:
-        """a <= b."""
+        """Compute a <= b for each element."""
     def __lt__(self, other: Any) -> Tensor:
-        """a < b."""
+        """Compute a < b for each element."""
     def __matmul__(self, other: Any) -> Tensor:
-        """Multiply matrices (..., n, k) @ (..., k, m), with NumPy's broadcasting; vectors are (k,)."""
+        """Multiply matrices, as the operator `@`."""
     def __mod__(self, other: Any) -> Tensor:
         """Compute a - b * floor(a / b), which has the sign of b."""
     def __mul__(self, other: Any) -> Tensor:
         """Multiply a and b."""
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        """a != b, element by element."""
+        """Compute a != b for each element."""
     def __neg__(self) -> Tensor:
         """Negate x."""
     def __or__(self, other: Any) -> Tensor:
-        """a | b, for booleans and integers."""
+        """Compute a | b for booleans or integers."""
     def __pos__(self) -> Tensor:
         """Return a copy of x."""
     def __pow__(self, other: Any) -> Tensor:
@@ -96,19 +96,19 @@ class Methods:
     def __truediv__(self, other: Any) -> Tensor:
         """Divide a by b."""
     def __xor__(self, other: Any) -> Tensor:
-        """a ^ b, for booleans and integers."""
+        """Compute a ^ b for booleans or integers."""
     def abs(self) -> Tensor:
         """Compute |x|; its derivative at 0 is 0."""
     def add(self, other: Any, **options: Any) -> Tensor:
-        """x + other."""
-    def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Return True if all elements are true, over all axes or `axis`."""
+        """Compute x + other, as `add` does."""
+    def all(self, axis: Any = ..., *, keepdims: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return True where all elements along `axis` are true."""
     def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the maximum over `axis`, as `max` does."""
     def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the minimum over `axis`, as `min` does."""
-    def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Return True if any element is true, over all axes or `axis`."""
+    def any(self, axis: Any = ..., *, keepdims: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return True where any element along `axis` is true."""
     def arccos(self) -> Tensor:
         """Return the angle in [0, π] with cosine x."""
     def arccosh(self) -> Tensor:
@@ -123,10 +123,10 @@ class Methods:
         """Return the angle in (-π, π] of the point (b, a)."""
     def arctanh(self) -> Tensor:
         """Compute the inverse of tanh."""
-    def argmax(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Return the index of the largest element of all, or along `axis`."""
-    def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Return the index of the smallest element of all, or along `axis`."""
+    def argmax(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return the index of the largest element along `axis`."""
+    def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return the index of the smallest element along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
         """Return the indices that sort x along `axis`; NaN comes last."""
     def astype(self, dtype: Any) -> Tensor:
@@ -134,9 +134,9 @@ class Methods:
     def bool(self) -> Tensor:
         """Convert to bool."""
     def broadcast_to(self, shape: Any) -> Tensor:
-        """Repeat x to `shape`, by NumPy's rules of broadcasting, sharing its memory."""
-    def ceil(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
-        """Round up to an integer."""
+        """Repeat x to a shape, by NumPy's rules of broadcasting."""
+    def ceil(self) -> Tensor:
+        """Round up to integers."""
     def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
         """Compute the lower triangles L with L @ L.mT = x."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
@@ -146,13 +146,13 @@ class Methods:
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
         """Limit x to a range."""
     def clone(self) -> Tensor:
-        """Copy x into memory of its own."""
+        """Copy x."""
     def conj(self) -> Tensor:
         """Return x, or the conjugates of complex numbers."""
     def contiguous(self) -> Tensor:
         """Return x; operations accept arrays of any strides."""
     def copy(self) -> Tensor:
-        """Copy x into memory of its own."""
+        """Copy x."""
     def cos(self) -> Tensor:
         """Compute the cosine; x is in radians."""
     def cosh(self) -> Tensor:
@@ -160,13 +160,13 @@ class Methods:
     def cpu(self) -> Tensor:
         """Return x."""
     def cumprod(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
-        """Return the running product along `axis`, or of the flattened array by default."""
+        """Compute the running product along `axis`."""
     def cumsum(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
-        """Return the running sum along `axis`, or of the flattened array by default."""
+        """Compute the running sum along `axis`."""
     def deg2rad(self) -> Tensor:
         """Convert degrees to radians."""
     def det(self) -> Tensor:
-        """Compute the determinants of matrices (..., n, n); singular ones have gradients too."""
+        """Compute the determinants of matrices; singular ones have gradients too."""
     def diagonal(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ...) -> Tensor:
         """Return diagonals as a last axis."""
     def diff(self, n: builtins.int = ..., axis: builtins.int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
@@ -174,9 +174,9 @@ class Methods:
     def dim(self) -> Tensor:
         """Return the number of axes."""
     def div(self, other: Any, **options: Any) -> Tensor:
-        """x / other."""
+        """Compute x / other, as `divide` does."""
     def dot(self, b: Any) -> Tensor:
-        """Sum products over the last axis of a and the last but one (or only) axis of b."""
+        """Sum products over the last axis of a and the second-to-last axis of b."""
     def double(self) -> Tensor:
         """Convert to float64."""
     def elu(self, alpha: builtins.float = ...) -> Tensor:
@@ -190,17 +190,17 @@ class Methods:
     def expand(self, *shape: Any) -> Tensor:
         """Broadcast x to a shape."""
     def expand_dims(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """Insert axes of length 1, at the positions `axis` of the result."""
+        """Insert axes of length 1."""
     def expm1(self) -> Tensor:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
         """Join the axes from `start_dim` to `end_dim`, both included."""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
-        """Reverse the order of elements along `axis`, all axes by default."""
+        """Reverse the order of elements along `axis`."""
     def float(self) -> Tensor:
         """Convert to float32."""
-    def floor(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
-        """Round down to an integer."""
+    def floor(self) -> Tensor:
+        """Round down to integers."""
     def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """Return y with y[i, j, k] = x[i, index[i, j, k], k], for axis 1 of three."""
     def gelu(self, *, approximate: builtins.str = ...) -> Tensor:
@@ -216,7 +216,7 @@ class Methods:
     def int(self) -> Tensor:
         """Convert to int32."""
     def inv(self) -> Tensor:
-        """Compute the inverses of matrices (..., n, n)."""
+        """Compute the inverses of matrices."""
     def leaky_relu(self, negative_slope: builtins.float = ...) -> Tensor:
         """Return x if positive, else `negative_slope` * x."""
     def log(self) -> Tensor:
@@ -240,9 +240,9 @@ class Methods:
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
         """Replace elements where `mask` is True."""
     def masked_select(self, mask: Any) -> Tensor:
-        """Return the elements of x where `mask`, which broadcasts with x, is True."""
+        """Return the elements of x where `mask` is True."""
     def matmul(self, b: Any, /) -> Tensor:
-        """Multiply matrices (..., n, k) @ (..., k, m), with NumPy's broadcasting; vectors are (k,)."""
+        """Multiply matrices, as the operator `@`."""
     def max(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the largest element over `axis`; equal ones share the gradient."""
     def maximum(self, b: Any, /) -> Tensor:
@@ -258,7 +258,7 @@ class Methods:
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Move axes to other positions; the others keep their order."""
     def mul(self, other: Any, **options: Any) -> Tensor:
-        """x * other."""
+        """Compute x * other, as `multiply` does."""
     def nan_to_num(self, *, nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
         """Replace NaN, inf and -inf."""
     def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -266,15 +266,15 @@ class Methods:
     def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis` that are not NaN."""
     def nonzero(self) -> Any:
-        """Return the indices of the elements that are not zero, a tuple of ndarrays."""
+        """Return the indices of the elements that are not zero."""
     def norm(self, ord: Any = ..., axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute norms of vectors or matrices, as `numpy.linalg.norm`."""
     def numel(self) -> Tensor:
         """Return the number of elements."""
     def outer(self, b: Any) -> Tensor:
-        """Return all products (n, m) of n elements of a and m elements of b."""
+        """Multiply each element of a by each element of b."""
     def permute(self, *axes: Any) -> Tensor:
-        """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
+        """Reorder the axes, as `numpy.transpose`."""
     def pow(self, b: Any, /) -> Tensor:
         """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
     def prod(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -282,7 +282,7 @@ class Methods:
     def rad2deg(self) -> Tensor:
         """Convert radians to degrees."""
     def ravel(self, order: builtins.str = ...) -> Tensor:
-        """Return the elements as one axis; `order` as in `reshape`."""
+        """Return the elements of x as a vector."""
     def reciprocal(self) -> Tensor:
         """Compute 1 / x."""
     def relu(self) -> Tensor:
@@ -293,8 +293,8 @@ class Methods:
         """Return x in another shape of the same size."""
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """Shift elements along `axis`; those beyond the end continue at the start."""
-    def round(self, decimals: Any = ...) -> Any:
-        """x rounded to `decimals`, halves to even."""
+    def round(self, decimals: Any = ...) -> Tensor:
+        """Round to a number of decimals, halves to even."""
     def rsqrt(self) -> Tensor:
         """Compute 1 / sqrt(x)."""
     def sigmoid(self) -> Tensor:
@@ -322,11 +322,11 @@ class Methods:
     def square(self) -> Tensor:
         """Compute x²."""
     def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
-        """Remove the axes of length 1, or those in `axis`."""
+        """Remove axes of length 1."""
     def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute the standard deviation over `axis`, the square root of `var`."""
     def sub(self, other: Any, **options: Any) -> Tensor:
-        """x - other."""
+        """Compute x - other, as `subtract` does."""
     def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
@@ -342,7 +342,7 @@ class Methods:
     def tanh(self) -> Tensor:
         """Compute the hyperbolic tangent."""
     def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """Repeat x as a whole, `reps` times along each axis."""
+        """Repeat x as a whole."""
     def to(self, to: Any) -> Tensor:
         """Convert to the dtype `to`, or to the dtype of the tensor `to`."""
     def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
@@ -352,19 +352,19 @@ class Methods:
     def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
         """Sum the elements of a diagonal."""
     def transpose(self, *axes: Any) -> Tensor:
-        """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
+        """Reorder the axes, as `numpy.transpose`."""
     def tril(self, k: builtins.int = ...) -> Tensor:
-        """Replace the elements above the k-th diagonal by 0."""
+        """Replace the elements above a diagonal by 0."""
     def triu(self, k: builtins.int = ...) -> Tensor:
-        """Replace the elements below the k-th diagonal by 0."""
-    def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
-        """x without its fraction."""
+        """Replace the elements below a diagonal by 0."""
+    def trunc(self) -> Tensor:
+        """Round towards zero to integers."""
     def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
-        """Return the slices of x along `axis`, without that axis: the inverse of `stack`."""
+        """Split x into slices along `axis`: the inverse of `stack`."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`."""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """Insert axes of length 1, at the positions `axis` of the result."""
+        """Insert axes of length 1."""
     def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute the variance over `axis`."""
     def view(self, *shape: Any) -> Tensor:

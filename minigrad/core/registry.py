@@ -53,9 +53,57 @@ def op(
     return declare
 
 
-def ufunc(function: np.ufunc, doc: str, methods: str = "", **rules: Rule) -> Callable[..., Tensor]:
-    """Declare and register the op of a NumPy ufunc, whose operands are those that have rules."""
+def ufunc(
+    function: np.ufunc, summary: str, methods: str = "", **rules: Rule
+) -> Callable[..., Tensor]:
+    """Declare and register the op of a NumPy ufunc.
+
+    Parameters
+    ----------
+    function : numpy.ufunc
+        Computes the result.
+    summary : str
+        First line of the docstring; `elementwise_doc` adds the sections.
+    methods : str
+        Names of methods of Tensor, separated by spaces.
+    **rules : callable
+        The rule of each operand, as in `Op`.
+
+    Returns
+    -------
+    callable
+        The function of Tensors.
+    """
+    doc = elementwise_doc(summary, *rules)
     return _register(Op(function, rules, doc=doc), function, methods)
+
+
+def elementwise_doc(summary: str, *operands: str, result: str = "Tensor") -> str:
+    """Return the docstring of an elementwise function.
+
+    Parameters
+    ----------
+    summary : str
+        First line.
+    *operands : str
+        Names of one or two operands.
+    result : str
+        Type of the result; "Tensor" by default.
+
+    Returns
+    -------
+    str
+        The summary, Parameters and Returns.
+    """
+    if len(operands) == 1:
+        parameters, shape = f"{operands[0]} : array_like", f"Shape of {operands[0]}."
+    else:
+        parameters = f"{', '.join(operands)} : array_like\n    Shapes that broadcast."
+        shape = f"Broadcast shape of {' and '.join(operands)}."
+    return (
+        f"{summary}\n\nParameters\n----------\n{parameters}\n\n"
+        f"Returns\n-------\n{result}\n    {shape}\n"
+    )
 
 
 def custom_op(

@@ -1,14 +1,15 @@
-"""Functions without gradients: comparisons, logic, rounding, positions."""
+"""Functions without gradients: comparisons, logic, rounding, indices."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..core.nested import as_tensors, on_arrays
-from ..core.registry import function
+from ..core.registry import elementwise_doc, function
 from ..core.tensor import DISPATCH
 
 __all__ = [
@@ -50,72 +51,333 @@ __all__ = [
 ]
 
 
-def _on_arrays(
-    numpy: Any, doc: str, methods: str = "", name: str | None = None
+def _on_arrays(*numpy: Any, methods: str = "") -> Callable[..., Any]:
+    """Let a function call the first of some NumPy functions with the arrays of tensors.
+
+    The decorated function has no body. It is the signature and the documentation.
+    """
+
+    def declare(documented: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(documented)
+        def call(*args: Any, **options: Any) -> Any:
+            result = on_arrays(numpy[0], args, options)
+            return result if isinstance(result, (tuple, list)) else as_tensors(result)
+
+        declared = function(numpy=numpy, methods=methods)(call)
+        DISPATCH.update(dict.fromkeys(numpy, declared))
+        return declared
+
+    return declare
+
+
+def _elementwise(
+    ufunc: np.ufunc, summary: str, methods: str = "", *, name: str = "", result: str = "of bool"
 ) -> Callable[..., Any]:
-    """Register a NumPy function, or the first of several, for the arrays of tensors."""
-    several = numpy if isinstance(numpy, tuple) else (numpy,)
-    numpy = several[0]
+    """Register a NumPy ufunc for the arrays of tensors; `name` is its own by default."""
 
-    def call(*args: Any, **options: Any) -> Any:
-        result = on_arrays(numpy, args, options)
-        return result if isinstance(result, (tuple, list)) else as_tensors(result)
+    def of_one(x, /):
+        pass
 
-    call.__name__ = call.__qualname__ = name or numpy.__name__
-    call.__doc__ = doc
-    declared = function(numpy=several, methods=methods)(call)
-    DISPATCH.update(dict.fromkeys(several, declared))
-    return declared
+    def of_two(a, b, /):
+        pass
+
+    documented, operands = (of_one, "x") if ufunc.nin == 1 else (of_two, "ab")
+    documented.__name__ = documented.__qualname__ = name or ufunc.__name__
+    documented.__doc__ = elementwise_doc(summary, *operands, result=f"Tensor {result}".strip())
+    return _on_arrays(ufunc, methods=methods)(documented)
 
 
-greater = _on_arrays(np.greater, "a > b.", "__gt__")
-greater_equal = _on_arrays(np.greater_equal, "a >= b.", "__ge__")
-less = _on_arrays(np.less, "a < b.", "__lt__")
-less_equal = _on_arrays(np.less_equal, "a <= b.", "__le__")
-equal = _on_arrays(np.equal, "a == b, element by element.", "__eq__")
-not_equal = _on_arrays(np.not_equal, "a != b, element by element.", "__ne__")
-isclose = _on_arrays(np.isclose, "Compare a and b within a tolerance, element by element.")
-allclose = _on_arrays(np.allclose, "Return True if all of a and b are equal within a tolerance.")
-array_equal = _on_arrays(np.array_equal, "Return True if a and b have the same shape and elements.")
+# -- comparisons
 
-logical_not = _on_arrays(np.logical_not, "not x, element by element.")
-logical_and = _on_arrays(np.logical_and, "a and b, element by element.")
-logical_or = _on_arrays(np.logical_or, "a or b, element by element.")
-logical_xor = _on_arrays(np.logical_xor, "Either a or b but not both, element by element.")
-bitwise_and = _on_arrays(np.bitwise_and, "a & b, for booleans and integers.", "__and__ __rand__")
-bitwise_or = _on_arrays(np.bitwise_or, "a | b, for booleans and integers.", "__or__ __ror__")
-bitwise_xor = _on_arrays(np.bitwise_xor, "a ^ b, for booleans and integers.", "__xor__ __rxor__")
-bitwise_not = _on_arrays(np.invert, "~x, for booleans and integers.", "__invert__", "bitwise_not")
-any = _on_arrays(np.any, "Return True if any element is true, over all axes or `axis`.", "any")
-all = _on_arrays(np.all, "Return True if all elements are true, over all axes or `axis`.", "all")
-isnan = _on_arrays(np.isnan, "Where x is NaN.")
-isinf = _on_arrays(np.isinf, "Where x is infinite.")
-isfinite = _on_arrays(np.isfinite, "Where x is neither infinite nor NaN.")
-signbit = _on_arrays(np.signbit, "Where x is negative, -0.0 included.")
+greater = _elementwise(np.greater, "Compute a > b for each element.", "__gt__")
+greater_equal = _elementwise(np.greater_equal, "Compute a >= b for each element.", "__ge__")
+less = _elementwise(np.less, "Compute a < b for each element.", "__lt__")
+less_equal = _elementwise(np.less_equal, "Compute a <= b for each element.", "__le__")
+equal = _elementwise(np.equal, "Compute a == b for each element.", "__eq__")
+not_equal = _elementwise(np.not_equal, "Compute a != b for each element.", "__ne__")
 
-floor = _on_arrays(np.floor, "Round down to an integer.", "floor")
-ceil = _on_arrays(np.ceil, "Round up to an integer.", "ceil")
-trunc = _on_arrays(np.trunc, "x without its fraction.", "trunc")
-round = _on_arrays((np.round, np.around), "x rounded to `decimals`, halves to even.", "round")
-rint = _on_arrays(np.rint, "Round to the nearest integer, halves to even.")
-floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__ __rfloordiv__")
 
-argmax = _on_arrays(
-    np.argmax, "Return the index of the largest element of all, or along `axis`.", "argmax"
+@_on_arrays(np.isclose)
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Compute |a - b| <= atol + rtol * |b| for each element.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+    rtol : float
+        Relative tolerance; 1e-5 by default.
+    atol : float
+        Absolute tolerance; 1e-8 by default.
+    equal_nan : bool
+        Treat NaN as equal to NaN; False by default.
+
+    Returns
+    -------
+    Tensor of bool
+        Broadcast shape of a and b.
+    """
+
+
+@_on_arrays(np.allclose)
+def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Return True if |a - b| <= atol + rtol * |b| for all elements.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+    rtol : float
+        Relative tolerance; 1e-5 by default.
+    atol : float
+        Absolute tolerance; 1e-8 by default.
+    equal_nan : bool
+        Treat NaN as equal to NaN; False by default.
+
+    Returns
+    -------
+    bool
+        False if any two elements differ by more.
+    """
+
+
+@_on_arrays(np.array_equal)
+def array_equal(a, b, equal_nan=False):
+    """Return True if a and b have the same shape and elements.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays to compare; they are not broadcast.
+    equal_nan : bool
+        Treat NaN as equal to NaN; False by default.
+
+    Returns
+    -------
+    bool
+        False if the shapes or any two elements differ.
+    """
+
+
+# -- logic
+
+logical_not = _elementwise(np.logical_not, "Compute `not x` for each element.")
+logical_and = _elementwise(np.logical_and, "Compute `a and b` for each element.")
+logical_or = _elementwise(np.logical_or, "Compute `a or b` for each element.")
+logical_xor = _elementwise(np.logical_xor, "Return True where exactly one of a and b is true.")
+bitwise_and = _elementwise(
+    np.bitwise_and,
+    "Compute a & b for booleans or integers.",
+    "__and__ __rand__",
+    result="of bool or int",
 )
-argmin = _on_arrays(
-    np.argmin, "Return the index of the smallest element of all, or along `axis`.", "argmin"
+bitwise_or = _elementwise(
+    np.bitwise_or,
+    "Compute a | b for booleans or integers.",
+    "__or__ __ror__",
+    result="of bool or int",
 )
-nonzero = _on_arrays(
-    np.nonzero,
-    "Return the indices of the elements that are not zero, a tuple of ndarrays.",
-    "nonzero",
+bitwise_xor = _elementwise(
+    np.bitwise_xor,
+    "Compute a ^ b for booleans or integers.",
+    "__xor__ __rxor__",
+    result="of bool or int",
 )
-argwhere = _on_arrays(
-    np.argwhere, "Return the indices of the elements that are not zero, a row for each."
+bitwise_not = _elementwise(
+    np.invert,
+    "Compute ~x for booleans or integers.",
+    "__invert__",
+    name="bitwise_not",
+    result="of bool or int",
 )
-count_nonzero = _on_arrays(np.count_nonzero, "Count the elements that are not zero.")
-searchsorted = _on_arrays(np.searchsorted, "Where values would be inserted into a sorted x.")
+
+
+@_on_arrays(np.any, methods="any")
+def any(x, axis=None, *, keepdims=False, where=True):
+    """Return True where any element along `axis` is true.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+    where : array of bool, broadcastable to x, optional
+        True = the element counts.
+
+    Returns
+    -------
+    Tensor of bool
+        Shape of x without the reduced axes.
+    """
+
+
+@_on_arrays(np.all, methods="all")
+def all(x, axis=None, *, keepdims=False, where=True):
+    """Return True where all elements along `axis` are true.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+    where : array of bool, broadcastable to x, optional
+        True = the element counts.
+
+    Returns
+    -------
+    Tensor of bool
+        Shape of x without the reduced axes.
+    """
+
+
+isnan = _elementwise(np.isnan, "Return True where x is NaN.")
+isinf = _elementwise(np.isinf, "Return True where x is inf or -inf.")
+isfinite = _elementwise(np.isfinite, "Return True where x is not NaN, inf or -inf.")
+signbit = _elementwise(np.signbit, "Return True where x is negative, including -0.0.")
+
+# -- rounding
+
+floor = _elementwise(np.floor, "Round down to integers.", "floor", result="")
+ceil = _elementwise(np.ceil, "Round up to integers.", "ceil", result="")
+trunc = _elementwise(np.trunc, "Round towards zero to integers.", "trunc", result="")
+rint = _elementwise(np.rint, "Round to the nearest integers, halves to even.", result="")
+floor_divide = _elementwise(
+    np.floor_divide, "Compute a / b, rounded down.", "__floordiv__ __rfloordiv__", result=""
+)
+
+
+@_on_arrays(np.round, np.around, methods="round")
+def round(x, decimals=0):
+    """Round to a number of decimals, halves to even.
+
+    Parameters
+    ----------
+    x : array_like
+    decimals : int
+        Number of digits after the decimal point, or before it if negative; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape and dtype of x.
+    """
+
+
+# -- indices
+
+
+@_on_arrays(np.argmax, methods="argmax")
+def argmax(x, axis=None, *, keepdims=False):
+    """Return the index of the largest element along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        None, the default, indexes the flattened x.
+    keepdims : bool
+        Keep the reduced axis with length 1; False by default.
+
+    Returns
+    -------
+    Tensor of int
+        Shape of x without `axis`. Of equal elements, the first counts.
+    """
+
+
+@_on_arrays(np.argmin, methods="argmin")
+def argmin(x, axis=None, *, keepdims=False):
+    """Return the index of the smallest element along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        None, the default, indexes the flattened x.
+    keepdims : bool
+        Keep the reduced axis with length 1; False by default.
+
+    Returns
+    -------
+    Tensor of int
+        Shape of x without `axis`. Of equal elements, the first counts.
+    """
+
+
+@_on_arrays(np.nonzero, methods="nonzero")
+def nonzero(x) -> Any:
+    """Return the indices of the elements that are not zero.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    tuple of ndarray of int
+        The indices along each axis, so `x[nonzero(x)]` contains the elements.
+    """
+
+
+@_on_arrays(np.argwhere)
+def argwhere(x):
+    """Return the indices of the elements that are not zero, one row for each.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor of int, shape (n, x.ndim)
+        One row for each of the n elements that are not zero.
+    """
+
+
+@_on_arrays(np.count_nonzero)
+def count_nonzero(x, axis=None, *, keepdims=False):
+    """Count the elements along `axis` that are not zero.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    int or Tensor of int
+        Number of elements; a Tensor if `axis` or `keepdims` is given.
+    """
+
+
+@_on_arrays(np.searchsorted)
+def searchsorted(x, v, side="left", sorter=None):
+    """Return the indices at which values would be inserted into a sorted vector.
+
+    Parameters
+    ----------
+    x : array_like, shape (n,)
+        Vector in rising order, or in any order with `sorter`.
+    v : array_like
+        Values to insert.
+    side : {"left", "right"}
+        Return the first or the last index that keeps the order; "left" by default.
+    sorter : array_like of int, shape (n,), optional
+        Indices that sort x, such as `argsort(x)`.
+
+    Returns
+    -------
+    Tensor of int
+        Shape of v.
+    """
+
 
 for _numpy in (
     np.shape,
@@ -154,4 +416,4 @@ for _numpy in (
     np.min_scalar_type,
     np.einsum_path,
 ):
-    _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")
+    _on_arrays(_numpy)(_numpy)  # with NumPy's name, signature and documentation

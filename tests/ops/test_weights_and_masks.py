@@ -200,8 +200,8 @@ OPERANDS = {
     "linear.weight", "linear_cross_entropy.linear_weight", "embedding.weight", "F.embedding.weight",
 }  # fmt: skip
 """Matrices with any number of rows."""
-AS_NUMPY = {"where.condition", "average.weights"}
-"""Compared with NumPy in `tests/forms`."""
+AS_NUMPY = {"where.condition", "average.weights", "any.where", "all.where"}
+"""Compared with NumPy in `tests/forms`, or computed by NumPy itself."""
 MASKS_THAT_BROADCAST_X = {"masked_select.mask", "masked_fill.mask"}
 """A larger mask broadcasts x, as in PyTorch."""
 SETTINGS = {
