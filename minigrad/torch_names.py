@@ -241,7 +241,25 @@ def _to(self: Tensor, to: Any) -> Tensor:
     return self if dtype is None or dtype == self.dtype else astype(self, dtype)
 
 
-def _alpha(f: Any, sign: str) -> Any:
+_ARITHMETIC = """Compute x {sign} other, as `{name}` does.
+
+Parameters
+----------
+other : array_like
+    Broadcasts with x.
+**options
+    Raise a TypeError: PyTorch's `alpha` and `rounding_mode` are not supported.
+
+Returns
+-------
+Tensor
+    Broadcast shape of x and `other`.
+"""
+
+
+def _arithmetic(f: Any, sign: str) -> Any:
+    """Return a method of PyTorch's signature that refuses its options."""
+
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
             raise TypeError(
@@ -250,7 +268,7 @@ def _alpha(f: Any, sign: str) -> Any:
             )
         return f(self, other)
 
-    method.__doc__ = f"x {sign} other."
+    method.__doc__ = _ARITHMETIC.format(sign=sign, name=f.__name__)
     return method
 
 
@@ -280,24 +298,24 @@ class NoDevices:
 cuda = NoDevices()
 
 METHODS: dict[str, Any] = {
-    "add": _alpha(add, "+"),
+    "add": _arithmetic(add, "+"),
     "bool": lambda self: astype(self, bool),
     "clamp": clamp,
     "contiguous": lambda self: self,
     "cpu": lambda self: self,
     "dim": lambda self: self.data.ndim,
-    "div": _alpha(divide, "/"),
+    "div": _arithmetic(divide, "/"),
     "double": lambda self: astype(self, np.float64),
     "float": lambda self: astype(self, np.float32),
     "half": lambda self: astype(self, np.float16),
     "int": lambda self: astype(self, np.int32),
     "long": lambda self: astype(self, np.int64),
     "movedim": movedim,
-    "mul": _alpha(multiply, "*"),
+    "mul": _arithmetic(multiply, "*"),
     "numel": lambda self: self.data.size,
     "permute": permute,
     "pow": pow,
-    "sub": _alpha(subtract, "-"),
+    "sub": _arithmetic(subtract, "-"),
     "swapdims": swapaxes,
     "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
     "to": _to,

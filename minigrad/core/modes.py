@@ -121,5 +121,11 @@ class traced:
 
 
 def is_grad_enabled() -> bool:
-    """Return whether operations are recorded in this thread or task."""
+    """Return whether operations are recorded in this thread or task.
+
+    Returns
+    -------
+    bool
+        False inside `no_grad()`.
+    """
     return MODE.get().record

@@ -4,7 +4,7 @@ An op is declared once:
 
     @op(numpy=np.tanh, methods="tanh", x=lambda g, y: g * (1 - y * y))
     def tanh(x, /):
-        "The hyperbolic tangent."
+        "Compute the hyperbolic tangent."
         return np.tanh(x)
 
 The parameters before the `/` are operands, the others are options. Each differentiable operand has

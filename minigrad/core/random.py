@@ -70,17 +70,24 @@ def random_words(n: int, generator: np.random.Generator | None = None) -> np.nda
 
 
 def get_rng_state() -> dict[str, Any]:
-    """Return the state of the default generator as plain data, which JSON can store."""
+    """Return the state of the default generator as plain data, which JSON can store.
+
+    Returns
+    -------
+    dict
+        State for `set_rng_state`.
+    """
     state: Any = _default().bit_generator.state
     return {**state, "state": {key: value.tolist() for key, value in state["state"].items()}}
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Set the default generator to a state from `get_rng_state`.
+    """Set the state of the default generator.
 
     Parameters
     ----------
     state : dict
+        Result of `get_rng_state`.
     """
     inner = {key: np.array(value, np.uint64) for key, value in state["state"].items()}
     _default().bit_generator.state = {**state, "state": inner}

@@ -99,6 +99,11 @@ class Tensor(DataModel):
         """Return the values as an ndarray that shares memory.
 
         A tensor that requires gradients raises an error, since its gradient would be lost.
+
+        Returns
+        -------
+        ndarray
+            Array of this tensor.
         """
         return self.__array__()
 
@@ -122,7 +127,13 @@ class Tensor(DataModel):
         return self._array.item()
 
     def tolist(self) -> Any:
-        """Return the values as nested Python lists."""
+        """Return the values as nested Python lists.
+
+        Returns
+        -------
+        list or number
+            Number for a tensor without axes.
+        """
         return self._array.tolist()
 
     # -- the gradient
@@ -248,7 +259,13 @@ class Tensor(DataModel):
             )
 
     def detach(self) -> Tensor:
-        """Return a tensor with the same memory and no graph."""
+        """Return a tensor with the same memory and no graph.
+
+        Returns
+        -------
+        Tensor
+            Leaf that requires no gradient.
+        """
         return wrap(self._array, None)
 
     def retain_grad(self) -> None:

@@ -29,7 +29,19 @@ __all__ = [
 
 @function(numpy=np.flip, methods="flip")
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Reverse the order of elements along `axis`, all axes by default."""
+    """Reverse the order of elements along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, sequence of int or None
+        All axes by default.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     axes = all_axes("flip", axis, np.ndim(x))
     return getitem(
         x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
@@ -38,13 +50,33 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @function(numpy=np.fliplr)
 def fliplr(x: Any) -> Tensor:
-    """Reverse the order of columns."""
+    """Reverse the order of columns.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, m, ...)
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     return flip(x, 1)
 
 
 @function(numpy=np.flipud)
 def flipud(x: Any) -> Tensor:
-    """Reverse the order of rows."""
+    """Reverse the order of rows.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, ...)
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     return flip(x, 0)
 
 
@@ -120,7 +152,19 @@ numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis))
 
 @function(numpy=np.tile, methods="tile")
 def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
-    """Repeat x as a whole, `reps` times along each axis."""
+    """Repeat x as a whole.
+
+    Parameters
+    ----------
+    x : array_like
+    reps : int or sequence of int
+        Number of repetitions along each axis.
+
+    Returns
+    -------
+    Tensor
+        Copies of x side by side.
+    """
     return rearranged(np.tile, x, reps)
 
 

@@ -191,7 +191,17 @@ def _sinc_slope(x: Any) -> Any:
 
 @op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))
 def sinc(x, /):
-    """Compute sin(πx) / (πx), which is 1 at 0."""
+    """Compute sin(πx) / (πx), which is 1 at 0.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return np.sinc(x)
 
 
@@ -231,7 +241,20 @@ def unwrap(
 
 @function(numpy=np.divmod, methods="__divmod__ __rdivmod__")
 def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Return floor(a / b), which has no gradient, and the remainder."""
+    """Return floor(a / b), which has no gradient, and the remainder.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    quotient : Tensor
+        `floor_divide(a, b)`.
+    rest : Tensor
+        `remainder(a, b)`.
+    """
     return floor_divide(a, b), remainder(a, b)
 
 
@@ -267,7 +290,19 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @function(numpy=np.polyval)
 def polyval(p: Any, x: Any) -> Tensor:
-    """Evaluate a polynomial with coefficients p, highest power first, at x."""
+    """Evaluate a polynomial at x.
+
+    Parameters
+    ----------
+    p : array_like, shape (n,)
+        Coefficients, highest power first.
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Values in the shape of x.
+    """
     y: Any = multiply(x, 0)
     for i in range(np.shape(p)[0]):
         y = y * x + getitem(p, i)

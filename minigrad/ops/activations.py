@@ -17,13 +17,33 @@ __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "s
 
 @op(methods="relu", x=lambda g, y: g * (y != 0.0))  # NaN passes it on
 def relu(x, /):
-    """Compute max(x, 0); the derivative at 0 is 0."""
+    """Compute max(x, 0); the derivative at 0 is 0.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return np.maximum(x, 0)
 
 
 @op(methods="sigmoid", x=lambda g, y: g * y * (1 - y))
 def sigmoid(x, /):
-    """Compute 1 / (1 + exp(-x))."""
+    """Compute 1 / (1 + exp(-x)).
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Values from 0 to 1 in the shape of x.
+    """
     with np.errstate(over="ignore"):  # where e⁻ˣ is infinite, the result is 0
         y = as_array(np.exp(-x))
         y += 1
@@ -32,32 +52,88 @@ def sigmoid(x, /):
 
 @function(methods="softplus")
 def softplus(x: Any, beta: float = 1.0) -> Tensor:
-    """Compute log(1 + exp(beta * x)) / beta, without overflow."""
+    """Compute log(1 + exp(beta * x)) / beta, without overflow.
+
+    Parameters
+    ----------
+    x : array_like
+    beta : float
+        Steepness at 0; 1 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     plain = not isinstance(beta, Tensor) and beta == 1
     return logaddexp(x, 0.0) if plain else logaddexp(x * beta, 0.0) / beta
 
 
 @function(methods="log_sigmoid")
 def log_sigmoid(x: Any) -> Tensor:
-    """Compute log(sigmoid(x)), without underflow."""
+    """Compute log(sigmoid(x)), without underflow.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return -logaddexp(-x, 0.0)
 
 
 @function(methods="leaky_relu")
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """Return x if positive, else `negative_slope` * x."""
+    """Return x if positive, else `negative_slope` * x.
+
+    Parameters
+    ----------
+    x : array_like
+    negative_slope : float
+        Factor of negative elements; 0.01 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return where(x > 0, x, x * negative_slope)
 
 
 @function(methods="elu")
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """Return x if positive, else `alpha` * (exp(x) - 1)."""
+    """Return x if positive, else `alpha` * (exp(x) - 1).
+
+    Parameters
+    ----------
+    x : array_like
+    alpha : float
+        The limit for large negative x is -alpha; 1 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return where(x > 0, x, expm1(clip(x, None, 0)) * alpha)
 
 
 @function(methods="silu")
 def silu(x: Any) -> Tensor:
-    """Compute x * sigmoid(x), also called swish."""
+    """Compute x * sigmoid(x), also called swish.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return x * sigmoid(x)
 
 
@@ -105,7 +181,17 @@ def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
 
 @op(methods="erf", x=lambda g, x: g * np.exp(-x * x) * (2 / math.sqrt(math.pi)))
 def erf(x, /):
-    """Compute the error function, to the precision of the dtype."""
+    """Compute the error function, to the precision of the dtype.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Values from -1 to 1 in the shape of x.
+    """
     if isinstance(x, BatchedArray):  # which masks cannot index
         return BatchedArray(erf.op.forward(x.values))  # type: ignore[attr-defined]
     x = np.asarray(x)

@@ -102,7 +102,19 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
 
 @function(numpy=np.linalg.eigvalsh)
 def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
-    """Compute the eigenvalues (..., n), rising, of symmetric matrices (..., n, n)."""
+    """Compute the eigenvalues of symmetric matrices.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+    UPLO : {"L", "U"}
+        The triangle that is read; "L" by default.
+
+    Returns
+    -------
+    Tensor, shape (..., n)
+        Eigenvalues, smallest first.
+    """
     return eigh(x, UPLO).eigenvalues
 
 
@@ -171,7 +183,17 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 @function(numpy=getattr(np.linalg, "svdvals", ()))
 def svdvals(x: Any) -> Tensor:
-    """Compute the singular values, falling, of matrices (..., m, n)."""
+    """Compute the singular values of matrices.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+
+    Returns
+    -------
+    Tensor, shape (..., min(m, n))
+        Singular values, largest first.
+    """
     return svd(x, compute_uv=False)
 
 
@@ -290,7 +312,19 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
 
 @function(numpy=np.linalg.matrix_power)
 def matrix_power(x: Any, n: int) -> Tensor:
-    """Multiply n factors x (..., k, k), or factors of the inverse if n is negative."""
+    """Raise square matrices to an integer power.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., k, k)
+    n : int
+        Number of factors; a negative power multiplies inverses.
+
+    Returns
+    -------
+    Tensor, shape (..., k, k)
+        Products.
+    """
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise np.linalg.LinAlgError(f"matrix_power: x must be square matrices, got shape {shape}")

@@ -120,7 +120,18 @@ def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)
 def power(a, b, /):
-    """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
+    """Raise a to the power b; the derivative of 0ᵇ by b is 0.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        Broadcast shape of a and b.
+    """
     if getattr(a, "dtype", np.dtype(float)).kind == "b":  # whose operator gives 8 bits
         return np.power(a, b)
     return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
@@ -152,7 +163,17 @@ sqrt = ufunc(np.sqrt, "Compute the square root.", "sqrt", x=lambda g, y: safe_di
 
 @function(methods="rsqrt")
 def rsqrt(x: Any) -> Tensor:
-    """Compute 1 / sqrt(x)."""
+    """Compute 1 / sqrt(x).
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Shape of x.
+    """
     return divide(1.0, sqrt(x))
 
 
@@ -315,5 +336,16 @@ def _np_clip(
     b=lambda g, a, b: safe_divide(g * a, b),
 )
 def xlogy(a, b, /):
-    """Compute a * log(b), which is 0 where a is 0, unless b is NaN."""
+    """Compute a * log(b), which is 0 where a is 0, unless b is NaN.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        Broadcast shape of a and b.
+    """
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))

@@ -99,7 +99,19 @@ def plain_index(index: Any) -> Any:
 
 @function(methods="__getitem__")
 def getitem(x: Any, index: Any) -> Tensor:
-    """Return x[index], for every index of NumPy; a view where NumPy returns one."""
+    """Return x[index], for every index of NumPy.
+
+    Parameters
+    ----------
+    x : array_like
+    index : index of NumPy
+        Integers, slices, ..., None, arrays of int or bool, or a tuple of them.
+
+    Returns
+    -------
+    Tensor
+        View of x if NumPy returns one.
+    """
     return _getitem(x, index=plain_index(index))
 
 
@@ -263,7 +275,19 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
 
 @function(methods="masked_select")
 def masked_select(x: Any, mask: Any) -> Tensor:
-    """Return the elements of x where `mask`, which broadcasts with x, is True."""
+    """Return the elements of x where `mask` is True.
+
+    Parameters
+    ----------
+    x : array_like
+    mask : array of bool, broadcastable with x
+        True = the element is selected.
+
+    Returns
+    -------
+    Tensor, shape (n,)
+        Selected elements, in C order.
+    """
     mask = booleans("masked_select: mask", mask, "True for what is picked")
     shape = np.broadcast_shapes(shape_of(x), mask.shape)
     return getitem(

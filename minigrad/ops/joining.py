@@ -55,13 +55,39 @@ def _concatenate(*arrays, axis=0):
 
 @function(numpy=np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Join arrays along an existing axis, or flattened if `axis` is None."""
+    """Join arrays along an existing axis.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays whose shapes agree except along `axis`.
+    axis : int or None
+        0 by default; None joins the flattened arrays.
+
+    Returns
+    -------
+    Tensor
+        Elements of all arrays, in order.
+    """
     return _concatenate(*arrays, axis=axis)
 
 
 @function(numpy=np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
-    """Join arrays of one shape along a new axis."""
+    """Join arrays of one shape along a new axis.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays of one shape.
+    axis : int
+        Position of the new axis in the result; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        One axis more than each array.
+    """
     shapes = {shape_of(x) for x in arrays}
     if len(shapes) != 1:
         raise ValueError(f"stack: arrays must have one shape, got {sorted(shapes)}")
@@ -92,33 +118,90 @@ def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
 
 @function(numpy=np.vstack)
 def vstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the first axis; vectors become rows."""
+    """Join arrays along the first axis; vectors become rows.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays whose shapes agree except along the first axis.
+
+    Returns
+    -------
+    Tensor
+        At least 2 axes.
+    """
     return _concatenate(*[atleast_2d(x) for x in arrays], axis=0)
 
 
 @function(numpy=np.hstack)
 def hstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the second axis, or vectors along their only one."""
+    """Join arrays along the second axis, or vectors along their only axis.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays whose shapes agree except along that axis.
+
+    Returns
+    -------
+    Tensor
+        Elements of all arrays, in order.
+    """
     parts = [atleast_1d(x) for x in arrays]
     return _concatenate(*parts, axis=0 if parts and parts[0].ndim == 1 else 1)
 
 
 @function(numpy=np.dstack)
 def dstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the third axis."""
+    """Join arrays along the third axis.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays whose shapes agree except along the third axis. Vectors (n,) become (1, n, 1), and
+        matrices (n, m) become (n, m, 1).
+
+    Returns
+    -------
+    Tensor
+        At least 3 axes.
+    """
     return _concatenate(*[atleast_3d(x) for x in arrays], axis=2)
 
 
 @function(numpy=np.column_stack)
 def column_stack(arrays: Sequence[Any]) -> Tensor:
-    """Join vectors, as columns, and matrices side by side."""
+    """Join vectors, as columns, and matrices side by side.
+
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Vectors (n,) and matrices (n, m) with the same n.
+
+    Returns
+    -------
+    Tensor, shape (n, columns)
+        Columns of all arrays, in order.
+    """
     parts = [expand_dims(atleast_1d(x), 1) if np.ndim(x) < 2 else x for x in arrays]
     return _concatenate(*parts, axis=1)
 
 
 @function(numpy=np.block)
 def block(arrays: Any) -> Tensor:
-    """Join nested lists of arrays: the innermost along the last axis, and so on outwards."""
+    """Join nested lists of arrays to one array.
+
+    Parameters
+    ----------
+    arrays : nested lists of array_like
+        The innermost lists are joined along the last axis, the lists around them along the axis
+        before it, and so on.
+
+    Returns
+    -------
+    Tensor
+        Array of all blocks.
+    """
     parts: list[Tensor] = []
 
     def indices(part: Any) -> Any:
@@ -235,6 +318,18 @@ for _numpy in (np.vsplit, np.hsplit, np.dsplit):
 
 @function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """Return the slices of x along `axis`, without that axis: the inverse of `stack`."""
+    """Split x into slices along `axis`: the inverse of `stack`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+        0 by default.
+
+    Returns
+    -------
+    tuple of Tensor
+        Slices of x without `axis`.
+    """
     y = moveaxis(x, axis, 0)
     return tuple([getitem(y, i) for i in range(len(y))])

@@ -76,10 +76,20 @@ def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
     b=_matmul_b,
 )
 def matmul(a, b, /):
-    """Multiply matrices (..., n, k) @ (..., k, m), with NumPy's broadcasting; vectors are (k,).
+    """Multiply matrices, as the operator `@`.
 
     Either operand can be a constant matrix of scipy.sparse. `x @ A` works then, but for `A @ x`
     write `matmul(A, x)`, since SciPy would make an array of x.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, k) or (k,)
+    b : array_like, shape (..., k, m) or (k,)
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Products, without n or m for a vector. The other axes broadcast.
     """
     try:
         return np.matmul(a, b)
@@ -109,7 +119,19 @@ def _times(a: Any, b: Any) -> Tensor:
 
 @function(numpy=np.dot, methods="dot")
 def dot(a: Any, b: Any) -> Tensor:
-    """Sum products over the last axis of a and the last but one (or only) axis of b."""
+    """Sum products over the last axis of a and the second-to-last axis of b.
+
+    Parameters
+    ----------
+    a : array_like
+    b : array_like
+        The only axis of a vector is summed. A scalar, a or b, multiplies the other operand.
+
+    Returns
+    -------
+    Tensor
+        The other axes of a, then the other axes of b.
+    """
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return _times(a, b)
     return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
@@ -117,19 +139,52 @@ def dot(a: Any, b: Any) -> Tensor:
 
 @function(numpy=np.vdot)
 def vdot(a: Any, b: Any) -> Tensor:
-    """Sum the products of all elements."""
+    """Sum the products of all elements.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of the same size, which are flattened.
+
+    Returns
+    -------
+    Tensor
+        Scalar.
+    """
     return matmul(reshape(a, -1), reshape(b, -1))
 
 
 @function(numpy=np.inner)
 def inner(a: Any, b: Any) -> Tensor:
-    """Sum products over the last axes of a and b."""
+    """Sum products over the last axes of a and b.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays with the same length of the last axis, or a scalar.
+
+    Returns
+    -------
+    Tensor
+        The other axes of a, then the other axes of b.
+    """
     return _times(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
 
 
 @function(numpy=np.outer, methods="outer")
 def outer(a: Any, b: Any) -> Tensor:
-    """Return all products (n, m) of n elements of a and m elements of b."""
+    """Multiply each element of a by each element of b.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of n and m elements, which are flattened.
+
+    Returns
+    -------
+    Tensor, shape (n, m)
+        All products.
+    """
     return reshape(a, -1, 1) * reshape(b, -1)
 
 
@@ -198,7 +253,17 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
 
 @function(numpy=np.kron)
 def kron(a: Any, b: Any) -> Tensor:
-    """Compute the Kronecker product: blocks of b, each times an element of a."""
+    """Compute the Kronecker product: blocks of b, each times an element of a.
+
+    Parameters
+    ----------
+    a, b : array_like
+
+    Returns
+    -------
+    Tensor
+        Each axis has the product of the lengths of a and b.
+    """
     ndim = max(np.ndim(a), np.ndim(b))
     shapes = [(1,) * (ndim - np.ndim(x)) + shape_of(x) for x in (a, b)]
     y = tensordot(reshape(a, shapes[0]), reshape(b, shapes[1]), 0)
@@ -263,13 +328,38 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 @function(numpy=np.diagflat)
 def diagflat(v: Any, k: int = 0) -> Tensor:
-    """Return a matrix with the elements of v on its k-th diagonal."""
+    """Return a matrix with the elements of v on a diagonal.
+
+    Parameters
+    ----------
+    v : array_like
+        Array of n elements, which is flattened.
+    k : int
+        Index of the diagonal; positive above the main diagonal, 0 by default.
+
+    Returns
+    -------
+    Tensor, shape (n + abs(k), n + abs(k))
+        0 outside the diagonal.
+    """
     return diag(reshape(v, -1), k)
 
 
 @function(numpy=np.diag)
 def diag(x: Any, k: int = 0) -> Tensor:
-    """Return the k-th diagonal of a matrix, or a matrix with a vector on its k-th diagonal."""
+    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, m) or (n,)
+    k : int
+        Index of the diagonal; positive above the main diagonal, 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Vector for a matrix, or matrix of shape (n + abs(k), n + abs(k)) for a vector.
+    """
     if np.ndim(x) == 2:
         return diagonal(x, k)
     if np.ndim(x) != 1:
@@ -308,13 +398,37 @@ def _lower(x: Any, k: int) -> Any:
 
 @function(numpy=np.tril, methods="tril")
 def tril(x: Any, k: int = 0) -> Tensor:
-    """Replace the elements above the k-th diagonal by 0."""
+    """Replace the elements above a diagonal by 0.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, m)
+    k : int
+        Index of the diagonal; positive above the main diagonal, 0 by default.
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Lower triangles.
+    """
     return where(_lower(x, k), x, 0)
 
 
 @function(numpy=np.triu, methods="triu")
 def triu(x: Any, k: int = 0) -> Tensor:
-    """Replace the elements below the k-th diagonal by 0."""
+    """Replace the elements below a diagonal by 0.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, m)
+    k : int
+        Index of the diagonal; positive above the main diagonal, 0 by default.
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Upper triangles.
+    """
     return where(_lower(x, k - 1), 0, x)
 
 
@@ -323,7 +437,18 @@ def triu(x: Any, k: int = 0) -> Tensor:
 
 @op(numpy=np.linalg.inv, methods="inv", x=lambda g, y: -(y.mT @ g @ y.mT))
 def inv(x, /):
-    """Compute the inverses of matrices (..., n, n)."""
+    """Compute the inverses of matrices.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+        A singular matrix raises a LinAlgError.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+        Inverses.
+    """
     return np.linalg.inv(x)
 
 
@@ -340,7 +465,19 @@ def _solve_a(g: Any, y: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
 
 @op(numpy=np.linalg.solve, a=_solve_a, b=_solve_b)
 def solve(a, b, /):
-    """Solve a @ x = b for matrices a (..., n, n) and b (n,) or (..., n, k)."""
+    """Solve the linear equations a @ x = b.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, n)
+        A singular matrix raises a LinAlgError.
+    b : array_like, shape (n,) or (..., n, k)
+
+    Returns
+    -------
+    Tensor, shape (..., n) or (..., n, k)
+        Solutions x.
+    """
     return np.linalg.solve(a, b)
 
 
@@ -365,7 +502,17 @@ def _det_gradient(g: Any, y: Any, x: Any) -> Any:
 
 @op(numpy=np.linalg.det, methods="det", x=_det_gradient)
 def det(x, /):
-    """Compute the determinants of matrices (..., n, n); singular ones have gradients too."""
+    """Compute the determinants of matrices; singular ones have gradients too.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Determinants.
+    """
     return np.linalg.det(x)
 
 
@@ -376,7 +523,17 @@ def _logabsdet(x, /):
 
 @function(numpy=np.linalg.slogdet, methods="slogdet")
 def slogdet(x: Any) -> Any:
-    """Compute signs and logarithms of absolute values of determinants."""
+    """Compute signs and logarithms of absolute values of determinants.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+
+    Returns
+    -------
+    SlogdetResult
+        NumPy's named tuple of `sign` and `logabsdet`, both of shape (...). `sign` has no gradient.
+    """
     result = np.linalg.slogdet(unwrap(x))
     return type(result)(Tensor(result.sign), _logabsdet(x))
 

@@ -177,7 +177,19 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
 
 @function(numpy=np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Tensor:
-    """Compute the condition of matrices, by singular values or by norm `p`."""
+    """Compute the condition number of matrices: the norm times the norm of the inverse.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, m)
+    p : {None, 1, -1, 2, -2, inf, -inf, "fro", "nuc"}
+        The norm; 2, the ratio of the largest to the smallest singular value, by default.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Condition numbers.
+    """
     if p is None or p in (2, -2):
         s = svdvals(x)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

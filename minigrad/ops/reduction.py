@@ -506,7 +506,19 @@ def _sum_from_end(g: Any, x_shape: tuple[int, ...], axis: int | None) -> Any:
 
 @op(numpy=np.cumsum, methods="cumsum", x=_sum_from_end)
 def cumsum(x, /, axis=None):
-    """Return the running sum along `axis`, or of the flattened array by default."""
+    """Compute the running sum along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        None, the default, flattens x.
+
+    Returns
+    -------
+    Tensor
+        Shape of x, or a vector if `axis` is None.
+    """
     return np.cumsum(x, axis)
 
 
@@ -526,5 +538,17 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
 
 @op(numpy=np.cumprod, methods="cumprod", x=_cumprod_gradient)
 def cumprod(x, /, axis=None):
-    """Return the running product along `axis`, or of the flattened array by default."""
+    """Compute the running product along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        None, the default, flattens x.
+
+    Returns
+    -------
+    Tensor
+        Shape of x, or a vector if `axis` is None.
+    """
     return np.cumprod(x, axis)

@@ -35,13 +35,34 @@ __all__ = [
 
 @op(methods="astype", x=lambda g: g)
 def astype(x, /, dtype):
-    """Convert x to `dtype`; the gradient has the dtype of x."""
+    """Convert x to `dtype`; the gradient has the dtype of x.
+
+    Parameters
+    ----------
+    x : array_like
+    dtype : dtype
+
+    Returns
+    -------
+    Tensor
+        Copy of x in this dtype.
+    """
     return as_array(x).astype(dtype)
 
 
 @op(methods="clone copy", numpy=np.copy, x=lambda g: g)
 def clone(x, /):
-    """Copy x into memory of its own."""
+    """Copy x.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Elements of x in new memory, with a gradient to x.
+    """
     return np.copy(x) if isinstance(x, BatchedArray) else np.array(x)
 
 
@@ -81,7 +102,19 @@ numpy_form(np.reshape)(lambda a, shape, order="C": reshape(a, shape, order=order
 
 @function(numpy=np.ravel, methods="ravel")
 def ravel(x: Any, order: str = "C") -> Tensor:
-    """Return the elements as one axis; `order` as in `reshape`."""
+    """Return the elements of x as a vector.
+
+    Parameters
+    ----------
+    x : array_like
+    order : {"C", "F"}
+        The index that changes fastest: the last or the first; "C" by default.
+
+    Returns
+    -------
+    Tensor, shape (x.size,)
+        View of x if its memory layout permits.
+    """
     return reshape(x, -1, order=order)
 
 
@@ -92,14 +125,51 @@ def _shaped(shape: tuple[int, ...]) -> np.ndarray:
 
 @function(numpy=np.expand_dims, methods="expand_dims")
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
-    """Insert axes of length 1, at the positions `axis` of the result."""
+    """Insert axes of length 1.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or sequence of int
+        Positions of the new axes in the result.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
+    """
     return _reshape(x, shape=np.expand_dims(_shaped(shape_of(x)), axis).shape)
 
 
 @function(numpy=np.squeeze, methods="squeeze")
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """Remove the axes of length 1, or those in `axis`."""
+    """Remove axes of length 1.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        Axes to remove; all axes of length 1 by default.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
+    """
     return _reshape(x, shape=np.squeeze(_shaped(shape_of(x)), axis).shape)
+
+
+_AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.
+
+Parameters
+----------
+*arrays : array_like
+
+Returns
+-------
+Tensor or tuple of Tensor
+    View of each array, as `numpy.atleast_{ndim}d` returns it.
+"""
 
 
 def _at_least(ndim: int) -> Any:
@@ -110,9 +180,7 @@ def _at_least(ndim: int) -> Any:
         return results[0] if len(results) == 1 else tuple(results)
 
     atleast.__name__ = atleast.__qualname__ = numpy.__name__
-    atleast.__doc__ = (
-        f"Each of the arrays with at least {ndim} axes, those that it lacks of length 1."
-    )
+    atleast.__doc__ = _AT_LEAST.format(ndim=ndim)
     atleast.__module__ = __name__
     return function(numpy=numpy)(atleast)
 
@@ -133,7 +201,19 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 @function(methods="transpose")
 def transpose(x: Any, *axes: Any) -> Tensor:
-    """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
+    """Reorder the axes, as `numpy.transpose`.
+
+    Parameters
+    ----------
+    x : array_like
+    *axes : int or tuple of int
+        Axes of x in the new order, as ints or one tuple; reversed by default.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     order = ints(axes)
     if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
         raise ValueError(
@@ -217,13 +297,36 @@ Tensor.mT = property(  # type: ignore
 
 @op(view=True, numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
 def broadcast_to(x, /, shape):
-    """Repeat x to `shape`, by NumPy's rules of broadcasting, sharing its memory."""
+    """Repeat x to a shape, by NumPy's rules of broadcasting.
+
+    Parameters
+    ----------
+    x : array_like
+    shape : tuple of int
+        Shape to which that of x broadcasts.
+
+    Returns
+    -------
+    Tensor
+        View of x of this shape.
+    """
     return np.broadcast_to(x, shape)
 
 
 @function(numpy=np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """Repeat arrays to their common shape."""
+    """Repeat arrays to their common shape.
+
+    Parameters
+    ----------
+    *arrays : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of the arrays.
+    """
     shape = np.broadcast_shapes(*map(shape_of, arrays))
     return tuple([broadcast_to(x, shape) for x in arrays])
 

@@ -43,7 +43,19 @@ def softmax(x, /, axis: int = -1, *, where=None):
 
 @op(methods="log_softmax", x=lambda g, y, axis: g - np.exp(y) * g.sum(axis=axis, keepdims=True))
 def log_softmax(x, /, axis=-1):
-    """Compute log(softmax(x)) over `axis`, without underflow."""
+    """Compute log(softmax(x)) over `axis`, without underflow.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+        The last by default.
+
+    Returns
+    -------
+    Tensor
+        Log-probabilities in the shape of x.
+    """
     x = as_array(x)
     x = as_array(x - largest(x, axis))
     with np.errstate(divide="ignore"):  # the sum over an axis of length 0 is 0
