@@ -86,7 +86,18 @@ class Adam(Optimizer):
         checked_flag(name, "amsgrad", settings["amsgrad"])
 
     def is_safe(self, norm: float) -> bool:
-        """Return whether no step for gradients of this norm overflows."""
+        """Return whether no step for gradients of this norm overflows.
+
+        Parameters
+        ----------
+        norm : float
+            Norm of all gradients.
+
+        Returns
+        -------
+        bool
+            False if a copy is needed to undo the step.
+        """
         return super().is_safe(norm) and (
             self.decoupled
             or all(  # the squares of gradients contain those of decayed parameters

@@ -211,7 +211,13 @@ class Optimizer:
             raise ValueError(f"{name}: no parameter requires gradients")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group: a dictionary with "params" and settings that differ from the defaults."""
+        """Add a parameter group.
+
+        Parameters
+        ----------
+        param_group : dict
+            "params", a list of leaf tensors, and settings that differ from the defaults.
+        """
         name = type(self).__name__
         if not isinstance(param_group, dict):
             raise TypeError(f"{name}: a parameter group must be a dict, got {param_group!r:.80}")
@@ -269,7 +275,13 @@ class Optimizer:
         seen.add(id(p))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients; with `set_to_none=False`, fill those that there are with zeros."""
+        """Remove the gradients of all parameters.
+
+        Parameters
+        ----------
+        set_to_none : bool
+            Set gradients to None, as by default, or fill existing ones with zeros.
+        """
         for group in self._groups:
             for p in group.parameters:
                 p.grad = None if set_to_none or p.grad is None else np.zeros(p.shape, p.dtype)
@@ -311,7 +323,13 @@ class Optimizer:
     # The parts of a step, which `minigrad.parallel` lets several processes do.
 
     def gathered(self) -> Runs:
-        """Bring all gradients to the flat arrays, and return the runs; check the settings first."""
+        """Check the settings, and copy all gradients into the flat arrays.
+
+        Returns
+        -------
+        Runs
+            For each flat group, the ranges of parameters to change.
+        """
         self._follow()
         for settings in self.param_groups:
             self._check(settings)
@@ -351,7 +369,18 @@ class Optimizer:
                 )
 
     def work(self, runs: Runs) -> Work:
-        """Divide the runs of each group into blocks."""
+        """Divide the runs of each group into blocks.
+
+        Parameters
+        ----------
+        runs : Runs
+            Result of `gathered`.
+
+        Returns
+        -------
+        Work
+            Blocks of the flat arrays.
+        """
         blocks: Work = []
         for i, (group, slices) in enumerate(zip(self._groups, runs)):
             for j, run in enumerate(slices):
@@ -363,11 +392,33 @@ class Optimizer:
         return blocks
 
     def gradients(self, work: Work) -> list[np.ndarray]:
-        """Return the gradients of these blocks."""
+        """Return the gradients of blocks.
+
+        Parameters
+        ----------
+        work : Work
+            Blocks of the flat arrays.
+
+        Returns
+        -------
+        list of ndarray
+            Views of the flat arrays of gradients, one for each block.
+        """
         return [self._groups[i].grad[block] for i, _, block in work]
 
     def clipping(self, norm: float) -> float | None:
-        """Return the factor that clips gradients of this norm; None if the step is left out."""
+        """Return the factor that clips gradients of this norm.
+
+        Parameters
+        ----------
+        norm : float
+            Norm of all gradients.
+
+        Returns
+        -------
+        float or None
+            None if the step is skipped, because `norm` is not finite.
+        """
         if not math.isfinite(norm):
             if self.skip_nonfinite:
                 self.skipped += 1
@@ -379,7 +430,18 @@ class Optimizer:
         return 1.0 if self.clip_norm is None else min(1.0, self.clip_norm / (norm + 1e-6))
 
     def advance(self, runs: Runs) -> list[list[Any]]:
-        """Count a step; return the constants of each run for it."""
+        """Count a step.
+
+        Parameters
+        ----------
+        runs : Runs
+            Result of `gathered`.
+
+        Returns
+        -------
+        list of list
+            Constants of the step for each run of each group.
+        """
         constants: list[list[Any]] = []
         for group, slices in zip(self._groups, runs):
             mark_changed(group.data)
@@ -419,6 +481,16 @@ class Optimizer:
         """Return whether no step for gradients of this norm overflows.
 
         Assumes that parameters and state are not near the largest number of their dtype.
+
+        Parameters
+        ----------
+        norm : float
+            Norm of all gradients.
+
+        Returns
+        -------
+        bool
+            False if a copy is needed to undo the step.
         """
         return all(
             norm <= group.large
@@ -431,7 +503,13 @@ class Optimizer:
 
     @contextmanager
     def undone_on_error(self, norm: float) -> Iterator[None]:
-        """Undo a step that fails, if it is not safe: the copies that this needs take time."""
+        """Undo a step that fails, within a `with` block.
+
+        Parameters
+        ----------
+        norm : float
+            Norm of all gradients. If `is_safe(norm)`, nothing is copied, which would take time.
+        """
         if self.is_safe(norm):
             yield
             return
@@ -460,8 +538,11 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """Return settings, step counts and flat state arrays.
 
-        `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`. If parameters
-        of a group have taken different numbers of steps, "steps" is a list of them.
+        Returns
+        -------
+        dict
+            `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`. "steps" is
+            a list if parameters of a group have taken different numbers of steps.
         """
         self._follow()
         groups = [
@@ -483,7 +564,10 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state_dict` of an optimizer of the same kind and parameters.
 
-        Nothing changes on an error.
+        Parameters
+        ----------
+        state : mapping
+            Result of `state_dict`. Nothing changes if it raises a ValueError.
         """
         name = type(self).__name__
         current = self.state_dict()

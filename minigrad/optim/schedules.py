@@ -88,14 +88,21 @@ class Schedule:
         return self.optimizer.param_groups[0]["lr"]
 
     def get_last_lr(self) -> list[float]:
-        """Return the learning rate of each parameter group."""
+        """Return the current learning rate of each parameter group.
+
+        Returns
+        -------
+        list of float
+            Rates in the order of `param_groups`.
+        """
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self) -> None:
         """Set the learning rates of the next step."""
         count = self.count + 1
         if self.is_absolute:
-            return self.set(count)
+            self.set(count)
+            return
         factors = [factor(count) for factor in self.factors]
         rates = [
             # from the floor there is no way back by a ratio
@@ -106,15 +113,31 @@ class Schedule:
         ]
         self._apply(count, rates)
         self._last = factors
-        return None
 
     def set(self, count: int) -> None:
-        """Set the rates that this schedule alone has at step `count`, from 1."""
+        """Set the rates that this schedule alone has at a step.
+
+        Parameters
+        ----------
+        count : int
+            Number of the step, from 1.
+        """
         self._apply(count, self.rates(count))
         self._last = [factor(count) for factor in self.factors]
 
     def rates(self, count: int) -> list[float]:
-        """Return the rate of each group at step `count`, from 1, for this schedule alone."""
+        """Return the rates that this schedule alone has at a step.
+
+        Parameters
+        ----------
+        count : int
+            Number of the step, from 1.
+
+        Returns
+        -------
+        list of float
+            Rate of each parameter group.
+        """
         pairs = zip(self.base, self.factors)
         return [self.floor + (base - self.floor) * factor(count) for base, factor in pairs]
 
@@ -131,11 +154,24 @@ class Schedule:
             group["lr"] = rate
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the step, the rates of the groups, and their rates before any schedule."""
+        """Return the state of the schedule as plain data.
+
+        Returns
+        -------
+        dict
+            The step ("count"), the rates of the groups ("lr") and their rates before any schedule
+            ("base").
+        """
         return {"count": self.count, "base": list(self.base), "lr": self.get_last_lr()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a `state_dict`, before or after the optimizer's state is loaded."""
+        """Continue from a `state_dict`, before or after the optimizer's state is loaded.
+
+        Parameters
+        ----------
+        state : dict
+            Result of `state_dict`.
+        """
         self.base = list(state["base"])
         self.set(state["count"])
         self._apply(self.count, state.get("lr", self.get_last_lr()))  # version 0.2 saved no rates
@@ -158,7 +194,19 @@ class Schedule:
 
 
 def noam_schedule(d_model: int, warmup: int = 4000) -> Factor:
-    """Return the function d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), for lr=1.
+    """Return the factor d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), for lr=1.
+
+    Parameters
+    ----------
+    d_model : int
+        Width of the model.
+    warmup : int
+        The step at which the factor is largest; 4000 by default.
+
+    Returns
+    -------
+    function of int
+        Returns the factor of a step, from 1.
 
     References
     ----------
@@ -170,7 +218,18 @@ def noam_schedule(d_model: int, warmup: int = 4000) -> Factor:
 
 
 def inverse_sqrt_schedule(warmup: int = 4000) -> Factor:
-    """Return a factor that rises to 1 in `warmup` steps, then falls as 1 / sqrt(step)."""
+    """Return a factor that rises to 1 in a line, then falls as 1 / sqrt(step).
+
+    Parameters
+    ----------
+    warmup : int
+        The step at which the factor is 1; 4000 by default.
+
+    Returns
+    -------
+    function of int
+        Returns the factor of a step, from 1.
+    """
     checked_count("inverse_sqrt_schedule", "warmup", warmup)
     return lambda step: min(step / warmup, (warmup / step) ** 0.5)
 
@@ -198,12 +257,14 @@ def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
 def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
     """Return a factor that rises to 1 in a line, then falls to `final` in a line.
 
-    The parameters are those of `cosine_schedule`.
-
     Parameters
     ----------
-    total, warmup, final
-        As in `cosine_schedule`.
+    total : int
+        The step from which on the factor is `final`.
+    warmup : int
+        The step at which the factor is 1; 0 by default.
+    final : float
+        0 by default.
 
     Returns
     -------
@@ -264,7 +325,19 @@ def StepLR(optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> Schedule
 
 
 def ExponentialLR(optimizer: Optimizer, gamma: float) -> Schedule:
-    """Return a schedule that multiplies the rate by `gamma` every epoch."""
+    """Return a schedule that multiplies the rate by `gamma` every epoch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    gamma : float
+        Factor of each epoch.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
     checked_number("ExponentialLR", "gamma", gamma)
     return Schedule(optimizer, lambda step: gamma ** (step - 1))
 
@@ -563,13 +636,30 @@ class SequentialLR(Schedule):
         self.count += 1
 
     def set(self, count: int) -> None:
-        """Set the rates that these schedules alone have at step `count`, from 1."""
+        """Set the rates that these schedules alone have at a step.
+
+        Parameters
+        ----------
+        count : int
+            Number of the step, from 1.
+        """
         schedule, start = self._current(count)
         schedule.set(count - start)
         self.count = count
 
     def rates(self, count: int) -> list[float]:
-        """Return the rate of each group at step `count`, from 1, for these schedules alone."""
+        """Return the rates that these schedules alone have at a step.
+
+        Parameters
+        ----------
+        count : int
+            Number of the step, from 1.
+
+        Returns
+        -------
+        list of float
+            Rate of each parameter group.
+        """
         schedule, start = self._current(count)
         return schedule.rates(count - start)
 
@@ -579,7 +669,13 @@ class SequentialLR(Schedule):
         return self.schedulers[i], self.milestones[i - 1] if i else 0
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a `state_dict`, before or after the optimizer's state is loaded."""
+        """Continue from a `state_dict`, before or after the optimizer's state is loaded.
+
+        Parameters
+        ----------
+        state : dict
+            Result of `state_dict`.
+        """
         for schedule in self.schedulers:
             schedule.base = list(state["base"])
         super().load_state_dict(state)
@@ -635,11 +731,23 @@ class ReduceLROnPlateau:
         self.bad = self.resting = 0
 
     def get_last_lr(self) -> list[float]:
-        """Return the learning rate of each parameter group."""
+        """Return the current learning rate of each parameter group.
+
+        Returns
+        -------
+        list of float
+            Rates in the order of `param_groups`.
+        """
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, metric: float) -> None:
-        """Record a value of the metric, and lower the learning rates if it is time."""
+        """Record a value of the metric, and lower the learning rates if it is time.
+
+        Parameters
+        ----------
+        metric : float
+            NaN raises a ValueError.
+        """
         if math.isnan(metric):
             raise ValueError("ReduceLROnPlateau: metric must be a number, got nan")
         best = 0.0 if math.isinf(self.best) else self.best
@@ -657,12 +765,25 @@ class ReduceLROnPlateau:
             self.resting, self.bad = self.cooldown, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best metric (None before the first) and the counts."""
+        """Return the state of the schedule as plain data.
+
+        Returns
+        -------
+        dict
+            The best metric ("best", None before the first) and the numbers of calls of `step`:
+            without improvement ("bad") and left in the cooldown ("resting").
+        """
         best = None if math.isinf(self.best) else self.best
         return {"best": best, "bad": self.bad, "resting": self.resting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a `state_dict`."""
+        """Continue from a `state_dict`.
+
+        Parameters
+        ----------
+        state : dict
+            Result of `state_dict`.
+        """
         worst = math.inf if self.mode == "min" else -math.inf
         self.best = worst if state["best"] is None else state["best"]
         self.bad, self.resting = state["bad"], state["resting"]
