@@ -88,7 +88,13 @@ class detect_anomaly(Watch):
         return y
 
     def recorded(self, node: Node) -> None:
-        """Note the line of the caller and a checksum of the saved arrays."""
+        """Store the line of the caller and a checksum of the saved arrays.
+
+        Parameters
+        ----------
+        node : Node
+            New node of the graph.
+        """
         super().recorded(node)
         notes = notes_of(node)
         notes.line = caller_line()

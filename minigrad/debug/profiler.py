@@ -139,7 +139,13 @@ class profile(Shown, Watch):
         return self._timed(node.op.name, "backward", super().backward, node, rule, g, args)
 
     def recorded(self, node: Any) -> None:
-        """Count the bytes that a node saves."""
+        """Count the bytes that a node saves.
+
+        Parameters
+        ----------
+        node : Node
+            New node of the graph.
+        """
         super().recorded(node)
         self.events[-1].saved = bytes_saved(node)
 

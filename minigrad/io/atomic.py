@@ -88,7 +88,15 @@ def _sync_directory(directory: Path) -> None:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write bytes as a file, atomically."""
+    """Write bytes as a file, atomically.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write; see `write_atomically`.
+    data : bytes
+        Content of the file.
+    """
     write_atomically(path, lambda part: part.write_bytes(data))
 
 

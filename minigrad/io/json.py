@@ -85,7 +85,18 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
 
 
 def checksum(data: Any) -> str:
-    """Return the CRC-32 of the JSON of plain data, as eight hexadecimal digits."""
+    """Return the CRC-32 of the JSON of plain data.
+
+    Parameters
+    ----------
+    data : object
+        Plain data. Tuples count as lists, and the order of keys does not count.
+
+    Returns
+    -------
+    str
+        Eight hexadecimal digits.
+    """
     plain = json.loads(json.dumps(data))  # as a file gives it back: lists for tuples
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
@@ -112,12 +123,36 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
 
 
 def read_if_any(path: str | Path) -> Settings:
-    """Return the JSON object in a file, or an empty one if there is no file."""
+    """Return the JSON object in a file, or an empty one if there is no file.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+
+    Returns
+    -------
+    Settings
+        Entries of the object.
+    """
     return read_json(path) if os.path.lexists(path) else Settings({}, str(path))
 
 
 def read_list(path: str | Path, kind: Any) -> list[Any]:
-    """Return the JSON list in a file, whose items are all of one type."""
+    """Return the JSON list in a file, whose items all have one type.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+    kind : type
+        Type of the items.
+
+    Returns
+    -------
+    list
+        Items.
+    """
     return Settings({"": _read(path, "")}, str(path)).list("", kind)
 
 
@@ -126,7 +161,20 @@ def _read(path: str | Path, expected: str) -> Any:
 
 
 def parse_json(data: bytes, where: str | Path) -> Any:
-    """Return the value of JSON text, or raise a ValueError that begins with `where`."""
+    """Return the value of JSON text, or raise a ValueError that begins with `where`.
+
+    Parameters
+    ----------
+    data : bytes
+        JSON text in UTF-8.
+    where : str or Path
+        File, with which a message begins.
+
+    Returns
+    -------
+    object
+        Plain data. A name that occurs twice in an object is an error.
+    """
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
@@ -134,7 +182,18 @@ def parse_json(data: bytes, where: str | Path) -> Any:
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict of pairs, or raise a ValueError if a name is given twice."""
+    """Return a dict of pairs, or raise a ValueError if a name occurs twice.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, Any)
+        Names and values, as `json.loads` passes them to `object_pairs_hook`.
+
+    Returns
+    -------
+    dict
+        Values by name.
+    """
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -147,9 +206,21 @@ def _shown(value: Any) -> str:
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Return whether a JSON value has an annotated type, such as `int | None` or `list[str]`.
+    """Return whether a JSON value has an annotated type.
 
     A bool is no int, an int is a float, a list is a tuple, and NaN and infinity are no floats.
+
+    Parameters
+    ----------
+    value : Any
+        Plain data.
+    hint : type
+        Such as `int | None` or `list[str]`.
+
+    Returns
+    -------
+    bool
+        True if `value` has the type `hint`.
     """
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
@@ -250,13 +321,34 @@ class Settings(dict[str, Any]):
         return value
 
     def checked(self, name: str, hint: Any) -> Any:
-        """Return an entry that is present, if it has an annotated type."""
+        """Return an entry that is present, or raise a ValueError if it has another type.
+
+        Parameters
+        ----------
+        name : str
+            Name of the entry.
+        hint : type
+            Annotated type, as in `take`.
+
+        Returns
+        -------
+        Any
+            Value of the entry.
+        """
         if not matches(self[name], hint):
             self.fail(name, _described(hint))
         return self[name]
 
     def fail(self, name: str, expected: str) -> None:
-        """Raise the ValueError about an entry."""
+        """Raise a ValueError for an entry.
+
+        Parameters
+        ----------
+        name : str
+            Name of the entry.
+        expected : str
+            Condition, such as "an integer", of the message "`name` must be `expected`, got ...".
+        """
         value = _shown(self.get(name))
         raise ValueError(f"{self.where}: {printable(name)} must be {expected}, got {value}")
 
@@ -303,7 +395,20 @@ class Settings(dict[str, Any]):
         return self.take(name, float, default, low, high)
 
     def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
-        """Return a bool."""
+        """Return a bool.
+
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings.
+        default : Any
+            Value of a missing entry; an error if not given.
+
+        Returns
+        -------
+        bool
+            The entry or `default`.
+        """
         return self.take(name, bool, default)
 
     def text(
@@ -350,7 +455,20 @@ class Settings(dict[str, Any]):
         return self.take(name, Sequence[kind], default)
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
-        """Return an object as Settings, or the default unchanged."""
+        """Return a JSON object.
+
+        Parameters
+        ----------
+        name : str
+            Name of the entry.
+        default : Any
+            Value of a missing entry, returned unchanged; an error if not given.
+
+        Returns
+        -------
+        Settings
+            Entries of the object.
+        """
         value = self.take(name, dict, default)
         return (
             Settings(value, f"{self.where}: {printable(name)}")
@@ -359,9 +477,19 @@ class Settings(dict[str, Any]):
         )
 
     def expect_unchanged(self, *names: str, **beside: Any) -> None:
-        """Raise a ValueError if an entry does not have its `checksum` in the entry "checksums".
+        """Compare entries with their checksums in the entry "checksums".
 
-        Check these names, or all; `beside` are data of other files with checksums there.
+        Parameters
+        ----------
+        *names : str
+            Entries to compare; all entries with a checksum by default.
+        **beside : object
+            Data of other files that have a checksum there, by name.
+
+        Raises
+        ------
+        ValueError
+            If an entry differs from its `checksum`.
         """
         entries = {**self, **beside}
         for name, expected in self.object("checksums", {}).items():
@@ -381,7 +509,18 @@ class Settings(dict[str, Any]):
 
 
 def mistyped_fields(instance: Any) -> dict[str, str]:
-    """Return the annotated types, in words, of the fields of a dataclass that have another type."""
+    """Return the fields of a dataclass whose values do not have the annotated type.
+
+    Parameters
+    ----------
+    instance : dataclass
+        Object to check.
+
+    Returns
+    -------
+    dict of str to str
+        Annotated type in words, such as "an integer or null", by name of field.
+    """
     hints = _type_hints(type(instance))
     return {
         field.name: _described(hints[field.name])
@@ -390,16 +529,35 @@ def mistyped_fields(instance: Any) -> dict[str, str]:
     }
 
 
-def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+def dataclass_from(kind: type[T], data: Mapping[str, Any], where: str) -> T:
     """Return a dataclass made of plain data, with names and types checked by its annotations.
 
     Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of
-    them. A ValueError of the class itself begins with `where`, too.
+    them.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    data : mapping of str to Any
+        Values of the fields. Fields with a default can be missing.
+    where : str
+        File, with which a message begins.
+
+    Returns
+    -------
+    object
+        Instance of `kind`.
+
+    Raises
+    ------
+    ValueError
+        If a field is missing, unknown or of another type, or if `kind` raises a ValueError.
     """
     settings = data if isinstance(data, Settings) else Settings(data, where)
-    hints = _type_hints(cls)
+    hints = _type_hints(kind)
     values: dict[str, Any] = {}
-    for field in fields(cls):  # type: ignore[arg-type]
+    for field in fields(kind):  # type: ignore[arg-type]
         settings.taken.add(field.name)
         if field.name not in settings:
             if field.default is MISSING and field.default_factory is MISSING:
@@ -411,6 +569,6 @@ def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         values[field.name] = tuple(value) if isinstance(value, list) and is_tuple else value
     settings.expect_no_others()
     try:
-        return cls(**values)
+        return kind(**values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

@@ -15,7 +15,20 @@ LARGEST_FILE = 200_000_000
 
 
 def printable(text: object, most: int = 60) -> str:
-    """Return text for a message: without control characters, and cut after `most` characters."""
+    """Return one line of text for a message, without control characters.
+
+    Parameters
+    ----------
+    text : object
+        Converted by `str`.
+    most : int
+        Largest number of characters before "..."; 60 by default.
+
+    Returns
+    -------
+    str
+        Text with control characters as escape sequences.
+    """
     start = str(text)[: most + 1]
     end = "..." if len(start) > most else ""
     return (
@@ -25,7 +38,20 @@ def printable(text: object, most: int = 60) -> str:
 
 
 def listed(names: Iterable[object], most: int = 8) -> str:
-    """Return the first names in order, and how many more there are, for a message."""
+    """Return sorted names for a message, and the number of names that are left out.
+
+    Parameters
+    ----------
+    names : iterable of object
+        Converted by `str`.
+    most : int
+        Largest number of names; 8 by default.
+
+    Returns
+    -------
+    str
+        Such as "a, b and 3 more".
+    """
     names = sorted(map(str, names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(printable(name, 100) for name in names[:most]) + more
@@ -86,7 +112,20 @@ def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -
 
 
 def read_text(path: str | Path, expected: str = "") -> str:
-    """Return the text of a UTF-8 file; see `read_bytes` for errors."""
+    r"""Return the text of a UTF-8 file; see `read_bytes` for errors.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+    expected : str
+        End of the message of an OSError.
+
+    Returns
+    -------
+    str
+        Text with "\n" at the end of each line.
+    """
     data = read_bytes(path, expected)
     try:
         text = data.decode("utf-8")
@@ -122,7 +161,18 @@ class FileCopies(dict[str, bytes]):
                 self.links.append(printable(path, 500))
 
     def write(self, directory: str | Path) -> None:
-        """Write the files to a directory, or raise a ValueError if one of them was a link."""
+        """Write the files to a directory.
+
+        Parameters
+        ----------
+        directory : str or Path
+            Made if it does not exist.
+
+        Raises
+        ------
+        ValueError
+            If a file was a link to a file outside its directory.
+        """
         if self.links:
             raise ValueError(
                 f"{self.links[0]}: a link to a file outside the directory is not copied; "

@@ -63,7 +63,15 @@ class Entry(NamedTuple):
 class SafetensorsFile(Mapping[str, Entry]):
     """Entries of a safetensors file by name; `read` and `map` return an array.
 
-    A file that is incomplete or not a safetensors file is a ValueError.
+    Parameters
+    ----------
+    path : str or Path
+        A file that is incomplete or not a safetensors file raises a ValueError.
+
+    Attributes
+    ----------
+    metadata : dict of str to str
+        Strings in the header.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -90,9 +98,19 @@ class SafetensorsFile(Mapping[str, Entry]):
         return len(self._entries)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """Read an array into memory of its own.
+        """Read an array into new memory.
 
-        Floating-point arrays are converted to `dtype`, if given. bfloat16 becomes float32.
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        dtype : dtype, optional
+            Dtype of a floating-point array; by default that of the file. Other arrays keep theirs.
+
+        Returns
+        -------
+        ndarray
+            bfloat16 becomes float32.
         """
         entry, code = self._entries[name], self._code(name)
         array = np.fromfile(
@@ -107,9 +125,20 @@ class SafetensorsFile(Mapping[str, Entry]):
     def map(self, name: str, writable: bool = False) -> np.ndarray:
         """Map an array: return a view of the file, whose pages are read when they are used.
 
-        The view is read-only; or `writable`, and then writing changes a copy of the page, never
-        the file. bfloat16 and arrays that are not aligned are read instead. The file must not be
-        changed while the view is in use; it may be replaced, as `write_safetensors` does.
+        The file must not be changed while the view is in use. It may be replaced, as
+        `write_safetensors` does.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        writable : bool
+            Allow writing, which changes a copy of the page and never the file. False by default.
+
+        Returns
+        -------
+        ndarray
+            View of the file. bfloat16 and arrays that are not aligned are read instead.
         """
         entry, code = self._entries[name], np.dtype(self._code(name))
         start, end = self._offset + entry.start, self._offset + entry.end
@@ -125,7 +154,18 @@ class SafetensorsFile(Mapping[str, Entry]):
         return array
 
     def is_finite(self, name: str) -> bool:
-        """Return whether an array has no NaN and no infinity, reading it block by block."""
+        """Return whether an array contains no NaN and no infinity, reading it block by block.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+
+        Returns
+        -------
+        bool
+            True for arrays of integers and booleans.
+        """
         entry, code = self._entries[name], np.dtype(self._code(name))
         if entry.dtype == "BF16":
             return bool(np.isfinite(self.read(name)).all())
@@ -233,14 +273,35 @@ def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Return the float32 values of bfloat16 bits."""
+    """Return the float32 values of bfloat16 bits.
+
+    Parameters
+    ----------
+    bits : ndarray of uint16
+
+    Returns
+    -------
+    ndarray of float32
+        Same values, in the shape of `bits`.
+    """
     wide = bits.astype(np.uint32)
     wide <<= 16
     return wide.view(np.float32)
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Return the bits of the nearest bfloat16 values, as uint16; ties go to even, NaN stays NaN."""
+    """Return the bits of the nearest bfloat16 values.
+
+    Parameters
+    ----------
+    array : ndarray
+        Converted to float32.
+
+    Returns
+    -------
+    ndarray of uint16
+        Bits in the shape of `array`. Ties are rounded to even, and NaN stays NaN.
+    """
     array = np.asarray(array, np.float32, order="C")
     bits = array.view(np.uint32)
     rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
@@ -407,14 +468,46 @@ class SafetensorsFolder(dict[str, Entry]):
         return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
-        """Return a writable array; values too large for the dtype are infinite."""
+        """Return a writable array.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        dtype : dtype, optional
+            Dtype of a floating-point array; by default that of the file.
+
+        Returns
+        -------
+        ndarray
+            Values too large for the dtype are infinite. If the file has this dtype, the array is a
+            private view of the file.
+        """
         if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)
 
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a writable array, or raise a ValueError if a value is not finite in this dtype."""
+        """Return a writable array whose values are finite.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        dtype : dtype
+            Dtype of the parameter.
+
+        Returns
+        -------
+        ndarray
+            Array of this dtype.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite in this dtype, or the array is of another kind.
+        """
         array, file = self.array(name, dtype), self.files[name]
         is_finite = self._is_mapped(name, dtype) and file.is_finite(name)  # maps no pages
         if not is_finite and (wrong := misfit(name, array, dtype)):

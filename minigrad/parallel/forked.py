@@ -141,7 +141,13 @@ class DataParallel(Alone):
         return losses
 
     def step(self) -> float | None:
-        """Change the parameters by the sum of all gradients, and return their norm."""
+        """Change the parameters by the sum of all gradients.
+
+        Returns
+        -------
+        float
+            Norm of all gradients, before clipping.
+        """
         if not self._workers:
             return self.optimizer.step()
         self._check_owner()

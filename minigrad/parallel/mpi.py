@@ -75,7 +75,20 @@ class MPIParallel(Alone):
     # -- steps
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
-        """Compute the losses of this rank's shards, and their gradients."""
+        """Compute the losses of this rank's shards, and their gradients.
+
+        Parameters
+        ----------
+        shards : sequence
+            At most `parts`; empty if this batch has no rows for this rank.
+        add : bool
+            Add to earlier gradients instead of replacing them; False by default.
+
+        Returns
+        -------
+        list of float
+            Loss of each shard.
+        """
         if self.size == 1:
             return self._own.backward(shards, add)
         every = generators(captured_state(self.model))
@@ -92,7 +105,13 @@ class MPIParallel(Alone):
                 generator.bit_generator.state = state
 
     def step(self) -> float | None:
-        """Change the parameters by the gradients of all ranks, and return their norm."""
+        """Change the parameters by the sum of the gradients of all ranks.
+
+        Returns
+        -------
+        float
+            Norm of all gradients, before clipping.
+        """
         if self.size > 1:
             self._gather()
         return self._own.step()
@@ -123,7 +142,18 @@ class MPIParallel(Alone):
     # -- communication between ranks
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Return the sums of numbers over all ranks."""
+        """Sum numbers over all ranks.
+
+        Parameters
+        ----------
+        numbers : sequence of float
+            Numbers of this rank, equally many on all ranks.
+
+        Returns
+        -------
+        list of float
+            Sum of each number.
+        """
         return self._summed(np.array(numbers, np.float64)).tolist()
 
     def barrier(self) -> None:
@@ -131,7 +161,13 @@ class MPIParallel(Alone):
         job.wait()
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise a ValueError on all ranks unless each passes the same facts."""
+        """Raise a ValueError on all ranks unless each passes the same names and JSON values.
+
+        Parameters
+        ----------
+        facts : mapping of str to Any
+            Plain data by name, for the message.
+        """
         import json
 
         text = json.dumps({**facts, "": platform.node()}, default=str)

@@ -14,9 +14,9 @@ __all__ = ["Alone"]
 class Alone:
     """Training steps of a single process, and the interface of shared ones.
 
-    A run has `size` ranks, of which this process is `rank`. All take the same steps. Each calls
-    `backward` with its own shards of a batch, at most `parts`, then `step`. Only rank 0 writes
-    files. The gradients of all shards of all ranks are summed. Random numbers differ between
+    A run has `size` ranks, and this process is rank `rank`. All ranks take the same steps. Each
+    rank calls `backward` with its own shards of a batch, at most `parts`, then `step`. Only rank 0
+    writes files. The gradients of all shards of all ranks are summed. Random numbers differ between
     shards. The states of the default generator and of the generators of modules are equal on all
     ranks.
 
@@ -62,18 +62,41 @@ class Alone:
         return [self._backward(shard, add or i > 0) for i, shard in enumerate(shards)]
 
     def step(self) -> float | None:
-        """Change the parameters by the sum of all gradients, and return their norm."""
+        """Change the parameters by the sum of all gradients.
+
+        Returns
+        -------
+        float
+            Norm of all gradients, before clipping.
+        """
         return self.optimizer.step()
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Return the sums of numbers over all ranks."""
+        """Sum numbers over all ranks.
+
+        Parameters
+        ----------
+        numbers : sequence of float
+            Numbers of this rank, equally many on all ranks.
+
+        Returns
+        -------
+        list of float
+            Sum of each number.
+        """
         return list(numbers)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise a ValueError on all ranks unless each passes the same names and JSON values."""
+        """Raise a ValueError on all ranks unless each passes the same names and JSON values.
+
+        Parameters
+        ----------
+        facts : mapping of str to Any
+            Plain data by name, for the message.
+        """
 
     def close(self) -> None:
         """Release the resources of the steps; a later `backward` starts anew."""
