@@ -73,21 +73,17 @@ def is_described(doc: Any, parameter: str) -> bool:
     return bool(re.search(rf"\b{re.escape(parameter)}\b", doc.summary))
 
 
-# A function of at most two parameters needs no sections if its summary describes them.
 def faults(path: str, value: Any) -> list[str]:
     if isinstance(value, property) or value.__name__ == "<lambda>":
         return [] if value.__doc__ else [f"{path}: no docstring"]
     doc = validate.Validator(validate.get_doc_object(value))
     if not doc.raw_doc:
         return [f"{path}: no docstring"]
-    is_short = not doc.doc_parameters and len(doc.signature_parameters) <= 2
     result = []
     for code, text in validate.validate(path)["errors"]:
-        if code not in ERRORS or (is_short and code in ("PR01", "RT01")):
-            continue
-        if code == "PR07" and is_described(doc, text.split('"')[1]):
-            continue
-        result.append(f"{path}: {code} {text}")
+        is_described_by_type = code == "PR07" and is_described(doc, text.split('"')[1])
+        if code in ERRORS and not is_described_by_type:
+            result.append(f"{path}: {code} {text}")
     return result
 
 
