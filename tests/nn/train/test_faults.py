@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from damage import write_state
 from runs import assert_same_run, trainer, weights
+from scripts import started
 
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from minigrad.console import run_script
 from minigrad.io import load_arrays, save_arrays
-from nn.text import PairBatches
 
 
 class Scaled(nn.Module):
@@ -38,115 +38,91 @@ class Scaled(nn.Module):
         return ((self.linear(x) * self.scale - y) ** 2).mean()
 
 
-def scaled_trainer(run_dir: Any = None, batches: Any = None, **options: Any) -> nn.Trainer:
+def sgd(model: nn.Module, **options: Any) -> optim.SGD:
+    return optim.SGD(model.parameters(), **{"lr": 0.1, **options})
+
+
+def scaled_trainer(
+    run_dir: Any = None,
+    batches: Any = None,
+    model: Callable[[], nn.Module] = Scaled,
+    optimizer: Callable[[Any], optim.Optimizer] = sgd,
+    **options: Any,
+) -> nn.Trainer:
+    """Return a trainer of 3 epochs of 4 batches; `model` and `optimizer` make its parts."""
     mg.manual_seed(0)
-    rng, model = np.random.default_rng(0), Scaled()
+    rng, made = np.random.default_rng(0), model()
     data = [(rng.standard_normal((3, 2)), rng.standard_normal((3, 1))) for _ in range(4)]
     settings = {"max_epochs": 3, "progress": False, **options}
-    optimizer = settings.pop("optimizer", None) or optim.SGD(model.parameters(), lr=0.1)
-    return nn.Trainer(
-        model, optimizer, data if batches is None else batches, run_dir=run_dir, **settings
-    )
+    data = data if batches is None else batches
+    return nn.Trainer(made, optimizer(made), data, run_dir=run_dir, **settings)
 
 
 # -- states ------------------------------------------------------------------------------------------
 
 
-def test_resume_with_a_parameter_without_axes_is_exact(tmp_path: Path) -> None:
+def test_resume_with_parameter_without_axes_is_exact(tmp_path: Path) -> None:
     whole = scaled_trainer(tmp_path / "whole")
     whole.fit()
     scaled_trainer(tmp_path / "cut", max_epochs=2).fit()
     again = scaled_trainer(tmp_path / "cut")
     again.fit(resume=True)
-    assert load_arrays(tmp_path / "cut" / "last.safetensors")[0]["model.scale"].shape == ()
     assert_same_run(whole, again)
 
 
 def edit_state(run_dir: Path, **changes: Any) -> None:
+    """Change entries of the last state, and leave out its checksum."""
     arrays, metadata = load_arrays(run_dir / "last.safetensors")
     write_state(run_dir, arrays, {**metadata["trainer"], **changes})
 
 
-def test_resume_at_the_end_of_an_epoch_begins_the_next(tmp_path: Path) -> None:
+def test_resume_from_state_between_epochs_begins_next_epoch(tmp_path: Path) -> None:
     """The state was saved after the last step of an epoch, before its end."""
-    whole = scaled_trainer(tmp_path / "whole", save_every=4)
+    whole = scaled_trainer()
     whole.fit()
-    cut = scaled_trainer(tmp_path / "cut", save_every=4, max_steps=4)
-    cut.fit()
-    edit_state(tmp_path / "cut", batch=4, epoch=0, validated=-1)
-    again = scaled_trainer(tmp_path / "cut", save_every=4)
+    scaled_trainer(tmp_path, max_steps=4).fit()
+    edit_state(tmp_path, batch=4, epoch=0, validated=-1)
+    again = scaled_trainer(tmp_path)
     again.fit(resume=True)
     assert again.step == 12
-    for name, array in weights(whole).items():
-        np.testing.assert_array_equal(array, weights(again)[name])
+    np.testing.assert_equal(weights(again), weights(whole))
 
 
-@pytest.mark.parametrize("kind", ["list", "function", "pairs"])
-def test_resume_past_the_end_of_an_epoch_raises(tmp_path: Path, kind: str) -> None:
-    pairs = [([4, 5], [1, 4, 5, 2])] * 12
-
-    def made(n: int) -> nn.Trainer:
-        if kind == "pairs":
-            return trainer_on(PairBatches(pairs[: 2 * n], 8, shuffle=False), tmp_path)
-        data = [(np.ones((1, 2)), np.ones((1, 1)))] * n
-        return scaled_trainer(
-            tmp_path, data if kind == "list" else lambda epoch: iter(data), max_steps=5
-        )
-
-    def trainer_on(batches: PairBatches, run_dir: Path) -> nn.Trainer:
-        t = trainer(run_dir, max_epochs=None, max_steps=5)
-        t.train = batches
-        return t
-
-    made(6).fit()
-    t = made(3)
-    t.max_steps = 20
-    others = (
-        nullcontext()
-        if kind == "function"
-        else pytest.warns(UserWarning, match="training data differ")
-    )
-    with (
-        others,
-        pytest.raises(ValueError, match="cut off after 5 batches of epoch 0, which has fewer now"),
-    ):
-        t.fit(resume=True)
+ROWS = np.arange(24.0).reshape(12, 2) / 10
+ONE_ROW = (ROWS[:1], ROWS[:1, :1])
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"epoch": 13}, {"optimizer": []}, {"random": 5}],
+    "batches",
+    [
+        lambda n: [ONE_ROW] * n,
+        lambda n: lambda epoch: iter([ONE_ROW] * n),
+        lambda n: nn.Batches(ROWS[:n], ROWS[:n, :1], batch_size=1, shuffle=False),
+    ],
+    ids=["list", "function", "Batches"],
 )
-def test_resume_from_a_changed_state_is_refused_by_its_checksum(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    scaled_trainer(tmp_path).fit()
-    arrays, metadata = load_arrays(tmp_path / "last.safetensors")
-    write_state(tmp_path, arrays, {**metadata["trainer"], **changes}, checksum=True)
-    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors was changed since it was"):
-        scaled_trainer(tmp_path, max_epochs=5).fit(resume=True)
+@pytest.mark.filterwarnings("ignore:.*training data differ")
+def test_resume_past_end_of_epoch_raises(tmp_path: Path, batches: Callable[[int], Any]) -> None:
+    scaled_trainer(tmp_path, batches(6), max_steps=5).fit()
+    shorter = scaled_trainer(tmp_path, batches(3), max_steps=20)
+    with pytest.raises(ValueError, match="cut off after 5 batches of epoch 0, which has fewer now"):
+        shorter.fit(resume=True)
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"step": "12"}, 'step must be an integer, got "12"'),
-        ({"step": True}, "step must be an integer"),
-        ({"epoch": 1.5}, "epoch must be an integer"),
         ({"best": float("nan")}, "best must be a number or null, got NaN"),
-        ({"loss_sum": None}, "loss_sum must be a number"),
-        ({"optimizer": []}, "optimizer does not fit this run"),
         ({"optimizer": [1]}, "optimizer does not fit this run"),
-        ({"optimizer": 1}, "optimizer does not fit this run"),
         ({"generators": None}, "generators does not fit this run"),
-        ({"random": {"state": 1}}, "random does not fit this run"),
         ({"random": 5}, "random does not fit this run"),
         ({"settings": {"accumulate": 3}}, "accumulate must be 3, as the run began with, got 1"),
         ({"settings": {"schedule": [3]}}, "schedule must be .3., as the run began with, got None"),
         ({"format": 0}, "format must be 1, got 0; the state was written by another version"),
     ],
 )
-def test_resume_from_a_state_that_does_not_fit_is_refused(
+def test_resume_from_other_state_raises(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     scaled_trainer(tmp_path).fit()
@@ -155,22 +131,31 @@ def test_resume_from_a_state_that_does_not_fit_is_refused(
         scaled_trainer(tmp_path, max_epochs=5).fit(resume=True)
 
 
-# -- two runs ------------------------------------------------------------------------------------------
+# -- two runs ----------------------------------------------------------------------------------------
 
 
-def test_fit_in_the_directory_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_fit_in_directory_of_another_run_raises(tmp_path: Path) -> None:
     first = scaled_trainer(tmp_path, max_epochs=1)
     first.fit()
     first.max_epochs = 2
     first.fit()  # the same run goes on
     assert first.step == 8
-    with pytest.raises(
-        FileExistsError, match="holds a run already; fit\\(resume=True\\) goes on with it"
-    ):
+    message = r"holds a run already; fit\(resume=True\) goes on with it"
+    with pytest.raises(FileExistsError, match=message):
         scaled_trainer(tmp_path).fit()
 
 
-def test_resume_with_other_facts_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "best.safetensors", "weights-0000004.safetensors"]
+)
+def test_fit_in_directory_with_file_of_earlier_run_raises(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(FileExistsError, match=f"{name} of an earlier run"):
+        scaled_trainer(tmp_path).fit()
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_resume_with_other_facts_raises(tmp_path: Path) -> None:
     made = lambda letters: scaled_trainer(nn.RunDirectory(tmp_path, letters=letters), max_epochs=1)
     made("abc").fit()
     made("abc").fit(resume=True)
@@ -179,22 +164,21 @@ def test_resume_with_other_facts_is_refused(tmp_path: Path) -> None:
             made("abd").fit(resume=True)
 
 
-def test_fit_while_another_process_runs_is_refused_until_it_dies(tmp_path: Path) -> None:
-    with (
-        nn.RunDirectory(tmp_path),
-        pytest.raises(BlockingIOError, match="another run is at work in this directory"),
-    ):
+IN_USE = "another run is at work in this directory"
+
+
+def test_fit_while_another_process_runs_raises_until_it_dies(tmp_path: Path) -> None:
+    with nn.RunDirectory(tmp_path), pytest.raises(BlockingIOError, match=IN_USE):
         scaled_trainer(tmp_path).fit()
     code = f"import nn, time\nwith nn.RunDirectory({str(tmp_path)!r}):\n    print('locked', flush=True)\n    time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "locked\n"
-    with pytest.raises(BlockingIOError, match="another run is at work") as found:
+    with started([sys.executable, "-c", code]) as process:
+        assert process.stdout is not None and process.stdout.readline() == "locked\n"
+        with pytest.raises(BlockingIOError, match=IN_USE) as error:
+            scaled_trainer(tmp_path).fit(resume=True)
+        assert error.value.filename == str(tmp_path)
+        process.kill()
+        process.wait()
         scaled_trainer(tmp_path).fit(resume=True)
-    assert found.value.filename == str(tmp_path)
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    scaled_trainer(tmp_path).fit(resume=True)
 
 
 def test_run_directory_lock_is_not_held_by_forked_processes(tmp_path: Path) -> None:
@@ -211,22 +195,18 @@ def test_run_directory_lock_is_not_held_by_forked_processes(tmp_path: Path) -> N
         os.waitpid(child, 0)
 
 
-def test_run_directory_lock_that_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_run_directory_with_link_as_lock_raises(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     os.symlink(tmp_path / "victim", tmp_path / ".lock")
     with pytest.raises(OSError, match=".lock"):
         scaled_trainer(tmp_path).fit()
 
 
-def test_fit_removes_unfinished_files_of_a_killed_run(tmp_path: Path) -> None:
+def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
     (tmp_path / ".last.safetensors.0123456789ab.part").write_text("half")
     scaled_trainer(tmp_path, max_epochs=1).fit()
-    assert {path.name for path in tmp_path.iterdir()} == {
-        ".lock",
-        "best.safetensors",
-        "last.safetensors",
-        "metrics.jsonl",
-    }
+    names = {".lock", "best.safetensors", "last.safetensors", "metrics.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == names
 
 
 # -- disks ---------------------------------------------------------------------------------------------
@@ -273,18 +253,6 @@ def no_superuser() -> Iterator[None]:
         os.seteuid(user)
 
 
-@contextmanager
-def read_only(directory: Path) -> Iterator[None]:
-    """Make the directory read-only in the block, also for the superuser."""
-    mode = directory.stat().st_mode
-    directory.chmod(0o555)
-    try:
-        with no_superuser():
-            yield
-    finally:
-        directory.chmod(mode)
-
-
 @pytest.fixture
 def open_path() -> Iterator[Path]:
     """Yield a directory that other users can reach."""
@@ -293,21 +261,14 @@ def open_path() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_fit_in_a_read_only_directory_raises(open_path: Path) -> None:
-    with read_only(open_path), pytest.raises(PermissionError) as found:
+def test_fit_in_read_only_directory_raises(open_path: Path) -> None:
+    open_path.chmod(0o555)
+    with no_superuser(), pytest.raises(PermissionError) as error:
         scaled_trainer(open_path).fit()
-    assert found.value.filename == str(open_path / ".lock") and not list(open_path.iterdir())
-    t = scaled_trainer(open_path, save_every=2)
-    closed = ExitStack()
-    at_step(t, 5, lambda: closed.enter_context(read_only(open_path)))
-    with closed, pytest.raises(PermissionError, match="last.safetensors|metrics.jsonl"):
-        t.fit()
-    assert load_arrays(open_path / "last.safetensors")[1]["trainer"]["step"] == 4
-    assert not list(open_path.glob(".*.part"))
-    scaled_trainer(open_path, save_every=2).fit(resume=True)
+    assert error.value.filename == str(open_path / ".lock") and not list(open_path.iterdir())
 
 
-def test_fit_with_the_lock_of_another_user_is_refused_or_respects_it(
+def test_fit_with_lock_of_another_user_raises(
     open_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A lock that cannot be opened is an error; one that can be opened is respected."""
@@ -316,18 +277,15 @@ def test_fit_with_the_lock_of_another_user_is_refused_or_respects_it(
         lock.chmod(0)
         with no_superuser():
             assert run_script(scaled_trainer(open_path).fit) == 1
+        assert capsys.readouterr().err == f"error: {lock}: Permission denied\n"
         lock.chmod(0o666)
-        with (
-            no_superuser(),
-            pytest.raises(BlockingIOError, match="another run is at work in this directory"),
-        ):
+        with no_superuser(), pytest.raises(BlockingIOError, match=IN_USE):
             scaled_trainer(open_path).fit()
-    assert capsys.readouterr().err == f"error: {lock}: Permission denied\n"
     with no_superuser():
         scaled_trainer(open_path).fit()
 
 
-def test_fit_in_a_removed_directory_raises(tmp_path: Path) -> None:
+def test_fit_in_removed_directory_raises(tmp_path: Path) -> None:
     t = scaled_trainer(tmp_path / "run", save_every=2)
     at_step(t, 5, lambda: shutil.rmtree(tmp_path / "run"))
     with pytest.raises(FileNotFoundError, match="removed or replaced in mid-run: '.*run'"):
@@ -335,42 +293,33 @@ def test_fit_in_a_removed_directory_raises(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-# -- numbers -------------------------------------------------------------------------------------------
+# -- values that are not finite ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "change, message",
+    "weight, message",
     [
-        (
-            lambda a: np.where(np.arange(a.size).reshape(a.shape) == 1, np.nan, a),
-            "1 of its 2 values are NaN or infinite",
-        ),
-        (lambda a: a * np.inf, "2 of its 2 values are NaN or infinite"),
-        (lambda a: a.astype(int), "linear.weight must be float64, got int64"),
-        (lambda a: a > 0, "linear.weight must be float64, got bool"),
-        (lambda a: a[0], "misshaped: linear.weight must have shape \\(1, 2\\), got \\(2,\\)"),
+        ([[1.0, np.nan]], "1 of its 2 values are NaN or infinite"),
+        ([[1, 2]], "linear.weight must be float64, got int64"),
+        ([1.0, 2.0], r"misshaped: linear.weight must have shape \(1, 2\), got \(2,\)"),
     ],
 )
-def test_load_of_invalid_weights_is_refused(
-    tmp_path: Path, change: Callable[[np.ndarray], np.ndarray], message: str
+def test_load_weights_and_resume_with_invalid_weight_raise(
+    tmp_path: Path, weight: Any, message: str
 ) -> None:
     model = Scaled()
-    state = {**model.state_dict(), "linear.weight": change(model.linear.weight.data + 1)}
-    before = weights_of(model)
-    save_arrays(tmp_path / "w.safetensors", state)
-    with pytest.raises(ValueError, match=f"^{tmp_path}/w.safetensors: .*{message}"):
-        nn.load_weights(tmp_path / "w.safetensors", model)
-    assert all(np.array_equal(a, before[name]) for name, a in model.state_dict().items())
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    path = tmp_path / "w.safetensors"
+    save_arrays(path, {**before, "linear.weight": np.array(weight)})
+    with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
+        nn.load_weights(path, model)
+    np.testing.assert_equal(model.state_dict(), before)
     scaled_trainer(tmp_path, max_epochs=1).fit()
-    arrays, metadata = load_arrays(tmp_path / "last.safetensors")
-    arrays["model.linear.weight"] = change(arrays["model.linear.weight"] + 1)
-    save_arrays(tmp_path / "last.safetensors", arrays, metadata)
-    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: .*{message}"):
+    path = tmp_path / "last.safetensors"
+    arrays, metadata = load_arrays(path)
+    save_arrays(path, {**arrays, "model.linear.weight": np.array(weight)}, metadata)
+    with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
         scaled_trainer(tmp_path).fit(resume=True)
-
-
-def weights_of(model: nn.Module) -> dict[str, np.ndarray]:
-    return {name: array.copy() for name, array in model.state_dict().items()}
 
 
 class Explodes:
@@ -390,71 +339,73 @@ class Explodes:
         return loss
 
 
-def test_fit_with_an_infinite_score_raises() -> None:
-    """Large values inside a score give no warning."""
-    large = mg.Tensor(np.full(2, 1e300))
-    scaled_trainer(max_epochs=1, score=lambda model: (large * large > 0).data.mean()).fit()
-    with pytest.raises(FloatingPointError, match="step 4: the score is inf"):
-        scaled_trainer(max_epochs=1, score=lambda model: (large * large).data.mean()).fit()
+LARGE = mg.Tensor(np.full(2, 1e300))
+NAN_ROW = (np.full((1, 2), np.nan), np.ones((1, 1)))
 
 
-def test_fit_with_a_score_and_an_infinite_validation_loss_raises() -> None:
-    """The score itself is finite."""
-    t = scaled_trainer(valid=[(np.full((1, 2), np.nan), np.ones((1, 1)))], score=lambda model: 1.0)
-    with pytest.raises(FloatingPointError, match="step 4: the validation loss is nan"):
-        t.fit()
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"score": lambda model: (LARGE * LARGE).data.mean()}, "the score is inf"),
+        ({"score": lambda model: 1.0, "valid": [NAN_ROW]}, "the validation loss is nan"),
+    ],
+    ids=["score", "loss beside a score"],
+)
+def test_fit_with_nonfinite_validation_raises(options: Any, message: str) -> None:
+    with pytest.raises(FloatingPointError, match=f"step 4: {message}"):
+        scaled_trainer(**options).fit()
+
+
+def test_fit_with_large_values_inside_score_gives_no_warning() -> None:
+    scaled_trainer(max_epochs=1, score=lambda model: (LARGE * LARGE > 0).data.mean()).fit()
 
 
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
 @pytest.mark.parametrize("gradient_only", [True, False], ids=["gradient", "loss"])
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_fit_with_nonfinite_values_stops_before_the_step(
+def test_fit_with_nonfinite_values_stops_before_step(
     tmp_path: Path, clip_norm: float | None, gradient_only: bool, parallel: int
 ) -> None:
     def made(**options: Any) -> nn.Trainer:
-        t = scaled_trainer(objective=Explodes({3}, gradient_only), parallel=parallel, **options)
-        t.optimizer.clip_norm = clip_norm
-        return t
-
-    with np.errstate(all="ignore"):
-        t = made(run_dir=tmp_path, save_every=1)
-        kind = "gradient" if gradient_only else "the loss is nan"
-        with pytest.raises(FloatingPointError, match=f"step 3: .*{kind}"):
-            t.fit()
-        assert t.step == 2
-        saved, _ = load_arrays(tmp_path / "last.safetensors")
-        for name, array in weights(t).items():
-            assert np.isfinite(array).all()
-            np.testing.assert_array_equal(saved[f"model.{name}"], array)
-        with pytest.raises(FloatingPointError, match="step 3"):
-            made().fit()
-        skipping = made(skip_nonfinite=2)
-        skipping.fit()
-        assert (
-            skipping.skipped == 1 and skipping.step == 12 and skipping.history[-1]["skipped"] == 1
+        optimizer = lambda model: sgd(model, clip_norm=clip_norm)
+        objective = Explodes({3}, gradient_only)
+        return scaled_trainer(
+            optimizer=optimizer, objective=objective, parallel=parallel, **options
         )
-        assert all(np.isfinite(array).all() for array in weights(skipping).values())
+
+    kind = "gradient" if gradient_only else "the loss is nan"
+    t = made(run_dir=tmp_path, save_every=1)
+    with pytest.raises(FloatingPointError, match=f"step 3: .*{kind}"):
+        t.fit()
+    assert t.step == 2
+    saved, _ = load_arrays(tmp_path / "last.safetensors")
+    for name, array in weights(t).items():
+        assert np.isfinite(array).all()
+        np.testing.assert_array_equal(saved[f"model.{name}"], array)
+    skipping = made(skip_nonfinite=2)
+    skipping.fit()
+    assert (skipping.skipped, skipping.step, skipping.history[-1]["skipped"]) == (1, 12, 1)
+    assert all(np.isfinite(array).all() for array in weights(skipping).values())
 
 
-def test_fit_of_one_seed_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_fit_of_one_seed_writes_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         trainer(tmp_path / name, max_epochs=2, keep_last=1).fit()
-    names = sorted(path.name for path in (tmp_path / "a").glob("*.safetensors"))
-    assert len(names) == 3
-    for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'support')!r})\nfrom pathlib import Path\n"
-        f"from runs import trainer\ntrainer(Path({str(tmp_path / 'c')!r}), max_epochs=2).fit()"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'support')!r})\n"
+        "from pathlib import Path\nfrom runs import trainer\n"
+        f"trainer(Path({str(tmp_path / 'c')!r}), max_epochs=2, keep_last=1).fit()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # and in a process of its own
-    assert (tmp_path / "a" / "best.safetensors").read_bytes() == (
-        tmp_path / "c" / "best.safetensors"
-    ).read_bytes()
+    files = {
+        name: {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.safetensors")}
+        for name in ("a", "b", "c")
+    }
+    assert len(files["a"]) == 3 and files["a"] == files["b"] == files["c"]
 
 
-def test_resume_deletes_only_the_checkpoints_it_wrote(tmp_path: Path) -> None:
-    theirs = [
+def test_resume_deletes_only_checkpoints_of_runs(tmp_path: Path) -> None:
+    names = [
         "weights-mine.safetensors",
         "weights-0000002.safetensors.bak",
         "weights-2.safetensors",
@@ -464,13 +415,12 @@ def test_resume_deletes_only_the_checkpoints_it_wrote(tmp_path: Path) -> None:
         ".last.safetensors.copy.part",
     ]
     scaled_trainer(tmp_path, max_steps=2, keep_last=3).fit()
-    for name in theirs:
+    for name in (*names, "weights-0000003.safetensors"):  # the last one is of a later step
         (tmp_path / name).write_text("mine")
-    scaled_trainer(tmp_path, keep_last=1).fit(resume=True)
-    assert [path.name for path in nn.RunDirectory(tmp_path).checkpoints()] == [
-        "weights-0000012.safetensors"
-    ]
-    assert all((tmp_path / name).read_text() == "mine" for name in theirs)
+    assert scaled_trainer(tmp_path, max_steps=2, keep_last=1).resume()
+    steps = [path.name for path in nn.RunDirectory(tmp_path).checkpoints()]
+    assert steps == ["weights-0000002.safetensors"]
+    assert all((tmp_path / name).read_text() == "mine" for name in names)
 
 
 def test_checkpoints_of_many_digits_are_in_the_order_of_steps(tmp_path: Path) -> None:
@@ -493,44 +443,25 @@ def test_save_checkpoint_keeps_a_new_one_of_an_earlier_step(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "kept", ["metrics.jsonl", "best.safetensors", "weights-0000004.safetensors"]
+    "line", [b"\xff\xfe{\n", b"[1]\n", b'{"step": "x"}\n', b'{"step": 1, "se\n']
 )
-def test_fit_in_a_directory_with_files_of_an_earlier_run_is_refused(
-    tmp_path: Path, kept: str
-) -> None:
-    scaled_trainer(tmp_path, max_epochs=1, log_every=1, keep_last=1).fit()
-    for path in tmp_path.iterdir():
-        if path.name != kept:
-            path.unlink()
-    before = (tmp_path / kept).read_bytes()
-    with pytest.raises(FileExistsError, match=f"{kept} of an earlier run"):
-        scaled_trainer(tmp_path).fit()
-    assert (tmp_path / kept).read_bytes() == before
-
-
-def test_resume_with_broken_metrics_keeps_a_copy(tmp_path: Path) -> None:
+def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: bytes) -> None:
     t = scaled_trainer(tmp_path, log_every=1)
     t.fit()
     metrics = tmp_path / "metrics.jsonl"
-    lines = metrics.read_bytes().splitlines(keepends=True)
-    for i, broken in enumerate(
-        (b"\xff\xfe{\n", b"[1]\n", b'{"step": "x"}\n', b'{"step": 1, "se\n')
-    ):
-        damaged = b"".join([lines[0], broken, *lines[2:]])
-        metrics.write_bytes(damaged)
-        again = scaled_trainer(tmp_path, log_every=1)
-        with pytest.warns(UserWarning, match="metrics.jsonl: 1 line cannot be read"):
-            again.fit(resume=True)
-        assert again.history == t.history[:1] + t.history[2:]
-        assert metrics.read_bytes() == b"".join(lines[:1] + lines[2:])
-        copies = sorted(tmp_path.glob("metrics-damaged-*.jsonl"))
-        assert len(copies) == i + 1 and copies[-1].read_bytes() == damaged
-        metrics.write_bytes(b"".join(lines))
+    first, _, *rest = metrics.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([first, line, *rest])
+    metrics.write_bytes(damaged)
+    again = scaled_trainer(tmp_path, log_every=1)
+    with pytest.warns(UserWarning, match="metrics.jsonl: 1 line cannot be read"):
+        again.fit(resume=True)
+    assert again.history == t.history[:1] + t.history[2:]
+    assert metrics.read_bytes() == b"".join([first, *rest])
+    [copy] = tmp_path.glob("metrics-damaged-*.jsonl")
+    assert copy.read_bytes() == damaged
 
 
-def test_resume_after_a_cut_line_of_metrics_writes_it_again(
-    tmp_path: Path,
-) -> None:
+def test_resume_after_cut_line_of_metrics_writes_it_again(tmp_path: Path) -> None:
     whole = scaled_trainer(tmp_path / "whole", log_every=1)
     whole.fit()
     scaled_trainer(tmp_path / "cut", log_every=1, max_epochs=1).fit()
@@ -545,49 +476,27 @@ def test_resume_after_a_cut_line_of_metrics_writes_it_again(
 # -- what a resumed run must have in common with the one that was cut off ------------------------
 
 
-def resumed(tmp_path: Path, change: Callable[[Scaled], optim.Optimizer], **options: Any) -> Any:
-    make = lambda model: optim.SGD(model.parameters(), lr=0.1, momentum=0.9, clip_norm=1.0)
-    for step, optimizer in enumerate((make, change)):
-        t = scaled_trainer(tmp_path, max_epochs=1 + step, **(options if step else {}))
-        t = nn.Trainer(
-            t.model,
-            optimizer(t.model),
-            t.train,
-            run_dir=tmp_path,
-            max_epochs=1 + step,
-            progress=False,
-        )
-        t.fit(resume=True)
-    return t
-
-
-def test_resume_with_the_parameters_in_another_order_is_refused(tmp_path: Path) -> None:
-    swapped = lambda model: optim.SGD(
-        [model.linear.weight, model.linear.bias, model.scale], lr=0.1, momentum=0.9, clip_norm=1.0
-    )
-    with pytest.raises(
-        ValueError, match=r"parameters\[0\] must be 'scale \(\)', .* got 'linear.weight \(1, 2\)'"
-    ):
-        resumed(tmp_path, swapped)
-
-
 @pytest.mark.parametrize(
-    "settings, message",
+    "optimizer, message",
     [
-        ({"lr": 0.2}, r"lr\[0\] must be 0.1, as the run began with, got 0.2"),
-        ({"clip_norm": 2.0}, "clip_norm must be 1.0, as the run began with, got 2.0"),
-        ({"clip_norm": None}, "clip_norm must be 1.0, as the run began with, got None"),
+        (lambda m: sgd(m, lr=0.2), r"lr\[0\] must be 0.1, as the run began with, got 0.2"),
+        (lambda m: sgd(m, clip_norm=2.0), "clip_norm must be 1.0, as the run began with, got 2.0"),
+        (lambda m: sgd(m, clip_norm=None), "clip_norm must be 1.0, as the run began with, got N"),
+        (
+            lambda m: optim.SGD([m.linear.weight, m.linear.bias, m.scale], lr=0.1, clip_norm=1.0),
+            r"parameters\[0\] must be 'scale \(\)', .* got 'linear.weight \(1, 2\)'",
+        ),
     ],
+    ids=["rate", "clipping", "no clipping", "order of parameters"],
 )
-def test_resume_with_another_setting_of_the_optimizer_is_refused(
-    tmp_path: Path, settings: dict[str, Any], message: str
-) -> None:
-    settings = {"lr": 0.1, "momentum": 0.9, "clip_norm": 1.0, **settings}
+def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, message: str) -> None:
+    began = lambda model: sgd(model, clip_norm=1.0)
+    scaled_trainer(tmp_path, optimizer=began, max_epochs=1).fit()
     with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
-        resumed(tmp_path, lambda model: optim.SGD(model.parameters(), **settings))
+        scaled_trainer(tmp_path, optimizer=optimizer).fit(resume=True)
 
 
-def test_resume_then_a_new_learning_rate_then_fit_uses_it(tmp_path: Path) -> None:
+def test_fit_after_resume_and_new_learning_rate_uses_it(tmp_path: Path) -> None:
     scaled_trainer(tmp_path, max_epochs=1).fit()
     t = scaled_trainer(tmp_path, max_epochs=2)
     assert t.resume()
@@ -595,9 +504,6 @@ def test_resume_then_a_new_learning_rate_then_fit_uses_it(tmp_path: Path) -> Non
     t.fit()
     assert t.lr == 0.03 and t.epoch == 2
     scaled_trainer(tmp_path).fit(resume=True)
-
-
-ROWS = np.arange(24.0).reshape(12, 2) / 10
 
 
 @pytest.mark.parametrize(
@@ -614,10 +520,8 @@ ROWS = np.arange(24.0).reshape(12, 2) / 10
 def test_resume_with_other_batches_warns(tmp_path: Path, other: Any) -> None:
     batches = nn.Batches(ROWS, ROWS[:, :1], batch_size=3)
     scaled_trainer(tmp_path, batches, valid=batches, max_epochs=1).fit()
-    again = scaled_trainer(tmp_path, batches, valid=batches, max_epochs=2)
-    again.fit(resume=True)  # the same: no warning
-    for names in (("training", other, batches), ("validation", batches, other)):
-        kind, train, valid = names
+    scaled_trainer(tmp_path, batches, valid=batches, max_epochs=2).fit(resume=True)  # no warning
+    for kind, train, valid in (("training", other, batches), ("validation", batches, other)):
         again = scaled_trainer(tmp_path, train, valid=valid, max_epochs=2)
         with pytest.warns(UserWarning, match=f"{kind} data differ from those the run"):
             assert again.resume()
@@ -643,9 +547,15 @@ def test_on_validation_values_become_plain_json(tmp_path: Path) -> None:
         "inf": None,
         "nested": {"a": [1.5, None, "x", None], "b": [1, 2]},
     }
-    data = [(ROWS[:3], ROWS[:3, :1])]
-    t = scaled_trainer(tmp_path, valid=data, on_validation=lambda t, entry: values, max_epochs=2)
+    seen: list[dict[str, Any]] = []
+
+    def report(trainer: nn.Trainer, entry: dict[str, Any]) -> dict[str, Any] | None:
+        seen.append(dict(entry))
+        return values if trainer.step > 4 else None
+
+    t = scaled_trainer(tmp_path, valid=[ONE_ROW], on_validation=report, max_epochs=2)
     t.fit()
+    assert [entry.keys() for entry in seen] == [{"step", "epoch", "valid_loss"}] * 2
 
     def refuse_constant(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
@@ -662,8 +572,6 @@ def test_on_validation_values_become_plain_json(tmp_path: Path) -> None:
     "values, message",
     [
         ({"path": Path("x")}, "'path' .* got PosixPath"),
-        ({"array": np.ones(2)}, "'array' .* got ndarray"),
-        ({"loss": mg.Tensor(1.0)}, "'loss' .* got Tensor"),
         ({"deep": [{"a": {1, 2}}]}, "'deep' .* got set"),
         ({"complex": np.complex64(1j)}, "'complex' .* got complex"),
         ({"long": np.longdouble(1)}, "'long' .* got longdouble"),
@@ -673,11 +581,8 @@ def test_on_validation_values_become_plain_json(tmp_path: Path) -> None:
         ([1], "a dict or None, got list"),
     ],
 )
-def test_on_validation_with_a_value_that_is_no_json_raises(
-    tmp_path: Path, values: Any, message: str
-) -> None:
-    data = [(ROWS[:3], ROWS[:3, :1])]
-    t = scaled_trainer(tmp_path, valid=data, on_validation=lambda t, entry: values)
+def test_on_validation_with_invalid_value_raises(tmp_path: Path, values: Any, message: str) -> None:
+    t = scaled_trainer(tmp_path, valid=[ONE_ROW], on_validation=lambda t, entry: values)
     with pytest.raises((TypeError, ValueError), match=f"on_validation.*{message}"):
         t.fit()
     assert not (tmp_path / "best.safetensors").exists()
@@ -697,39 +602,21 @@ class Normed(Scaled):
 
 @pytest.mark.parametrize("parallel", [1, 2])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_skipped_step_keeps_buffers(tmp_path: Path, parallel: int, accumulate: int) -> None:
+def test_fit_with_skipped_step_restores_buffers(
+    tmp_path: Path, parallel: int, accumulate: int
+) -> None:
     good = [(ROWS[i : i + 4], ROWS[i : i + 4, :1]) for i in range(0, 12, 2)]
     bad = (np.full((4, 2), np.nan), np.ones((4, 1)))
-
-    def made(batches: Any, run_dir: Path | None = None, **options: Any) -> nn.Trainer:
-        mg.manual_seed(0)
-        model = Normed()
-        return nn.Trainer(
-            model,
-            optim.SGD(model.parameters(), lr=0.1),
-            batches,
-            shuffle=False,
-            max_epochs=1,
-            progress=False,
-            parallel=parallel,
-            accumulate=accumulate,
-            run_dir=run_dir,
-            **options,
-        )
-
-    with_bad = good[:2] + [good[0], bad][-accumulate:] + good[2:4]
-    plain = made(good[:4])
+    options = {"shuffle": False, "max_epochs": 1, "parallel": parallel, "accumulate": accumulate}
+    plain = scaled_trainer(None, good[:4], Normed, **options)
     plain.fit()
-    t = made(with_bad, tmp_path, skip_nonfinite=1, save_every=1)
-    with np.errstate(all="ignore"):
-        t.fit()
+    with_bad = good[:2] + [good[0], bad][-accumulate:] + good[2:4]
+    t = scaled_trainer(tmp_path, with_bad, Normed, skip_nonfinite=1, save_every=1, **options)
+    t.fit()
     assert t.skipped == 1
-    for name, array in weights(plain).items():
-        np.testing.assert_array_equal(array, weights(t)[name], err_msg=name)
-    assert made(with_bad, tmp_path, skip_nonfinite=1).resume()
-    failing = made([bad] * accumulate)
+    np.testing.assert_equal(weights(t), weights(plain))
+    failing = scaled_trainer(None, [bad] * accumulate, Normed, **options)
     before = weights(failing)
-    with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
+    with pytest.raises(FloatingPointError):
         failing.fit()
-    for name, array in before.items():
-        np.testing.assert_array_equal(array, weights(failing)[name], err_msg=name)
+    np.testing.assert_equal(weights(failing), before)
