@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import write_state
-from runs import assert_same_run, trainer, weights
+from runs import assert_same_run, at_step, trainer, weights
 from scripts import started
 
 import minigrad as mg
@@ -210,18 +210,6 @@ def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
 
 
 # -- disks ---------------------------------------------------------------------------------------------
-
-
-def at_step(t: nn.Trainer, step: int, action: Callable[[], Any]) -> None:
-    """Call `action` before a step."""
-    total = t.objective.total
-
-    def acts(*args: Any) -> Any:
-        if t.step == step:
-            action()
-        return total(*args)
-
-    t.objective.total = acts
 
 
 def test_fit_on_a_full_disk_keeps_the_last_state(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
-from damage import write_state
 from runs import weights
 
 import minigrad as mg
@@ -54,13 +52,3 @@ def test_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
     assert validated[0] == validated[1]
     model = nn.load_run(WRITTEN / "last.safetensors")
     assert type(model) is nn.LanguageModel
-
-
-def test_run_of_another_format_names_it(tmp_path: Path) -> None:
-    shutil.copytree(WRITTEN, tmp_path / "run")
-    arrays, metadata = load_arrays(WRITTEN / "last.safetensors")
-    write_state(tmp_path / "run", arrays, {**metadata["trainer"], "format": 7})
-    with pytest.raises(
-        ValueError, match=r"last.safetensors: format must be 1, got 7; .*another version"
-    ):
-        made(tmp_path / "run", max_epochs=3).fit(resume=True)
