@@ -23,7 +23,6 @@ from minigrad.signals import ENDING, Terminated, terminate
 from nn.train import checkpoint
 from nn.train.interrupts import Interrupts
 
-pytestmark = pytest.mark.slow
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/io/", "minigrad/signals.py"))
 PARALLEL = (str(ROOT / "minigrad/parallel/"),)
@@ -63,28 +62,22 @@ class Tracer:
     """A trace function that interrupts at the n-th visit of a line."""
 
     def __init__(
-        self,
-        at: Line | None = None,
-        visit: int = 1,
-        signalled: bool = False,
-        inside: tuple[str, ...] = INSIDE,
+        self, inside: tuple[str, ...] = INSIDE, at: Line | None = None, visit: int = 1
     ) -> None:
-        self.at, self.visit, self.signalled, self.inside = at, visit, signalled, inside
+        self.inside, self.at, self.visit = inside, at, visit
+        self.signalled = False  # whether it sends a signal, or raises KeyboardInterrupt
         self.process = os.getpid()  # what it forks goes on
         self.seen: dict[Line, int] = {}
         self.done = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if (
-            self.done
-            or not frame.f_code.co_filename.startswith(self.inside)
-            or os.getpid() != self.process
-        ):
+        is_inside = frame.f_code.co_filename.startswith(self.inside)
+        if self.done or not is_inside or os.getpid() != self.process:
             return None
         if event == "line":
             line = (frame.f_code.co_filename, frame.f_lineno)
             self.seen[line] = self.seen.get(line, 0) + 1
-            if line == self.at and self.seen[line] == self.visit and not self.done:
+            if line == self.at and self.seen[line] == self.visit:
                 self.done = True
                 if not self.signalled:
                     raise KeyboardInterrupt
@@ -127,69 +120,58 @@ def end_of_process() -> None:
                 os.close(int(descriptor))
 
 
-@pytest.fixture
-def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
-    """Return an uninterrupted run, and the number of visits of each line."""
-    whole, tracer = small_trainer(tmp_path / "whole"), Tracer()
-    run(whole, tracer)
-    return whole, tracer.seen
+# An interrupted run leaves files open.
+leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # files that are left open
+def assert_resumes_exactly(whole: nn.Trainer, tracer: Tracer, run_dir: Path) -> bool:
+    """Interrupt a run, resume it, and compare it with `whole`; return whether it was interrupted."""
+    parallel = whole.parallel.parts if whole.parallel.parts > 1 else None
+    interrupted = run(small_trainer(run_dir, parallel), tracer)
+    again = small_trainer(run_dir, parallel)
+    assert not run(again)
+    assert_same_run(whole, again)
+    checkpoints = [[path.name for path in t.run.checkpoints()] for t in (whole, again)]
+    assert checkpoints[0] == checkpoints[1] and not list(run_dir.glob(".*.part"))
+    return interrupted
+
+
+@pytest.mark.slow
+@leaves_files_open
 @pytest.mark.parametrize("signalled", [False, True], ids=["raised", "signal"])
-def test_trainer_interrupted_at_every_line_resumes_exactly(
-    tmp_path: Path,
-    traced: tuple[nn.Trainer, dict[Line, int]],
-    signalled: bool,
-) -> None:
+def test_trainer_interrupted_at_every_line_resumes_exactly(tmp_path: Path, signalled: bool) -> None:
     """A raised KeyboardInterrupt stops at once, as a second Ctrl-C does; a signal after the step."""
-    whole, seen = traced
-    draw = np.random.default_rng(1)
-    assert len(seen) > 250  # lines of nn/train and of what writes files
+    whole, counter, draw = small_trainer(tmp_path / "whole"), Tracer(), np.random.default_rng(1)
+    run(whole, counter)
+    assert len(counter.seen) > 250  # lines of nn/train and of what writes files
     visits_of = lambda most: range(1, most + 1) if INTENSE else [int(draw.integers(1, most + 1))]
     cases = [
-        (line, visit) for line, most in sorted(seen.items()) for visit in visits_of(min(most, 30))
+        (line, visit)
+        for line, most in sorted(counter.seen.items())
+        for visit in visits_of(min(most, 30))
     ]
-    for number, (line, visit) in enumerate(cases):
-        directory = tmp_path / str(number)
-        if signalled and not INTENSE and number % 4:
-            continue
-        assert run(small_trainer(directory), Tracer(line, visit, signalled)), (line, visit)
-        again = small_trainer(directory)
-        assert not run(again)
-        try:
-            assert_same_run(whole, again)
-            assert [path.name for path in again.run.checkpoints()] == [
-                path.name for path in whole.run.checkpoints()
-            ]
-            assert not list(directory.glob(".*.part"))
-        except AssertionError as error:
-            raise AssertionError(
-                f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}"
-            ) from error
+    for number in range(0, len(cases), 4 if signalled and not INTENSE else 1):
+        tracer = Tracer(INSIDE, *cases[number])
+        tracer.signalled = signalled
+        assert assert_resumes_exactly(whole, tracer, tmp_path / str(number)), cases[number]
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # files that are left open
+@pytest.mark.slow
+@leaves_files_open
 def test_trainer_interrupted_at_lines_of_parallel_resumes_exactly(tmp_path: Path) -> None:
     """Interrupt the first of two processes at some lines, or at all with the profile `intense`."""
-    whole, tracer = small_trainer(tmp_path / "whole", 2), Tracer(inside=PARALLEL)
-    run(whole, tracer)
-    draw, lines = np.random.default_rng(2), sorted(tracer.seen)
+    whole, counter = small_trainer(tmp_path / "whole", 2), Tracer(PARALLEL)
+    run(whole, counter)
+    draw, lines = np.random.default_rng(2), sorted(counter.seen)
     assert len(lines) > 100
     ended = 0  # some lines are about others that are still there, and come less often
-    tried = range(len(lines)) if INTENSE else draw.permutation(len(lines))[:8].tolist()
-    for number in tried:
-        line, directory = lines[number], tmp_path / str(number)
-        visit = int(draw.integers(1, tracer.seen[line] + 1))
-        ended += run(small_trainer(directory, 2), Tracer(line, visit, number % 2 == 0, PARALLEL))
-        again = small_trainer(directory, 2)
-        assert not run(again), (line, visit)
-        assert_same_run(whole, again)
-    assert ended > 0.6 * len(tried)
+    numbers = range(len(lines)) if INTENSE else draw.permutation(len(lines))[:8].tolist()
+    for number in numbers:
+        visit = int(draw.integers(1, counter.seen[lines[number]] + 1))
+        tracer = Tracer(PARALLEL, lines[number], visit)
+        tracer.signalled = number % 2 == 0
+        ended += assert_resumes_exactly(whole, tracer, tmp_path / str(number))
+    assert ended > 0.6 * len(numbers)
 
 
 def test_interrupts_at_exit_keep_a_late_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,27 +16,30 @@ from minigrad.io import load_arrays
 from minigrad.parallel import Alone
 from nn.train import checkpoint
 
-pytestmark = pytest.mark.slow
 SUPPORT = Path(__file__).parents[2] / "support"
-ROOT = SUPPORT.parents[1]
 
-TAKEN_AWAY = {
-    "fork": "del os.fork, os.register_at_fork",
-    "macOS": "sys.platform = 'darwin'",
-    "signals": "del signal.SIGHUP, signal.pthread_sigmask",
-    "locks": "sys.modules['fcntl'] = None",
-    "resource": "sys.modules['resource'] = None",
-    "malloc": "sys.modules['ctypes'] = None",
-    "names": "del os.uname, os.sched_getaffinity, os.O_NOFOLLOW, os.O_CLOEXEC",
-    "encodings": "",
+NO_FORK = "warning: parallel=2: this system cannot fork; training runs in one process"
+ON_MACOS = "warning: parallel=2: forking is unsafe on macOS; training runs in one process"
+NO_LOCKS = "warning: {run}: this system has no file locks; start only one run in this directory"
+SYSTEMS = {
+    "no fork": ("del os.fork, os.register_at_fork", [NO_FORK]),
+    "macOS": ("sys.platform = 'darwin'", [ON_MACOS]),
+    "no signals": ("del signal.SIGHUP, signal.pthread_sigmask", [NO_FORK]),
+    "no locks": ("sys.modules['fcntl'] = None", [NO_LOCKS]),
+    "no resource": ("sys.modules['resource'] = None", []),
+    "no malloc": ("sys.modules['ctypes'] = None", []),
+    "no names": ("del os.uname, os.sched_getaffinity, os.O_NOFOLLOW, os.O_CLOEXEC", []),
+    "other encoding": ("", []),
 }
-ONE_PROCESS = "warning: parallel=2: {} training runs in one process"
-LINES = {
-    "fork": [ONE_PROCESS.format("this system cannot fork;")],
-    "macOS": [ONE_PROCESS.format("forking is unsafe on macOS;")],
-    "signals": [ONE_PROCESS.format("this system cannot fork;")],
-    "locks": ["warning: {}: this system has no file locks; start only one run in this directory"],
-}
+"""Code that takes parts of Linux away, and the warnings of a training then."""
+SYSTEMS["all but macOS"] = (
+    "\n".join(code for code, lines in SYSTEMS.values() if lines != [ON_MACOS]),
+    [NO_FORK, NO_LOCKS],
+)
+OTHER_ENCODING = {
+    "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": "",
+    "PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "error::EncodingWarning",
+}  # fmt: skip
 SCRIPT = """
 import os, signal, sys
 import numpy, multiprocessing
@@ -55,55 +58,43 @@ sys.exit(run_script(main))
 """
 
 
-def main_job(run: Path, taken_away: str, **variables: str) -> tuple[bytes, list[str]]:
-    """Run a small training in another process; return its output and lines of errors."""
-    script = SCRIPT.format(taken_away=taken_away, support=str(SUPPORT), run=str(run))
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    path = run.with_suffix(".py")
-    path.write_text(script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, path], env=env, capture_output=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout, done.stderr.decode("utf-8").splitlines()
-
-
 @pytest.fixture(scope="module")
 def on_linux(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.ndarray]]:
     """Return the weights of the same training here, with one process and with two."""
-    found = {}
+    trained = {}
     for parallel in (1, 2):
         path = tmp_path_factory.mktemp(str(parallel))
         for epochs in (1, 2):
             t = trainer(path, max_epochs=epochs, parallel=parallel)
             t.fit(resume=True)
-        found[parallel] = weights(t)
-    return found
+        trained[parallel] = weights(t)
+    return trained
 
 
-@pytest.mark.parametrize("name", [*TAKEN_AWAY, "all"])
-def test_trainer_on_a_system_without_parts_of_linux_ends_with_the_same_weights(
-    tmp_path: Path, name: str, on_linux: dict[int, dict[str, np.ndarray]]
+@pytest.mark.slow
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_trainer_without_parts_of_linux_ends_with_same_weights(
+    tmp_path: Path, system: str, on_linux: dict[int, dict[str, np.ndarray]]
 ) -> None:
-    lines = [line for n in LINES for line in LINES[n] if name in (n, "all")]
-    if name == "all":
-        lines = [*LINES["fork"], *LINES["locks"]]
-    taken = "\n".join(TAKEN_AWAY.values()) if name == "all" else TAKEN_AWAY[name]
-    if name == "all":
-        taken = taken.replace(TAKEN_AWAY["macOS"], "")
-    odd = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": ""}
-    odd["PYTHONWARNDEFAULTENCODING"] = "1"
-    odd["PYTHONWARNINGS"] = "error::EncodingWarning"
-    out, err = main_job(tmp_path / "run", taken, **(odd if name in ("encodings", "all") else {}))
-    assert out.decode("utf-8").split() == ["完", "≤"]
-    assert sorted(set(err)) == sorted(line.format(tmp_path / "run") for line in lines)
-    processes = 1 if any("one process" in line for line in lines) else 2
-    arrays, _ = load_arrays(tmp_path / "run" / "last.safetensors")
-    for parameter, array in on_linux[processes].items():
-        np.testing.assert_array_equal(arrays[f"model.{parameter}"], array, err_msg=parameter)
+    code, lines = SYSTEMS[system]
+    run, path = tmp_path / "run", tmp_path / "run.py"
+    script = SCRIPT.format(taken_away=code, support=str(SUPPORT), run=str(run))
+    path.write_text(script, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(SUPPORT.parents[1])}
+    if system in ("other encoding", "all but macOS"):
+        env |= OTHER_ENCODING
+    done = subprocess.run([sys.executable, path], env=env, capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode("utf-8").split() == ["完", "≤"]
+    warned = set(done.stderr.decode("utf-8").splitlines())
+    assert warned == {line.format(run=run) for line in lines}
+    processes = 1 if {NO_FORK, ON_MACOS} & set(lines) else 2
+    arrays, _ = load_arrays(run / "last.safetensors")
+    for name, array in on_linux[processes].items():
+        np.testing.assert_array_equal(arrays[f"model.{name}"], array, err_msg=name)
 
 
-def test_run_directory_locked_as_on_windows_takes_one_run(
+def test_run_directory_with_locks_of_windows_takes_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked: set[int] = set()
@@ -129,7 +120,7 @@ def test_run_directory_locked_as_on_windows_takes_one_run(
     trainer(tmp_path, max_epochs=1).fit()
 
 
-def test_data_parallel_by_itself_refuses_a_system_that_cannot_fork(
+def test_trainer_on_macos_trains_in_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     t = trainer(parallel=2)
