@@ -21,6 +21,7 @@ import pytest
 import ranks
 from numpy.testing import assert_allclose
 from runs import timeless
+from tiny_folders import encoder_folder
 
 import minigrad as mg
 import nn
@@ -50,8 +51,7 @@ def under_mpiexec(test: Callable[..., None]) -> Callable[..., None]:
 
 def start(size: int, *arguments: Any) -> subprocess.Popen[str]:
     """Start a job of `size` ranks with one thread each."""
-    env = {
-        **os.environ,
+    environment = {
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONWARNINGS": "error",
@@ -61,13 +61,9 @@ def start(size: int, *arguments: Any) -> subprocess.Popen[str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     script = [sys.executable, ROOT / "tests/support/ranks.py", *arguments]
-    return subprocess.Popen(
-        [*map(str, [mpiexec(), "-n", size, *script])],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [str(part) for part in (mpiexec(), "-n", size, *script)]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env={**os.environ, **environment}, text=True, **pipes)
 
 
 def run(size: int, *arguments: Any, code: int = 0) -> tuple[str, str]:
@@ -112,7 +108,7 @@ def assert_equal_up_to_rounding(trainer: nn.Trainer, out: Path) -> None:
 
 
 @under_mpiexec
-def test_runs_of_two_ranks_equal_those_of_one_process(
+def test_run_of_two_ranks_equals_run_of_one_process(
     two_ranks: Path, one_process: dict[str, nn.Trainer]
 ) -> None:
     for kind, trainer in one_process.items():
@@ -120,7 +116,7 @@ def test_runs_of_two_ranks_equal_those_of_one_process(
 
 
 @under_mpiexec
-def test_runs_of_three_ranks_equal_those_of_one_process(
+def test_run_of_three_ranks_equals_run_of_one_process(
     one_process: dict[str, nn.Trainer], tmp_path: Path
 ) -> None:
     run(3, "whole_runs", tmp_path, "file", "list", "steps")
@@ -131,26 +127,9 @@ def test_runs_of_three_ranks_equal_those_of_one_process(
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Write an encoder with its tokenizer, labelled texts, and sentence pairs."""
-    tokenizers = pytest.importorskip("tokenizers")
+    pytest.importorskip("tokenizers")
+    encoder_folder(tmp_path / "encoder")
     words = ["cat", "dog", "sat", "ran", "on", "mat"]
-    pieces = {word: i for i, word in enumerate(["[PAD]", "[CLS]", "[SEP]", "[UNK]", *words])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(pieces, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    config = nn.EncoderConfig(
-        len(pieces),
-        16,
-        4,
-        1,
-        32,
-        num_types=2,
-        positions="learned",
-        embeddings=nn.EmbeddingConfig(scale=False, norm=True),
-        max_len=20,
-    )
-    nn.save(tmp_path / "encoder", nn.EncoderModel(config, np.random.default_rng(0)))
-    tokenizer.save(str(tmp_path / "encoder/tokenizer.json"))
-    special = '{"pad_token": "[PAD]", "eos_token": "[SEP]"}'
-    (tmp_path / "encoder/tokenizer_config.json").write_text(special)
     labels = [f"{a} {b}\t{'same' if a == b else 'other'}\n" for a in words for b in words]
     (tmp_path / "labels.tsv").write_text("".join(labels))
     for part, firsts in (("train", words), ("val", words[:2])):
@@ -161,16 +140,12 @@ def data(tmp_path: Path) -> Path:
 
 
 @under_mpiexec
-def test_examples_that_train_print_and_write_on_the_first_rank_only(data: Path) -> None:
+def test_examples_of_two_ranks_print_on_first_rank_only(data: Path) -> None:
     pytest.importorskip("sacrebleu")
     out, _ = run(2, "examples", data)
-    for text, count in {
-        "accuracy on": 1,
-        "validation loss": 1,
-        "held-out sentences": 3,
-        "held-out texts; saved": 1,
-    }.items():
-        assert out.count(text) == count, out
+    texts = ["accuracy on", "validation loss", *["held-out sentences"] * 3, "held-out texts; saved"]
+    for text in texts:
+        assert out.count(text) == texts.count(text), out
     names = ("classify", "char_gpt", "toy", "train", "multi30k", "fine_tune")
     assert all((data / "out" / name).is_dir() for name in names)
 
@@ -179,12 +154,11 @@ def test_examples_that_train_print_and_write_on_the_first_rank_only(data: Path) 
 
 
 @under_mpiexec
-def test_run_with_a_killed_rank_is_resumed_bit_for_bit(two_ranks: Path, tmp_path: Path) -> None:
+def test_resume_after_killed_rank_is_exact(two_ranks: Path, tmp_path: Path) -> None:
     """Rank and step are drawn anew each time. Random numbers of dropout are part of the state."""
     rank, step = np.random.default_rng().integers([2, 6]).tolist()
-    began = time.monotonic()
     out, err = run(2, "killed_run", tmp_path / "run", rank, step, code=signal.SIGKILL)
-    assert "signal 9" in out + err and time.monotonic() - began < 60, (rank, step)
+    assert "signal 9" in out + err, (rank, step)
     run(2, "resumed_run", tmp_path / "run")
     for name in ("last.safetensors", "best.safetensors"):
         same = (tmp_path / "run" / name).read_bytes() == (two_ranks / "dropout" / name).read_bytes()
@@ -201,7 +175,7 @@ def test_run_with_a_killed_rank_is_resumed_bit_for_bit(two_ranks: Path, tmp_path
         (["one_leaves"], 3, "(.|\n)*"),  # a script without `run_script`
     ],
 )
-def test_rank_that_fails_ends_the_job_with_one_message(
+def test_failing_rank_ends_job_with_one_message(
     tmp_path: Path, case: list[Any], code: int, message: str
 ) -> None:
     _, err = run(2, case[0], tmp_path / "run", *case[1:], code=code)
@@ -209,7 +183,7 @@ def test_rank_that_fails_ends_the_job_with_one_message(
 
 
 @under_mpiexec
-def test_second_job_in_a_directory_is_refused(tmp_path: Path) -> None:
+def test_second_job_in_directory_raises(tmp_path: Path) -> None:
     with nn.train.RunDirectory(tmp_path):
         _, err = run(2, "resumed_run", tmp_path, code=1)
     message = "another run is at work in this directory; wait for it, or take another"
@@ -217,7 +191,7 @@ def test_second_job_in_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 @under_mpiexec
-def test_settings_and_data_that_differ_between_ranks_are_refused(tmp_path: Path) -> None:
+def test_fit_with_ranks_that_differ_raises(tmp_path: Path) -> None:
     out, _ = run(2, "mismatches", tmp_path)
     errors = dict(line.split(": ", 1) for line in out.splitlines())
     names = {"lr": "optimizer", "weights": "the arrays", "dropout": "the model", "smoothing": "the objective",
@@ -233,7 +207,7 @@ def test_settings_and_data_that_differ_between_ranks_are_refused(tmp_path: Path)
 
 
 @under_mpiexec
-def test_ctrl_c_stops_all_ranks_between_two_steps(tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_ranks_after_same_step(tmp_path: Path) -> None:
     process = start(2, "slow_run", tmp_path / "run")
     try:
         assert process.stdout is not None and process.stdout.readline() == "begins\n"
@@ -251,7 +225,7 @@ def test_ctrl_c_stops_all_ranks_between_two_steps(tmp_path: Path) -> None:
     assert state["trainer"]["step"] == int(stopped[1])
 
 
-def test_run_resumed_by_another_number_of_ranks_warns_once(tmp_path: Path) -> None:
+def test_resume_by_other_number_of_ranks_warns_once(tmp_path: Path) -> None:
     ranks.trainer(tmp_path, "pairs", max_steps=2, accumulate=1).fit()
     resumed = ranks.trainer(tmp_path, "pairs", max_steps=3, accumulate=1, parallel=2)
     message = r"ranks differ from those the run began with \(\[1, 1\], now \[1, 2\]\)"
@@ -303,18 +277,23 @@ def test_launched_reads_the_environment_of_each_launcher(
     assert launched() == place
 
 
-def test_ranks_share_the_cores_of_their_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "local_size, bound, cores",
+    [("1", 8, 8), ("2", 8, 4), ("3", 8, 2), ("9", 8, 1), ("4", 2, 2)],
+)
+def test_available_cores_are_shared_by_ranks_unless_bound(
+    monkeypatch: pytest.MonkeyPatch, local_size: str, bound: int, cores: int
+) -> None:
+    """The machine has 8 cores, and the launcher binds each rank to `bound` of them."""
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    for local, cores in (("1", 8), ("2", 4), ("3", 2), ("9", 1)):
-        in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "9", "MPI_LOCALNRANKS": local})
-        assert available_cores() == cores
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})  # bound by the launcher
-    in_job(monkeypatch, {**MPICH, "MPI_LOCALNRANKS": "4"})
-    assert available_cores() == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(bound), raising=False)
+    in_job(monkeypatch, {**MPICH, "MPI_LOCALNRANKS": local_size})
+    assert available_cores() == cores
 
 
-def test_missing_mpi4py_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_trainer_without_mpi4py_raises_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "2"})
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", None)
@@ -327,13 +306,12 @@ def test_missing_mpi4py_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @under_mpiexec
-def test_launcher_of_another_mpi_is_refused() -> None:
+def test_world_with_launcher_of_other_mpi_raises() -> None:
     """Each of its ranks would see itself alone, and all would train the same."""
     version = subprocess.run([str(mpiexec()), "--version"], capture_output=True, text=True).stdout
     variables = {"PMI_RANK": "0", "PMI_SIZE": "4"} if "open" in version.lower() else OPEN_MPI
     command = [sys.executable, "-c", "from minigrad.parallel import job; job.world()"]
     env = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert (
-        "the launcher started 4 processes, but MPI sees 1: the launcher belongs to" in done.stderr
-    )
+    message = "the launcher started 4 processes, but MPI sees 1: the launcher belongs to"
+    assert message in done.stderr
