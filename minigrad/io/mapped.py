@@ -12,7 +12,7 @@ __all__ = ["copy_and_release"]
 _BLOCK = 1 << 24  # bytes that are copied at once
 
 
-def copy_and_release(array: np.ndarray) -> np.ndarray:
+def copy_and_release(array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Return a copy of an array, and drop the pages of a mapped file from memory meanwhile.
 
     The copy of a large mapped file takes little more memory than the file has bytes.
@@ -22,13 +22,16 @@ def copy_and_release(array: np.ndarray) -> np.ndarray:
     array : ndarray
         It does not change: dropped pages are read from the file again when they are used. Pages
         that were written to are not dropped.
+    out : ndarray, optional
+        Array of the same shape for the copy. By default a new one, with axes in the same order in
+        memory.
 
     Returns
     -------
     ndarray
-        With axes in the same order in memory.
+        The copy.
     """
-    copy = np.empty_like(array)
+    copy = np.empty_like(array) if out is None else out
     height = max(1, _BLOCK // max(1, array[:1].nbytes)) if array.ndim else 1
     for start in range(0, len(array) if array.ndim else 1, height):
         part = slice(start, start + height) if array.ndim else ...

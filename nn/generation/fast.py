@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.io.mapped import copy_and_release
 from minigrad.kernels import (
     forward_attention,
     forward_embedding,
@@ -62,7 +63,7 @@ def in_fast_layout(weight: np.ndarray) -> np.ndarray:
     """
     is_tall = weight.shape[0] >= weight.shape[1]
     if is_tall and weight.flags.c_contiguous and has_blas() and not has_panels(weight):
-        weight = np.asfortranarray(weight)
+        weight = copy_and_release(weight, np.empty(weight.shape, weight.dtype, "F"))
         weight.flags.writeable = False
     return weight
 
@@ -129,10 +130,6 @@ def affine(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.nda
 
 
 class FastLinear(Linear):
-    def prepare(self) -> None:
-        """Choose the layout of the weight."""
-        self.weight._array = in_fast_layout(self.weight.data)
-
     def forward(self, x: Any) -> Tensor:
         bias = None if self.bias is None else self.bias._array
         return Tensor(affine(plain(x), self.weight._array, bias))
@@ -149,14 +146,17 @@ class FusedLayers:
 
     def __init__(self, layers: Sequence[Linear]) -> None:
         self.layers = layers
-        self.weight = in_fast_layout(np.concatenate([layer.weight.data for layer in layers]))
+        ends = itertools.accumulate((layer.out_features for layer in layers), initial=0)
+        parts = [slice(start, end) for start, end in itertools.pairwise(ends)]
+        weight = np.empty((parts[-1].stop, layers[0].in_features), layers[0].weight.dtype)
+        for layer, rows in zip(layers, parts):
+            copy_and_release(layer.weight.data, weight[rows])
+        self.weight = in_fast_layout(weight)
         self.weight.flags.writeable = False
         self.bias: np.ndarray | None = None
         if any(layer.bias is not None for layer in layers):
             self.bias = np.zeros(len(self.weight), self.weight.dtype)
-        ends = itertools.accumulate((layer.out_features for layer in layers), initial=0)
-        for layer, (start, end) in zip(layers, itertools.pairwise(ends)):
-            rows = slice(start, end)
+        for layer, rows in zip(layers, parts):
             layer.weight._array = self.weight[rows]
             if layer.bias is not None and self.bias is not None:
                 self.bias[rows] = layer.bias.data

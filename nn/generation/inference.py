@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.io.mapped import copy_and_release
 
 from ..layers.module import Module, Parameter
-from .fast import FAST
+from .fast import FAST, FastLinear, in_fast_layout
 
 __all__ = ["for_inference"]
 
@@ -36,7 +36,16 @@ def for_inference(model: M) -> M:
     Module
         Also made by `copy.deepcopy` and `pickle` of a copy.
     """
-    made = _copied(model, {})
+    shared: list[tuple[Parameter, np.ndarray]] = []
+    made = _copied(model, {}, shared)
+    linear = {id(module.weight) for module in made.modules() if isinstance(module, FastLinear)}
+    while shared:
+        p, array = shared.pop()
+        if p._array is array and id(p) in linear:  # no layer has fused it with others
+            p._array = in_fast_layout(array)
+        if p._array is array:
+            p._array = copy_and_release(array)
+        p._array.flags.writeable = False
     made.__class__ = type(
         type(model).__name__, (_ReadOnly, type(made)), {"__module__": type(made).__module__}
     )
@@ -75,23 +84,30 @@ def _unpickled(kind: type[Module], state: dict[str, Any]) -> Module:
     return for_inference(model)
 
 
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
-    """Return a frozen copy of a module or array, or any other value itself; each part once."""
+def _copied(value: Any, memo: dict[int, Any], shared: list[tuple[Parameter, np.ndarray]]) -> Any:
+    """Return a frozen copy of a module or array, or any other value itself; each part once.
+
+    Matrices are copied later, directly into the layout that their layer reads: until then the
+    parameters in `shared` have the arrays of the model.
+    """
     if id(value) in memo:
         return memo[id(value)]
     made: Any = value
     if isinstance(value, Parameter):
-        made = memo[id(value)] = Parameter(copy_and_release(value.data), requires_grad=False)
-        made.data.flags.writeable = False
+        is_matrix = value.ndim == 2
+        array = value.data if is_matrix else _frozen(value.data)
+        made = memo[id(value)] = Parameter(array, requires_grad=False)
+        if is_matrix:
+            shared.append((made, made._array))
     elif isinstance(value, np.ndarray):
         made = memo[id(value)] = _frozen(value)
     elif hasattr(value, "merged"):  # a map with adapters: one without them that does the same
-        made = memo[id(value)] = _copied(value.merged(), {})
+        made = memo[id(value)] = _copied(value.merged(), {}, shared)
     elif isinstance(value, Module):
         kind: Any = next(k for k in type(value).__mro__ if not issubclass(k, _ReadOnly))
         made = memo[id(value)] = object.__new__(FAST.get(kind, kind))
         for name, part in vars(value).items():
-            made.__dict__[name] = dict(part) if name in _HOOKS else _copied(part, memo)
+            made.__dict__[name] = dict(part) if name in _HOOKS else _copied(part, memo, shared)
         made.__dict__["_training"] = False
         if hasattr(made, "prepare"):
             made.prepare()

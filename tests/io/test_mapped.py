@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -85,3 +86,15 @@ def test_for_inference_leaves_weights_of_a_loaded_model_in_memory_once(tmp_path:
     for name, array in copy.state_dict().items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
         np.testing.assert_array_equal(model.state_dict()[name], before[name], err_msg=name)
+
+
+def test_for_inference_allocates_each_weight_once() -> None:
+    """The table of token embeddings, also the output layer, gets another layout."""
+    model = nn.LanguageModel(nn.LanguageModelConfig(8000, 128, 4, 1, 512, max_len=16))
+    size = sum(p.data.nbytes for p in model.parameters())
+    assert model.embedding.tokens.weight is model.output.weight
+    tracemalloc.start()
+    copy = nn.for_inference(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sum(p.data.nbytes for p in copy.parameters()) == size and peak < 1.1 * size
