@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from commands import call, error_of, hide_packages, read_json
 
+import minigrad as mg
 import nn
 from minigrad.console import run_script
 from minigrad.io import load_arrays, save_arrays
@@ -34,6 +35,10 @@ TINY = (
 def is_picture(path: Path) -> bool:
     image = pytest.importorskip("matplotlib.image").imread(path)
     return image.std() > 0.05 and min(image.shape[:2]) > 100
+
+
+def weights(path: Path) -> dict[str, np.ndarray]:
+    return load_arrays(path)[0]
 
 
 # -- the generated corpora -------------------------------------------------------------------------
@@ -56,59 +61,57 @@ def test_load_pairs_holds_out_new_sentences_of_known_words(options: str, tmp_pat
 
 
 def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
-    files = {"config.json", "vocab.json", "best.safetensors", "last.safetensors", "metrics.jsonl", "summary.json"}  # fmt: skip
+    files = (
+        "config.json vocab.json best.safetensors last.safetensors metrics.jsonl summary.json .lock"
+    )
     pictures = {"loss.png", "attention.png"}
-    assert {path.name for path in run.directory.iterdir()} == files | pictures | {".lock"}
+    assert {path.name for path in run.directory.iterdir()} == {*files.split(), *pictures}
     assert all(is_picture(run.directory / name) for name in pictures)
     summary = read_json(run.directory / "summary.json")
     assert summary == run.result
-    lines = (run.directory / "metrics.jsonl").read_text().splitlines()
-    losses = [e["valid_loss"] for e in map(json.loads, lines) if "valid_loss" in e]
+    entries = [*map(json.loads, (run.directory / "metrics.jsonl").read_text().splitlines())]
+    losses = [entry["valid_loss"] for entry in entries if "valid_loss" in entry]
     assert len(losses) == 9 and summary["valid_loss"] == min(losses) < 0.5 * losses[0]
-    assert summary["steps"] == json.loads(lines[-1])["step"] and summary["sentences"] == 60
+    assert summary["steps"] == entries[-1]["step"] and summary["sentences"] == 60
     config = read_json(run.directory / "config.json")
     assert config["settings"]["d_model"] == config["model"]["d_model"] == 32
 
 
 def test_train_summary_equals_definitions(run: SimpleNamespace) -> None:
-    summary, translator, total, count = run.result, run.translator, 0.0, 0
+    summary, translator = run.result, run.translator
+    losses: list[np.ndarray] = []
     for a, b in run.test:
-        ids = [BOS, *translator.target_vocab.encode(b.split()), EOS]
         source = np.array([translator.source_vocab.encode(a.split())])
-        scores = translator.model(source, np.array([ids[:-1]])).data[0].astype(float)
-        log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-        total -= log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
-        count += len(ids) - 1
-    assert summary["held_out_loss"] == pytest.approx(total / count, rel=1e-4)
-    sources, references = zip(*run.test)
-    texts = [t.text for t in translator.translate(list(sources), beam_size=4)]
-    matches = np.mean([text == reference for text, reference in zip(texts, references)])
+        ids = np.array([[BOS, *translator.target_vocab.encode(b.split()), EOS]])
+        logits = translator.model(source, ids[:, :-1])
+        losses.extend(mg.cross_entropy(logits, ids[:, 1:], reduction="none").data.ravel())
+    assert summary["held_out_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    pairs = dict(run.test)
+    texts = [t.text for t in translator.translate(list(pairs), beam_size=4)]
+    matches = np.mean([text == reference for text, reference in zip(texts, pairs.values())])
     assert summary["exact_match"] == pytest.approx(matches) and matches > 0.4
-    scores = nn.text.translation_scores(texts, list(references))
+    scores = nn.text.translation_scores(texts, list(pairs.values()))
     assert summary["bleu"] == pytest.approx(scores.bleu) and scores.bleu > 60
     assert (summary["chrf"], summary["bleu_signature"]) == (scores.chrf, scores.bleu_signature)
-    assert len(summary["samples"]) == 10
-    translations, pairs = dict(zip(sources, texts)), dict(run.test)
-    for sample in summary["samples"]:
-        source = sample["source"]
-        assert sample["translation"] == translations[source]
-        assert sample["reference"] == pairs[source]
+    rows = [
+        {"source": source, "translation": text, "reference": pairs[source]}
+        for source, text in zip(pairs, texts)
+    ]
+    assert len(summary["samples"]) == 10 and all(row in rows for row in summary["samples"])
 
 
-def test_train_prints_the_summary(run: SimpleNamespace) -> None:
+def test_train_prints_samples_and_summary(run: SimpleNamespace) -> None:
     lines, s = run.out, run.result
     assert lines[0] == "1,121 pairs to learn, 40 to validate, 60 held out"
-    assert lines[-1] == (
-        f"60 held-out sentences: loss {s['held_out_loss']:.3f}, exact match {s['exact_match']:.1%}, BLEU {s['bleu']:.1f}; "
-        f"{s['steps']} steps in {s['training_seconds']:.0f} s, {s['seconds']:.0f} s in all; run directory {run.directory}"
-    )
     for sample in s["samples"]:
-        at = lines.index(f"  {sample['source']}")
-        mark = "=" if sample["translation"] == sample["reference"] else "≠"
-        expected = [f"    → {sample['translation']}", f"    {mark} {sample['reference']}"]
-        assert lines[at + 1 : at + 3] == expected
-    assert f"pictures: {run.directory / 'loss.png'}, {run.directory / 'attention.png'}" in lines
-    assert f"chrF {s['chrf']:.2f}; signature of BLEU: {s['bleu_signature']}" in lines
+        source, translation, reference = sample.values()
+        mark = "=" if translation == reference else "≠"
+        at = lines.index(f"  {source}")
+        assert lines[at + 1 : at + 3] == [f"    → {translation}", f"    {mark} {reference}"]
+    figures = (
+        f"loss {s['held_out_loss']:.3f}, exact match {s['exact_match']:.1%}, BLEU {s['bleu']:.1f}"
+    )
+    assert lines[-1].startswith(f"60 held-out sentences: {figures}; {s['steps']} steps in ")
     assert len(run.err) == 9  # without a terminal, a line for each validation
     assert all(re.match(r"step [\d,]+/\d+  valid_loss \d", e) and len(e) <= 80 for e in run.err)
 
@@ -127,10 +130,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("at, error, code", [(5, KeyboardInterrupt, 130), (1, MemoryError, 1)])
+@pytest.mark.parametrize(
+    ("at", "error", "code", "message"),
+    [
+        (5, KeyboardInterrupt, 130, "stopped at step 5; continue with --out {} --resume"),
+        (1, MemoryError, 1, "error: MemoryError"),
+    ],
+)
 def test_train_resumed_equals_an_uninterrupted_run(
     whole: Path, undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    at: int, error: type[BaseException], code: int,
+    at: int, error: type[BaseException], code: int, message: str,
 ) -> None:  # fmt: skip
     """Ctrl-C saves the state; another error before the first saved state leaves none."""
     step = nn.Trainer._step
@@ -142,19 +151,25 @@ def test_train_resumed_equals_an_uninterrupted_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(nn.Trainer, "_step", stopped)
-        line = [*TINY.split(), "--out", str(tmp_path)]
-        done = call(lambda argv: run_script(lambda: train.main(argv)), line)
-    assert done.result == code
-    if error is KeyboardInterrupt:
-        assert done.err == [f"stopped at step 5; continue with --out {tmp_path} --resume"]
-        message = f"{tmp_path} holds a run already: pass --resume, or another --out"
-        assert message in error_of(train.main, f"{TINY} --out {tmp_path}")
+        begin = lambda argv: run_script(lambda: train.main(argv))
+        done = call(begin, f"{TINY} --out {tmp_path}")
+    assert done.result == code and done.err == [message.format(tmp_path)]
     again = call(train.main, f"--resume --quiet --out {tmp_path}")  # with the settings of the run
-    resumed, _ = load_arrays(tmp_path / "last.safetensors")
-    for name, array in load_arrays(whole / "last.safetensors")[0].items():
+    resumed = weights(tmp_path / "last.safetensors")
+    for name, array in weights(whole / "last.safetensors").items():
         np.testing.assert_array_equal(resumed[name], array, err_msg=name)
     timeless = lambda d: {k: v for k, v in d.items() if "seconds" not in k}
     assert timeless(again.result) == timeless(read_json(whole / "summary.json"))
+
+
+def test_train_into_a_directory_of_a_run_or_of_other_files_is_refused(
+    whole: Path, tmp_path: Path
+) -> None:
+    message = f"{whole} holds a run already: pass --resume, or another --out"
+    assert message in error_of(train.main, f"{TINY} --out {whole}")
+    (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
+    line = error_of(train.main, f"--resume --out {tmp_path}")
+    assert f"--resume: {tmp_path} holds no run: it has files" in line
 
 
 def test_resume_of_a_finished_or_missing_run(whole: Path, undrawn: None, tmp_path: Path) -> None:
@@ -164,34 +179,19 @@ def test_resume_of_a_finished_or_missing_run(whole: Path, undrawn: None, tmp_pat
     assert f"continuing from step {steps}" in done.out and done.result["steps"] == steps
     done = call(train.main, f"{TINY} --steps 1 --resume --out {new}")
     assert f"nothing in {new} to continue: beginning" in done.err and done.result["steps"] == 1
-    (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
-    line = error_of(train.main, f"--resume --out {tmp_path}")
-    assert f"--resume: {tmp_path} holds no run: it has files" in line
 
 
-def test_resume_with_another_setting_is_refused(
-    run: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    resume = ["--out", str(run.directory), "--resume", "--quiet"]
-    with pytest.raises(SystemExit):
-        train.parse([*resume, "--lr", "0.125"])
-    assert "--lr must be 0.02, as the run began; leave it out" in capsys.readouterr().err
-    args = train.parse([*resume, "--epochs", "10", "--lr", "0.02"])  # it may be longer
+def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
+    resume = f"--out {run.directory} --resume --quiet"
+    message = error_of(train.main, f"{resume} --lr 0.125")
+    assert "--lr must be 0.02, as the run began; leave it out" in message
+    args = train.parse(f"{resume} --epochs 10 --lr 0.02".split())  # it may be longer
     assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
-
-
-def test_resume_with_the_same_options_and_a_small_file(
-    files: dict[str, str], undrawn: None, tmp_path: Path
-) -> None:
-    """A job that is queued again runs the same command."""
-    line = f"{files['tsv']} {SMALL} --valid-size 500 --out {tmp_path}/run --quiet"
-    call(train.main, line)
-    assert call(train.main, f"{line} --resume").result["steps"] > 0
 
 
 def test_translator_loads_the_last_state(whole: Path) -> None:
     """The file contains the optimizer beside the weights."""
-    arrays, _ = load_arrays(whole / "last.safetensors")
+    arrays = weights(whole / "last.safetensors")
     model = nn.Translator.load(whole, "last.safetensors", inference=False).model
     for name, array in model.state_dict().items():
         np.testing.assert_array_equal(array, arrays[f"model.{name}"], err_msg=name)
@@ -200,8 +200,8 @@ def test_translator_loads_the_last_state(whole: Path) -> None:
 def test_train_evaluates_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
     """With weights of zero, all tokens are equally likely."""
     copy = shutil.copytree(whole, tmp_path / "copy")
-    best, _ = load_arrays(copy / "best.safetensors")
-    save_arrays(copy / "best.safetensors", {name: 0 * array for name, array in best.items()})
+    best = copy / "best.safetensors"
+    save_arrays(best, {name: 0 * array for name, array in weights(best).items()})
     summary = call(train.main, f"--resume --quiet --out {copy}").result
     size = len(read_json(copy / "vocab.json")["target"])
     assert summary["held_out_loss"] == pytest.approx(math.log(size))
@@ -223,13 +223,10 @@ def files(tmp_path: Path) -> dict[str, str]:
     text = "".join(f"{a}\t{b}\tsomething else\n" for a, b in PAIRS).encode()
     (tmp_path / "pairs.tsv").write_bytes(text)
     (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(text))
-    for i, name in enumerate(["a.en", "b.zh"]):
-        (tmp_path / name).write_text("".join(pair[i] + "\n" for pair in PAIRS), encoding="utf-8")
-    forms = {"tsv": ["pairs.tsv"], "gz": ["pairs.tsv.gz"], "two": ["a.en", "b.zh"]}
-    return {
-        form: " ".join(["--data", *(str(tmp_path / name) for name in names)])
-        for form, names in forms.items()
-    }
+    for name, side in zip(("a.en", "b.zh"), zip(*PAIRS)):
+        (tmp_path / name).write_text("\n".join(side), encoding="utf-8")
+    forms = {"tsv": "pairs.tsv", "gz": "pairs.tsv.gz", "two": f"a.en {tmp_path}/b.zh"}
+    return {form: f"--data {tmp_path}/{names}" for form, names in forms.items()}
 
 
 @pytest.mark.parametrize("form", ["tsv", "gz", "two"])
@@ -264,41 +261,35 @@ def test_train_prints_left_out_rows_in_one_line(tmp_path: Path) -> None:
     ]
 
 
-def test_train_on_a_file_chooses_tokenizers(files: dict[str, str], tmp_path: Path) -> None:
+def test_train_on_a_file_chooses_tokenizers_and_resumes(
+    files: dict[str, str], tmp_path: Path
+) -> None:
     out = tmp_path / "run"
-    summary = call(train.main, f"{files['gz']} {SMALL} --lowercase --quiet --out {out}").result
+    line = f"{files['gz']} {SMALL} --lowercase --quiet --out {out}"
+    summary = call(train.main, line).result
     vocab = read_json(out / "vocab.json")
     assert {"take", ",", "please", "."} <= set(vocab["source"])  # words
     assert "Take" not in vocab["source"]
     assert {"请", "给", "我", "个", "。"} <= set(vocab["target"])  # characters
     assert "tok:zh" in summary["bleu_signature"] and summary["sentences"] == 2
     assert is_picture(out / "attention.png")
-    again = nn.Translator.load(out)
-    assert again.source_tokenizer.name == "word" and again.target_tokenizer.name == "char"
+    translator = nn.Translator.load(out)
+    tokenizers = (translator.source_tokenizer.name, translator.target_tokenizer.name)
+    assert tokenizers == ("word", "char")
+    assert call(train.main, f"{line} --resume").result["steps"] > 0  # a job that is queued again
 
 
-def test_evaluate_counts_each_of_several_references() -> None:
+def test_evaluate_counts_each_of_several_references(run: SimpleNamespace) -> None:
     """A translation is compared with all references, and the matching one is shown."""
-    outputs = {"a": "y y", "b": "Z"}
-    tokens = lambda text: text.split()
-    tokens.join = " ".join
-    translator = SimpleNamespace(
-        model=SimpleNamespace(config=SimpleNamespace(max_len=9)),
-        source_tokenizer=tokens,
-        target_tokenizer=tokens,
-        source_eos=False,
-        translate=lambda sources, beam_size, length_penalty, done: [
-            nn.Translation(s, [s], outputs[s].split(), outputs[s], 0.0, []) for s in sources
-        ],
-    )
-    options = SimpleNamespace(
-        beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None, quiet=True
-    )
-    test = [("a", "x"), ("a", "y   y"), ("b", "w")]
-    result, judged = train.evaluate(translator, test, options)
+    (a, _), (b, _) = run.test[:2]
+    first, second = (t.text for t in run.translator.translate([a, b]))
+    spaced = first.replace(" ", "   ")
+    options = train.parse(["--beam", "1", "--quiet"])
+    test = [(a, "x"), (a, spaced), (b, "w")]
+    result, judged = train.evaluate(run.translator, test, options)
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
     rows = [(t.text, reference, match) for t, reference, match in judged]
-    assert rows == [("y y", "y   y", True), ("Z", "w", False)]
+    assert rows == [(first, spaced, True), (second, "w", False)]
 
 
 def test_select_bleu_leaves_out_longer_validation_pairs(
@@ -326,12 +317,11 @@ def test_make_schedule_rises_then_falls(schedule: str, tmp_path: Path) -> None:
 # -- what is missing or wrong ----------------------------------------------------------------------
 
 
-def test_train_without_extras_names_them_before_it_starts(
+def test_train_with_numpy_alone_names_missing_extras_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide_packages(monkeypatch, "matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers")
-    line = TINY.replace(" --quiet", "")
-    done = call(train.main, f"{line} --out {tmp_path}")  # with NumPy alone
+    done = call(train.main, f"{TINY.replace(' --quiet', '')} --out {tmp_path}")
     assert done.err[:2] == [
         "no pictures at the end without matplotlib: pip install matplotlib",
         "no BLEU at the end without sacrebleu: pip install sacrebleu",
@@ -355,14 +345,8 @@ FEW = "--sentences 200 --valid-size 20 --test-size 20"
         ("--valid a", "--valid and --test need --data"),
         ("--tie all", "--tie all needs the one vocabulary of --joint"),
         ("--sentences 100", "pairs must be more than the 800 to hold out, got 9[79]"),
-        (f"{FEW} --activation swoosh", "activation must be one of relu, .*, got 'swoosh'"),
-        (f"{FEW} --dropout 1", "dropout must be at least 0 and less than 1, got 1.0"),
-        (f"{FEW} --label-smoothing 2", "label_smoothing must be a number from 0 to 1, got 2.0"),
         (f"{FEW} --batch-tokens 5", "PairBatches: max_tokens must be at least"),
         ("--beam 0", "argument --beam: must be at least 1, got 0"),
-        ("--epochs x", "argument --epochs: invalid int value: 'x'"),
-        ("--source-tokenizer foo", "invalid choice: 'foo'"),
-        (f"{FEW} --lr -1", "Adam: lr must be finite, at least 0, got -1"),
         (f"{FEW} --max-len 1", "PairBatches: pairs must|every training pair is longer"),
     ],
 )  # fmt: skip
