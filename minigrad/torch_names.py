@@ -380,14 +380,12 @@ def translate_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
 def _takes_axis(function: Callable[..., Any]) -> bool:
     """Return whether a public function has an option that PyTorch names otherwise."""
     entry = getattr(function, "op", function)
-    names: set[str] = set()
-    for called in (
-        function,
-        *[f for f in getattr(entry, "numpy", ()) if not isinstance(f, np.ufunc)],
-    ):
+    of_numpy = [f for f in getattr(entry, "numpy", ()) if not isinstance(f, np.ufunc)]
+    for called in (function, *of_numpy):
         with suppress(ValueError):  # a function in C, before NumPy 2.4
-            names |= inspect.signature(called).parameters.keys()
-    return not names.isdisjoint(OPTIONS.values())
+            if not inspect.signature(called).parameters.keys().isdisjoint(OPTIONS.values()):
+                return True
+    return False
 
 
 @functools.cache
