@@ -29,7 +29,7 @@ def _hide_axis(x: Any, /, axis: int) -> BatchedArray:
 
 
 def _show_axis(x: Any, /, axis: int, length: int) -> np.ndarray:
-    """Return the values with the axis of the examples, which is new if all have the same."""
+    """Return the values with the axis of the examples, a new axis if they share the values."""
     if isinstance(x, BatchedArray):
         return np.moveaxis(x.values, 0, axis)
     return np.broadcast_to(np.expand_dims(x, axis), (*x.shape[:axis], length, *x.shape[axis:]))
@@ -56,11 +56,11 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         values to numbers (`float(x)`, `if x > 0`), draw random values or call `vmap`. Its keyword
         arguments are the same for all examples.
     in_axes : int, None, or tuple of them
-        Axis of the examples in each argument, or in all; None for an argument that all examples
-        share. For an argument that is a tree, it can be a tree of axes.
+        Axis of the examples in each argument, or in all; 0 by default. None is for an argument
+        that all examples share. The axis of a tree can be a tree of axes.
     out_axes : int, None, or tree of them
-        Axis of the examples in the result. None returns a result that is the same for all
-        examples once.
+        Axis of the examples in the result; 0 by default. None is for a result that is the same
+        for all examples, and returns it without this axis.
 
     Returns
     -------
@@ -71,7 +71,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     @functools.wraps(f)
     def batched(*args: Any, **kwargs: Any) -> Any:
         if VMAPPED.get():
-            raise TypeError("vmap: it must not be called inside vmap; write the inner batch axis")
+            raise TypeError(
+                "vmap must not be called inside vmap; write the inner batch axis in the function"
+            )
         axes = tuple(in_axes) if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         if len(axes) != len(args):
             raise ValueError(
@@ -105,9 +107,13 @@ def _leaves_with_axes(name: str, tree: Any, axes: Any) -> list[tuple[Any, int | 
     for axis, part in parts:
         for x in leaves(part, is_array) if name == "in_axes" else leaves(part):
             if axis is not None:
+                if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+                    raise TypeError(
+                        f"vmap: {name} must be an integer, None, or a tree of them, got {axis!r}"
+                    )
                 ndim = len(shape_of(x)) + (name == "out_axes")
                 if not ndim:
-                    raise ValueError(f"vmap: in_axes must be None for a single number, got {axis}")
+                    raise ValueError(f"vmap: in_axes must be None for a scalar, got {axis}")
                 axis = one_axis(f"vmap: {name}", axis, ndim)
             pairs.append((x, axis))
     return pairs

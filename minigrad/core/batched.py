@@ -78,8 +78,8 @@ class BatchedArray(NDArrayOperatorsMixin):
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise TypeError(
-            "a batched array stands for many examples and is no single number or ndarray; choose "
-            "with np.where, or call the function in a loop: np.stack([f(x) for x in xs])"
+            "a batched array contains all examples and cannot become a number or an ndarray; "
+            "choose with np.where, or call the function in a loop: np.stack([f(x) for x in xs])"
         )
 
     item = tolist = __bool__ = __float__ = __int__ = __complex__ = __index__ = __array__
@@ -96,14 +96,10 @@ class BatchedArray(NDArrayOperatorsMixin):
         self.values[index] = value
 
     def _behind_batch(self, index: Any) -> tuple[tuple[Any, ...], int, int]:
-        """Return the index of the values for an index of each example.
+        """Return (index, ndim, first), the index of the values for an index of each example.
 
-        The values that it selects have `ndim` axes of index arrays behind the hidden axis, which
+        The selected values have `ndim` axes of index arrays behind the hidden axis. These axes
         belong behind the first `first` axes of an example.
-
-        Returns
-        -------
-        index, ndim, first
         """
         parts = list(index) if isinstance(index, tuple) else [index]
         if not any(isinstance(part, (list, np.ndarray, BatchedArray)) for part in parts):
@@ -259,7 +255,7 @@ def _reduced(ufunc: np.ufunc, x: BatchedArray, axis: Any = 0, **options: Any) ->
 
 
 def _matmul(a: Any, b: Any) -> np.ndarray:
-    """Return matmul of batched or plain operands; vectors get an axis for it, as in NumPy."""
+    """Return matmul of batched or plain operands; a vector temporarily gets a second axis."""
     a_is_vector, b_is_vector = _ndim(a) == 1, _ndim(b) == 1
     if a_is_vector:
         a = np.expand_dims(a, -2)

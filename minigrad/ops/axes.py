@@ -13,28 +13,32 @@ Axis = int | tuple[int, ...] | None
 
 
 def one_axis(name: str, axis: Any, ndim: int) -> int:
-    """Return an axis from 0 to ndim - 1, or raise an AxisError."""
-    return normalize_axis_index(axis, ndim, name)
+    """Return an axis from 0 to ndim - 1, or raise an AxisError or a TypeError."""
+    try:
+        return normalize_axis_index(axis, ndim, name)
+    except TypeError:
+        raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
 
 
 def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
     """Return axes from 0 to ndim - 1; all of them if `axis` is None."""
-    return (
-        tuple(range(ndim))
-        if axis is None
-        else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
-    )
+    if axis is None:
+        return tuple(range(ndim))
+    try:
+        return tuple(normalize_axis_tuple(axis, ndim, name, repeated))
+    except TypeError:
+        raise TypeError(f"{name}: axis must be an integer or integers, got {axis!r}") from None
 
 
 def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
-    """Raise a ValueError if an option is none of the choices; `name` may be empty."""
+    """Raise a ValueError if an option has none of the values `choices`; `name` may be empty."""
     if value not in choices:
         listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
         prefix = f"{name}: " if name else ""
         raise ValueError(f"{prefix}{option} must be {listed}, got {value!r:.60}")
 
 
-def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.ndarray:
+def booleans(name: str, mask: Any, means: str = "True = the element counts") -> np.ndarray:
     """Return a mask as an array of bool, or raise a TypeError."""
     mask = to_array(mask)
     if mask.dtype != bool:

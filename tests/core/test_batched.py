@@ -57,7 +57,7 @@ def test_batched_array_without_a_rule_names_the_function() -> None:
     batch = BatchedArray(np.ones((2, 3)))
     with pytest.raises(TypeError, match=r"np.argpartition has no batching rule"):
         np.argpartition(batch, 1)
-    with pytest.raises(TypeError, match="stands for many examples"):
+    with pytest.raises(TypeError, match="contains all examples"):
         np.asarray(batch)
     with pytest.raises(TypeError, match="an index must be the same for all examples"):
         batch[batch > 0]
