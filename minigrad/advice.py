@@ -1,4 +1,4 @@
-"""Advice for PyTorch's names that do not exist here: `advice.json`, read when one is missing."""
+"""Advice for names of PyTorch that do not exist here, from `advice.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from .core.registry import FUNCTIONS, OPS
 from .core.tensor import Tensor
 
-_TABLES = {  # the tables of `advice.json` that hold the names of a module
+_TABLES = {  # tables of `advice.json` by module
     "Tensor": ["Tensor"],
     "minigrad": ["minigrad", "data", "nn.functional"],
     "nn": ["nn", "data"],
@@ -32,7 +32,7 @@ def tables() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def advice(module: str, name: str) -> str:
-    """Return a sentence that says what to write for a missing name, or "" if there is none."""
+    """Return the replacement of a missing name, such as "write np.f(...)", or ""."""
     sentences = {n: s for table in _TABLES[module] for n, s in tables()[table]["names"].items()}
     if name in sentences or name.startswith("__"):
         return sentences.get(name, "")

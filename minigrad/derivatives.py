@@ -56,14 +56,15 @@ def gradients(
     inputs : Tensor, or list or tuple of Tensor
         Any tensors of the graph.
     gradient : array_like, or list or tuple of array_like, optional
-        The gradient of a final scalar with respect to each output; by default 1 for outputs of one
+        Gradient of a final scalar with respect to each output; 1 by default, for outputs of one
         element.
     retain_graph : bool
-        Keep the graph for another backward pass.
+        Keep the graph for another backward pass; False by default.
     create_graph : bool
-        Record the gradients, so that they can be differentiated again.
+        Record the gradients, so that they can be differentiated again; False by default.
     allow_unused : bool
-        Return None for an input that the outputs do not depend on. By default it is an error.
+        Return None for an input that the outputs do not depend on. By default, such an input is an
+        error.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether an argument is an array, or nested lists of numbers, and no tree."""
+    """Return whether an argument is an array or nested lists of numbers, not a tree."""
     if type(value) in (list, tuple):
         return all(
             isinstance(part, (int, float)) or (type(part) in (list, tuple) and is_array(part))
@@ -106,7 +107,7 @@ def is_array(value: Any) -> bool:
 
 
 class _Traced:
-    """Call of `f` in a graph of its own, whose inputs are the leaves of the chosen arguments."""
+    """Call of `f` in a new graph, whose inputs are the leaves of the chosen arguments."""
 
     def __init__(
         self,
@@ -122,14 +123,14 @@ class _Traced:
         self.trees = [args[i] for i in positions]
         self.inputs: list[Tensor] = []
         for i, tree in zip(positions, self.trees):
-            fresh = [_fresh(x, self.outer) for x in leaves(tree, is_array)]
-            self.inputs += fresh
-            args[i] = rebuilt(tree, fresh, is_array)
+            inputs = [_new_input(name, x, self.outer) for x in leaves(tree, is_array)]
+            self.inputs += inputs
+            args[i] = rebuilt(tree, inputs, is_array)
         with traced():
             self.result = f(*args, **kwargs)
 
     def pull(self, ys: list[Tensor], gs: Any, retain_graph: bool = False) -> list[Tensor]:
-        """Return the gradients of the inputs, recorded if they depend on a leaf outside of it."""
+        """Return the gradients of the inputs, recorded if they depend on another leaf."""
         for y in ys:
             if not isinstance(y, Tensor):
                 raise TypeError(f"the function must return a Tensor, got a {type(y).__name__}")
@@ -144,17 +145,17 @@ class _Traced:
 
     def by_argument(self, values: Sequence[Any]) -> Any:
         """Return the values of the inputs in the structure of the chosen arguments."""
-        rest = iter(values)
-        by_tree = tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
+        remaining = iter(values)
+        by_tree = tuple([rebuilt(tree, remaining, is_array) for tree in self.trees])
         return by_tree[0] if self.single else by_tree
 
     def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
-        """Return whether the gradients of `ys` depend on a leaf outside this run."""
-        own = {x._node for x in self.inputs}
+        """Return whether the gradients of `ys` depend on a leaf outside this call."""
+        inputs = {x._node for x in self.inputs}
         roots = [y._node for y in ys if y is not None and y._node is not None]
-        tied = any(node.op is None and node not in own for node in topological(roots))
+        has_outer_leaf = any(node.op is None and node not in inputs for node in topological(roots))
         return self.outer and (
-            tied or any(isinstance(g, Tensor) and g._node is not None for g in gs)
+            has_outer_leaf or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
 
 
@@ -165,27 +166,28 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
         raise TypeError(f"{name}: argnums must be an integer or integers, got {argnums!r}")
     if outside := [i for i in several if not -count <= i < count]:
         raise ValueError(
-            f"{name}: argnums has {outside[0]}, but the function was given {count} arguments"
+            f"{name}: argnums must be from {-count} to {count - 1} for {count} arguments, got "
+            f"{outside[0]}"
         )
     positions = [int(i) % count for i in several]
     if len(set(positions)) < len(positions):
         raise ValueError(
-            f"{name}: argnums must name each argument once, got {argnums!r} for {count} arguments; "
-            "differentiate once and use the result twice"
+            f"{name}: argnums must contain each argument once, got {argnums!r} for {count} "
+            "arguments; differentiate once and use the result twice"
         )
     return positions
 
 
-def _fresh(x: Any, outer: bool) -> Tensor:
-    """Return an input: a new node of the outer graph if there is one, or a new leaf."""
+def _new_input(name: str, x: Any, outer: bool) -> Tensor:
+    """Return an input of a new graph: a new node of the outer graph, or else a new leaf."""
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)
     array = x._array if isinstance(x, Tensor) else np.asarray(x)
-    if array.dtype.kind in "iu" and array.ndim:  # as SciPy hands on a start such as [1, 1]
+    if array.dtype.kind in "iu" and array.ndim:  # SciPy passes a start such as [1, 1] unchanged
         array = array.astype(float)
     if array.dtype.kind != "f":
         got = f"dtype {array.dtype}" if array.dtype.kind in "iubc" else f"{x!r}"
-        raise TypeError(f"only floating-point arguments can be differentiated, got {got}")
+        raise TypeError(f"{name}: arguments must be floating-point, got {got}")
     return wrap(array, Node(None, (), (), array))
 
 
@@ -285,14 +287,12 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     ys = leaves(run.result)
 
     def pullback(*gs: Any) -> tuple[Any, ...]:
-        several = isinstance(run.result, (list, tuple)) and not (
-            len(gs) == 1 and isinstance(gs[0], (list, tuple))
-        )
-        if not several and len(gs) != 1:
-            raise ValueError(f"vjp: the function must get one output gradient, got {len(gs)}")
-        return run.by_argument(
-            run.pull(ys, aligned(run.result, gs if several else gs[0]), retain_graph=True)
-        )
+        is_sequence = isinstance(run.result, (list, tuple))
+        by_part = is_sequence and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
+        if not by_part and len(gs) != 1:
+            raise ValueError(f"vjp: pullback must be called with one gradient, got {len(gs)}")
+        seeds = aligned(run.result, gs if by_part else gs[0])
+        return run.by_argument(run.pull(ys, seeds, retain_graph=True))
 
     return run.result, pullback
 
@@ -322,7 +322,7 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     directions = _directions(run, xs, vs)
     ys = leaves(run.result)
     tied = run.is_tied(ys, directions)
-    us = [_fresh(np.zeros(y.shape, y.dtype), False) for y in ys]
+    us = [_new_input("jvp", np.zeros(y.shape, y.dtype), False) for y in ys]
     pulled = gradients(ys, run.inputs, us, create_graph=True, allow_unused=True)
     pairs = [(p, v) for p, v in zip(pulled, directions) if p is not None and p.requires_grad]
     tangents = gradients(
@@ -353,27 +353,27 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     if xs is None and vs is None:
         return lambda xs, vs: hvp(f, xs, vs)
     arguments = _tupled(xs)
-    argnums = 0 if _is_one(xs) else range(len(arguments))
+    argnums = 0 if _is_single(xs) else range(len(arguments))
     run = _Traced("hvp", grad(f, argnums), arguments, argnums, {})
     return run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
 
 
-def _is_one(xs: Any) -> bool:
+def _is_single(xs: Any) -> bool:
     """Return whether `xs` is one argument: an array, a list of numbers, a dict or named tuple."""
     return type(xs) not in (list, tuple) or (type(xs) is list and is_array(xs))
 
 
 def _tupled(xs: Any) -> tuple[Any, ...]:
-    return (xs,) if _is_one(xs) else tuple(xs)
+    return (xs,) if _is_single(xs) else tuple(xs)
 
 
 def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
     """Return the leaves of the directions `vs`, each in the dtype of its input."""
-    if _is_one(xs):
+    if _is_single(xs):
         vs = vs if type(vs) in (list, tuple) and len(vs) == 1 and not is_array(vs) else (vs,)
-    given = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
+    vectors = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
     return [
-        v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, given)
+        v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, vectors)
     ]
 
 
@@ -412,12 +412,12 @@ def _rows(run: _Traced, y: Tensor) -> list[Tensor]:
         return _rows_one_by_one(run, y)
     try:
         return _rows_in_batches(run, y, order)
-    except Exception:  # an operation of the user that works on ndarrays only, or fails
+    except Exception:  # a user's operation that accepts only ndarrays, or fails
         return _rows_one_by_one(run, y)
 
 
 ELEMENTS = 1 << 22
-"""Maximal number of elements of an array in a batch of gradients."""
+"""Largest number of elements of an array in a batch of gradients."""
 
 
 def _rows_in_batches(run: _Traced, y: Tensor, order: list[Node]) -> list[Tensor]:
@@ -429,12 +429,12 @@ def _rows_in_batches(run: _Traced, y: Tensor, order: list[Node]) -> list[Tensor]
         seeds = np.eye(y.size, dtype=y.dtype)[batch].reshape(-1, *y.shape)
         if y._node is not None:
             with set_grad_enabled(False):
-                run_backward = Backward(wrap, retain_graph=True, create_graph=False, batched=True)
+                backward = Backward(wrap, retain_graph=True, create_graph=False, batched=True)
                 nodes = [x._needed_node("jacobian") for x in run.inputs]
-                found = run_backward.run([y._node], [BatchedArray(seeds)], nodes)
+                grads = backward.run([y._node], [BatchedArray(seeds)], nodes)
             for row, x in zip(rows, run.inputs):
-                if x._node in found:
-                    c = found[x._node]._array
+                if x._node in grads:
+                    c = grads[x._node]._array
                     row[batch] = c.values if isinstance(c, BatchedArray) else c
     return [wrap(row.reshape(y.shape + x.shape), None) for row, x in zip(rows, run.inputs)]
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from .core.errors import MissingExtraError
 
-_PACKAGES = {
-    "mpi4py": "mpi4py mpich",
-    "opencc": "opencc-python-reimplemented",
-}  # where they are named otherwise
+_PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}
+"""Packages to install for a module, if its name is not enough."""
 
 
 def require(module: str, purpose: str, least: str = "") -> Any:
@@ -23,10 +21,16 @@ def require(module: str, purpose: str, least: str = "") -> Any:
     Parameters
     ----------
     module : str
+        Name of the module.
     purpose : str
-        What needs the module, for the error.
+        Feature that needs the module, for the error.
     least : str
-        The oldest version.
+        Oldest version; any version by default.
+
+    Returns
+    -------
+    module
+        The imported module.
 
     Raises
     ------
@@ -43,7 +47,7 @@ def require(module: str, purpose: str, least: str = "") -> Any:
     if least:
         from importlib.metadata import PackageNotFoundError, version
 
-        with suppress(PackageNotFoundError):  # of a program packed into one file
+        with suppress(PackageNotFoundError):  # a program packed into one file has no versions
             if _numbers(version(name)) < _numbers(least):
                 raise MissingExtraError(
                     f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}"

@@ -15,7 +15,7 @@ class Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from html import escape  # wanted in notebooks alone
+        from html import escape  # imported in notebooks only
 
         return f"<pre>{escape(str(self))}</pre>"
 

@@ -74,6 +74,7 @@ def rebuilt(
     ----------
     tree : object
     values : iterable
+        Leaves in order.
     is_leaf : callable, optional
         Returns True for a dict, list or tuple that is a leaf.
 

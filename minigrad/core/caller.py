@@ -2,10 +2,10 @@
 
 All calls do the same: take arrays out of tensors, compute, and put a tensor around the result. If
 operations are recorded, the tensor gets a node in the graph, with an edge for each operand that
-wants a gradient; the edge holds what the rule of the operand reads. Written out for one op, this
-takes half the time of loops over its operands and options.
+needs a gradient. The edge contains the values that the rule of the operand reads. Written out for
+one op, this takes half the time of loops over its operands and options.
 
-The function of `multiply`, whose rules read `b` and `a`, is
+The rules of `multiply` read `b` and `a`. Its function is
 
     def call(a, b, /):
         _mode = _get_mode()
@@ -60,8 +60,8 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .op import Op
 
-# Names that begin with _ are the caller's own; the others are parameters of the op, `y`, the
-# result, and `saved`, what a kernel returns beside it.
+# Names that begin with _ belong to the template. The others are parameters of the op, its result
+# `y`, and `saved`, the second value that the forward function of a kernel returns.
 
 _CALL = """\
 def call({parameters}):
@@ -144,12 +144,12 @@ def source_of(op: Op) -> str:
         nodes = f"({', '.join([f'_node_{name}' for name in names])},)"
         unwrap = "".join([_UNWRAP.format(name) for name in names])
         shapes = {f"{name}_shape": f"_shape({name})" for name in names}
-    written = {"needs": f"tuple([_node is not None for _node in {nodes}])", **shapes}
+    expressions = {"needs": f"tuple([_node is not None for _node in {nodes}])", **shapes}
 
     def values(name: str) -> str:
         reads = op.reads[op.rules[name]]
         shape = {f"{name}_shape": f"{name}.shape"} if not op.joint else {}
-        return "".join([f"{(written | shape).get(read, read)}, " for read in reads])
+        return "".join([f"{(expressions | shape).get(read, read)}, " for read in reads])
 
     if op.joint:
         edges = f"        _values = ({values(names[0])})\n"
@@ -224,10 +224,11 @@ def _is_constant(op: Op, y: np.ndarray) -> bool:
     if y.dtype.kind == "c":
         raise TypeError(
             f"{op.name}: the result is complex, and complex numbers have no gradients here; "
-            "compute with real and imaginary parts, or use .detach() where no gradient is needed"
+            "compute with real and imaginary parts, or use .detach() if no gradient is needed"
         )
     if y.dtype.kind not in "iub":
         raise TypeError(
-            f"{op.name}: a result of dtype {y.dtype} has no gradient; compute with plain numbers"
+            f"{op.name}: the result must have a floating dtype to have a gradient, got dtype "
+            f"{y.dtype}"
         )
     return True

@@ -48,11 +48,11 @@ def tensor(
     data : array_like or Tensor
         A tensor keeps its gradient. Lists may contain tensors and numbers.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     dtype : dtype, optional
-        By default that of `data`.
+        Dtype of `data` by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -63,9 +63,10 @@ def tensor(
     if needs_gradient(data):
         if requires_grad:
             raise GradientError(
-                "tensor: the data requires gradients already; write .detach() for a leaf of its own"
+                "tensor: data must not require gradients if requires_grad=True; write "
+                "data.detach() for a new leaf, or leave out requires_grad"
             )
-        stacked = _stacked(data, np.result_type(*_arrays_in(data)))
+        stacked = _stack(data, np.result_type(*_arrays_in(data)))
         return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
     return Tensor(np.array(without_tensors(data), dtype), requires_grad)
 
@@ -73,7 +74,7 @@ def tensor(
 def on_cpu(device: Any) -> Any:
     """Return None or "cpu"; raise a ValueError for another device."""
     if device is not None and str(device).partition(":")[0] != "cpu":
-        raise ValueError(f"device must be 'cpu', where everything is, got {str(device)!r}")
+        raise ValueError(f"device must be 'cpu', got {str(device)!r}; leave it out")
     return None if device is None else "cpu"
 
 
@@ -83,9 +84,9 @@ def _arrays_in(data: Any) -> list[Any]:
     return [unwrap(data)] if isinstance(data, (Tensor, np.ndarray, np.generic)) else []
 
 
-def _stacked(data: Any, dtype: Any) -> Any:
+def _stack(data: Any, dtype: Any) -> Any:
     if isinstance(data, (list, tuple)):
-        return DISPATCH[np.stack]([_stacked(part, dtype) for part in data])
+        return DISPATCH[np.stack]([_stack(part, dtype) for part in data])
     return data if isinstance(data, (Tensor, np.ndarray)) else np.asarray(data, dtype)
 
 
@@ -103,14 +104,14 @@ def zeros(
 
     Parameters
     ----------
-    *shape : int
-        Or one tuple.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
         float64 by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -127,14 +128,14 @@ def ones(
 
     Parameters
     ----------
-    *shape : int
-        Or one tuple.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
         float64 by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -151,14 +152,14 @@ def empty(
 
     Parameters
     ----------
-    *shape : int
-        Or one tuple.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
         float64 by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -184,11 +185,11 @@ def full(
         Shape of the tensor.
     fill_value : scalar
     dtype : dtype, optional
-        By default that of `fill_value`.
+        Dtype of `fill_value` by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -208,11 +209,11 @@ def arange(
     *bounds : number
         stop, or start and stop, or start, stop and step.
     dtype : dtype, optional
-        By default that of the bounds.
+        Dtype of the bounds by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -237,12 +238,13 @@ def linspace(
     ----------
     start, stop : number or Tensor
     num : int
+        Number of values; 50 by default.
     dtype : dtype, optional
-        By default that of the bounds.
+        Dtype of the bounds by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -277,9 +279,9 @@ def eye(
     dtype : dtype, optional
         float64 by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -289,7 +291,7 @@ def eye(
     return Tensor(np.eye(n, m, k, dtype, device=on_cpu(device)), requires_grad)
 
 
-def _drawn(
+def _draw(
     name: str, shape: Any, dtype: Any, generator: Generator | None, requires_grad: bool, device: Any
 ) -> Tensor:
     """Return random numbers from the generator's method `name`, drawn in `dtype` if it can."""
@@ -310,23 +312,23 @@ def rand(
 
     Parameters
     ----------
-    *shape : int
-        Or one tuple.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
         float64 by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
     Tensor
         New tensor of this shape.
     """
-    return _drawn("random", shape, dtype, generator, requires_grad, device)
+    return _draw("random", shape, dtype, generator, requires_grad, device)
 
 
 def randn(
@@ -340,23 +342,23 @@ def randn(
 
     Parameters
     ----------
-    *shape : int
-        Or one tuple.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
         float64 by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
     Tensor
         New tensor of this shape.
     """
-    return _drawn("standard_normal", shape, dtype, generator, requires_grad, device)
+    return _draw("standard_normal", shape, dtype, generator, requires_grad, device)
 
 
 def randint(
@@ -378,9 +380,9 @@ def randint(
     dtype : dtype, optional
         int64 by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -402,9 +404,9 @@ def randperm(
     dtype : dtype, optional
         int64 by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -422,9 +424,9 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     ----------
     data : array_like or Tensor
     dtype : dtype, optional
-        By default that of `data`.
+        Dtype of `data` by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -466,13 +468,13 @@ def zeros_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -490,13 +492,13 @@ def ones_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -514,13 +516,13 @@ def empty_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -538,14 +540,14 @@ def full_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     fill_value : scalar
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
@@ -568,22 +570,22 @@ def rand_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
     Tensor
         New tensor of the shape of `x`.
     """
-    return _drawn("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
+    return _draw("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
 
 
 def randn_like(
@@ -599,21 +601,21 @@ def randn_like(
     Parameters
     ----------
     x : array_like
-        Gives the shape and the dtype.
+        Array of the shape and dtype of the result.
     dtype : dtype, optional
-        Instead of that of `x`.
+        Dtype of `x` by default.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
     requires_grad : bool
-        Record operations on the tensor.
+        Record operations on the tensor; False by default.
     device : str, optional
-        "cpu".
+        Only "cpu" is supported.
 
     Returns
     -------
     Tensor
         New tensor of the shape of `x`.
     """
-    return _drawn(
+    return _draw(
         "standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device
     )

@@ -32,7 +32,7 @@ class DataModel(Methods):
         return f"tensor({values}, dtype={self._array.dtype}{made_by})"
 
     def _repr_html_(self) -> str:
-        from html import escape  # wanted in notebooks alone
+        from html import escape  # imported in notebooks only
 
         shape = " × ".join(map(str, self._array.shape)) or "scalar"
         return f"<pre>{escape(repr(self))}</pre><small>{shape}</small>"
@@ -75,13 +75,13 @@ class DataModel(Methods):
         if self._node is not None and mode.traced and mode.record:
             raise GradientError(
                 f"{kind}() of a tensor inside a function that is being differentiated would lose "
-                "its gradient; collect such values with np.stack([...]), in place of writing them "
-                "into an array, or take .item() where a plain number is meant"
+                "its gradient; collect such values with np.stack([...]) instead of writing them "
+                "into an array, or use .item() for a plain number"
             )
         if self._node is not None and mode.record:
             warnings.warn(
-                f"{kind}() of a tensor that requires gradients gives a number without one; write "
-                ".item()",
+                f"{kind}() of a tensor that requires gradients returns a number without a "
+                "gradient; write .item()",
                 stacklevel=3,
             )
         return self.item()

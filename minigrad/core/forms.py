@@ -38,7 +38,7 @@ def signature(numpy: Any) -> inspect.Signature:
 
 
 class Form:
-    """Function that answers a NumPy function for tensors by our function `function`."""
+    """Callable for tensors in place of the NumPy function `numpy`; it calls `function`."""
 
     def __init__(self, numpy: Any, function: Callable[..., Any]) -> None:
         self.numpy = numpy
@@ -91,11 +91,11 @@ class Form:
     def _note_writes(self, args: Any, kwargs: dict[str, Any]) -> None:
         """Mark the arrays that NumPy wrote into as changed."""
         values = dict(zip(self._defaults, args)) | kwargs
-        written = [values.get("out")]
+        outputs = [values.get("out")]
         in_place = self.numpy is np.nan_to_num and not values.get("copy", True)
         if values.get("overwrite_input") or in_place:
-            written.append(unwrap(values[next(iter(self._defaults))]))
-        for array in written:
+            outputs.append(unwrap(values[next(iter(self._defaults))]))
+        for array in outputs:
             if isinstance(array, np.ndarray):
                 mark_changed(array)
 

@@ -79,7 +79,7 @@ class Notes:
     retain : bool
         Collect the gradient of a node that is not a leaf.
     grad_buffer : ndarray or None
-        Array in which an optimizer wants the gradient of a leaf.
+        Array of an optimizer that receives the gradient of a leaf.
     shown : bool
         A gradient of the node was returned to a caller, so a graph may have saved its memory.
     line : str or None
@@ -146,8 +146,8 @@ def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
 class Backward:
     """Backward pass through a graph.
 
-    Rules are given ndarrays, and nothing is recorded. With `create_graph` they are given Tensors,
-    and record themselves.
+    Rules receive ndarrays, and nothing is recorded. With `create_graph` they receive Tensors, and
+    their operations are recorded.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class Backward:
         return np.asarray(c)
 
     def _notice(self, node: Node, g: Any, owned: set[Node]) -> Any:
-        """Run the hooks of a node, keep its gradient if that is wanted, and return its gradient."""
+        """Run the hooks of a node, store its gradient if requested, and return the gradient."""
         notes = node.notes
         if notes is not None and (notes.hooks or notes.retain):
             owned.discard(node)
@@ -368,6 +368,6 @@ def _given(g: Any, c: Any) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """Describe what was given instead of a gradient, for an error."""
+    """Return the shape and dtype of a value, or its type, for an error."""
     shaped = hasattr(value, "shape") and not isinstance(value, np.generic)
     return f"shape {value.shape} and dtype {value.dtype}" if shaped else f"a {type(value).__name__}"

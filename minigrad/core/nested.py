@@ -32,7 +32,7 @@ def without_tensors(value: Any) -> Any:
         return value._array
     if isinstance(value, dict):
         return {key: without_tensors(part) for key, part in value.items()}
-    return _rebuilt(value, without_tensors)
+    return _map_parts(value, without_tensors)
 
 
 def untracked(name: str, option: str, value: Any) -> Any:
@@ -46,13 +46,13 @@ def refusal(name: str, option: str, value: Any) -> str:
     """Return the error for an option that has no derivative."""
     if option == "out":
         return (
-            f"{name}: out= cannot hold the result of a tensor that requires gradients; use what "
-            "is returned"
+            f"{name}: out= cannot hold the result of a tensor that requires gradients; use the "
+            "returned tensor"
         )
     shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
     return (
         f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() "
-        "where none is needed"
+        "if no gradient is needed"
     )
 
 
@@ -66,10 +66,10 @@ def as_tensors(value: Any) -> Any:
     """Replace arrays and scalars in lists and tuples at any depth by tensors."""
     if isinstance(value, (np.ndarray, np.generic, BatchedArray)):
         return wrap(as_array(value), None)
-    return _rebuilt(value, as_tensors)
+    return _map_parts(value, as_tensors)
 
 
-def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
+def _map_parts(value: Any, function: Callable[[Any], Any]) -> Any:
     """Apply `function` to the parts of a list, tuple or named tuple."""
     if not isinstance(value, (list, tuple)):
         return value
@@ -80,13 +80,13 @@ def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Call `function` with the arrays of all tensors."""
     out = kwargs.get("out")
-    written = out if isinstance(out, tuple) else (out,)
-    if any(isinstance(x, Tensor) for x in written):
+    outputs = out if isinstance(out, tuple) else (out,)
+    if any(isinstance(x, Tensor) for x in outputs):
         raise TypeError(
             f"{numpy_name(function)}: out must be an ndarray, got a Tensor; use the result instead"
         )
     result = function(*without_tensors(args), **without_tensors(kwargs))
-    for x in written:
+    for x in outputs:
         if x is not None:
             mark_changed(x)
     return result

@@ -54,7 +54,8 @@ class Op:
     Parameters
     ----------
     forward : callable or numpy.ufunc
-        Its signature declares operands and options. An op has its name, without underscores.
+        Its signature declares operands and options. Its name, without underscores, is the name of
+        the op.
     rules : dict of str to callable
         The rule of each differentiable operand.
     vjp : callable, optional
@@ -64,7 +65,7 @@ class Op:
     operands : tuple of str
         Names of the operands of a ufunc; by default those that have rules.
     doc : str, optional
-        The docstring; by default that of `forward`.
+        Docstring of `function`; the docstring of `forward` by default.
 
     Attributes
     ----------
@@ -127,12 +128,11 @@ class Op:
         for reads in self.reads.values():
             if unknown := [read for read in reads if read not in readable]:
                 raise TypeError(
-                    f"{self.name}: a rule reads {unknown}; it can read {', '.join(readable)}"
+                    f"{self.name}: a rule must read some of {', '.join(readable)}, got {unknown}"
                 )
         if unknown := [operand for operand in self.rules if operand not in self.operands]:
             raise TypeError(
-                f"{self.name}: rules for {unknown}, which are no operands; the operands are "
-                f"{self.operands}"
+                f"{self.name}: rules must be named as operands, {self.operands}, got {unknown}"
             )
         for name in (*self.operands, *self.options):
             if name in ("y", "needs", "saved") or name.startswith("_"):
@@ -218,7 +218,7 @@ def in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
         kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
         if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
             return forward(*args, **options)
-        with np.errstate(over="ignore"):  # what float16 does not hold is infinite
+        with np.errstate(over="ignore"):  # values too large for float16 become infinite
             answer = forward(*map(_widened, args), **options)
             y, *saved = answer if isinstance(answer, tuple) else (answer,)
             return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
@@ -248,9 +248,9 @@ alias = Op(_alias, {"x": lambda g: g}).function
 
 
 def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Return an op that is called as NumPy's functions are, for rules that need it.
+    """Return a function for rules that calls an op as NumPy's functions are called.
 
-    It records if an operand is a Tensor, and returns an ndarray otherwise.
+    It returns a Tensor if an operand is a Tensor, and an ndarray otherwise.
     """
     forward = call.op.forward  # type: ignore[attr-defined]
 

@@ -58,8 +58,8 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
 
 def _no_rule(name: str) -> str:
     return (
-        f"{name} has no rule for Tensors; use .detach() or .data where no gradient is needed, or "
-        "custom_op to add one"
+        f"{name} has no rule for Tensors; use .detach() or .data if no gradient is needed, or "
+        "add a rule with custom_op"
     )
 
 
@@ -86,7 +86,7 @@ def writable(t: Tensor, name: str, *others: Any) -> bool:
     if t._node is not None and recording and t._node.op is None:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations "
-            "are recorded; do it under no_grad(), as in a step of training, or make a new tensor"
+            "are recorded; change it under no_grad(), as in a training step, or make a new tensor"
         )
     return (t.is_leaf or not recording) and not needs_gradient(others)
 
@@ -108,7 +108,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
 
 def _replace(t: Tensor, name: str, y: Tensor) -> None:
     """Give `t` the array and the node of `y`; the graph may still need the old array."""
-    advice = "write t = t + u, with the operator that is meant"
+    advice = "write t = t + u instead of t += u"
     if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
         raise ValueError(
             f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
@@ -118,7 +118,7 @@ def _replace(t: Tensor, name: str, y: Tensor) -> None:
     if node is not None and node.op.view and t._array.base is not None:
         raise GradientError(
             f"{name}: a view (made by {node.op.name}) cannot be changed in place while operations "
-            f"are recorded, since the tensor that it is a view of would not change; {advice}"
+            f"are recorded, since its base would not change; {advice}"
         )
     if y.dtype != t.dtype:
         y = y.astype(t.dtype)

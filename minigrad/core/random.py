@@ -47,8 +47,8 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     """
     if VMAPPED.get():
         raise TypeError(
-            "random values must not be drawn inside vmap, where all examples would get the same; "
-            "draw them outside and pass them as an argument"
+            "random values must not be drawn inside vmap, because all examples would get the same "
+            "values; draw them outside and pass them as an argument"
         )
     if generator is None:
         return _default()
@@ -62,9 +62,7 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
 def random_words(n: int, generator: np.random.Generator | None = None) -> np.ndarray:
     """Return `n` random numbers of 64 bits, uint64."""
     generator = default_generator(generator)
-    if isinstance(
-        generator.bit_generator, np.random.SFC64
-    ):  # the same, before `integers` looks at its bounds
+    if isinstance(generator.bit_generator, np.random.SFC64):  # faster than integers()
         return generator.bit_generator.random_raw(n)
     return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
 

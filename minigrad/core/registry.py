@@ -163,7 +163,7 @@ def function(
 
 def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
     if entry.name in OPS:
-        raise TypeError(f"op {entry.name!r} is registered already")
+        raise TypeError(f"the name of an op must be new, got {entry.name!r}")
     OPS[entry.name] = entry
     return _publish(entry, entry.function, numpy, methods)
 
@@ -181,16 +181,16 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
 
 
 def _guarded(rule: Rule) -> Rule:
-    """Return a user's rule that returns copies of the arrays that it was given to read."""
+    """Wrap a user's rule so that it returns copies of arrays that it received."""
 
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:
-        def fresh(c: Any) -> Any:
-            return (
-                c.copy() if isinstance(c, np.ndarray) and any(c is value for value in args) else c
-            )
+        def unshared(c: Any) -> Any:
+            is_argument = isinstance(c, np.ndarray) and any(c is value for value in args)
+            return c.copy() if is_argument else c
 
-        answer = rule(g, *args)
-        return tuple(map(fresh, answer)) if isinstance(answer, (tuple, list)) else fresh(answer)
+        result = rule(g, *args)
+        is_joint = isinstance(result, (tuple, list))
+        return tuple(map(unshared, result)) if is_joint else unshared(result)
 
     return wrapper

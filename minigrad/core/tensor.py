@@ -39,10 +39,10 @@ class Tensor(DataModel):
     data : array_like
         An ndarray is shared, not copied; `tensor()` copies.
     requires_grad : bool
-        Record every operation, so that `backward()` on a result computes `grad`. Needs a floating
-        dtype.
+        Record every operation, so that `backward()` on a result computes `grad`. Requires a
+        floating dtype. False by default.
     dtype : dtype, optional
-        By default that of `data`.
+        Dtype of `data` by default.
     """
 
     __slots__ = ("_array", "_node", "__weakref__")
@@ -58,8 +58,8 @@ class Tensor(DataModel):
             and MODE.get().record
         ):
             raise GradientError(
-                "Tensor: the gradient of the data would be lost; write .clone() for a copy with "
-                "it, or .detach()"
+                "Tensor: data must not require gradients, which the new tensor would lose; write "
+                "data.clone() for a copy with a gradient, or data.detach()"
             )
         array = data._array if isinstance(data, Tensor) else data
         if type(array) is not ndarray or dtype is not None:
@@ -156,9 +156,8 @@ class Tensor(DataModel):
         elif node is None:
             if self._array.dtype.kind != "f":
                 raise TypeError(
-                    f"requires_grad: only floating-point tensors can have gradients, this one is "
-                    f"{self.dtype}; convert it first, as in Tensor(data, dtype=float, "
-                    "requires_grad=True)"
+                    f"requires_grad: the dtype must be floating-point, got {self.dtype}; convert "
+                    "the data first, as in Tensor(data, dtype=float, requires_grad=True)"
                 )
             self._node = Node(None, (), (), self._array)
 
@@ -214,17 +213,17 @@ class Tensor(DataModel):
         Parameters
         ----------
         gradient : array_like, optional
-            The gradient of some final scalar with respect to this tensor, of its shape and dtype;
-            by default 1 for a tensor of one element.
+            Gradient of a final scalar with respect to this tensor, of its shape and dtype; 1 by
+            default, for a tensor of one element.
         retain_graph : bool
-            Keep the graph for another backward pass; by default it is freed.
+            Keep the graph for another backward pass; False by default.
         create_graph : bool
-            Record the gradients, so that they can be differentiated again.
+            Record the gradients, so that they can be differentiated again; False by default.
         """
         if self._node is None:
             raise GradientError(
-                "backward: this tensor does not require gradients; nothing that it was computed "
-                "from does, or it was computed under no_grad()"
+                "backward: this tensor does not require gradients: no operand of its operations "
+                "does, or they were computed under no_grad()"
             )
         seed = self._seed("backward", gradient, create_graph)
         with set_grad_enabled(create_graph):
@@ -235,8 +234,8 @@ class Tensor(DataModel):
         if gradient is None:
             if self._array.size != 1:
                 raise GradientError(
-                    f"{caller}: a gradient can be left out only for a tensor of one element, this "
-                    f"one has shape {self.shape}; pass gradient= of that shape, or reduce it "
+                    f"{caller}: gradient must be given unless the tensor has one element, got "
+                    f"shape {self.shape}; pass gradient= of this shape, or reduce the tensor "
                     "first, as in .sum()"
                 )
             gradient = np.ones(self.shape, self.dtype)
@@ -297,9 +296,9 @@ class Tensor(DataModel):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self._node is not None:
             raise TypeError(
-                "this tensor requires gradients, which an ndarray cannot carry; "
-                "use .detach() or .data to step out of the graph, or minigrad's function of that "
-                "name, which follows it (minigrad.matmul(A, x) if A is a scipy.sparse matrix)"
+                "this tensor requires gradients, which an ndarray cannot have; use .detach() or "
+                ".data to leave the graph, or minigrad's function of the same name to stay in it "
+                "(minigrad.matmul(A, x) if A is a scipy.sparse matrix)"
             )
         if copy is None and dtype is None:
             return np.asarray(self._array)

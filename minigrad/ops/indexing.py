@@ -288,7 +288,7 @@ def masked_select(x: Any, mask: Any) -> Tensor:
     Tensor, shape (n,)
         Selected elements, in C order.
     """
-    mask = booleans("masked_select: mask", mask, "True for what is picked")
+    mask = booleans("masked_select: mask", mask, "True = the element is selected")
     shape = np.broadcast_shapes(shape_of(x), mask.shape)
     return getitem(
         np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape)

@@ -331,7 +331,7 @@ def test_backward_with_wrong_gradient_or_without_graph_is_refused() -> None:
     x = leaf(2, 3)
     with pytest.raises(
         GradientError,
-        match=r"can be left out only for a tensor of one element, this one has shape \(2, 3\)",
+        match=r"must be given unless the tensor has one element, got shape \(2, 3\)",
     ):
         (x * 2).backward()
     with pytest.raises(
@@ -345,18 +345,16 @@ def test_backward_with_wrong_gradient_or_without_graph_is_refused() -> None:
         Tensor(1.0).backward()
     with mg.no_grad():
         y = x.sum()
-    with pytest.raises(GradientError, match="or it was computed under no_grad"):
+    with pytest.raises(GradientError, match="or they were computed under no_grad"):
         y.backward()
 
 
 def test_requires_grad_and_grad_refuse_what_has_no_gradient() -> None:
-    with pytest.raises(
-        TypeError, match="only floating-point tensors can have gradients, this one is int64"
-    ):
+    with pytest.raises(TypeError, match="the dtype must be floating-point, got int64"):
         Tensor([1, 2], requires_grad=True)
-    with pytest.raises(TypeError, match="this one is bool"):
+    with pytest.raises(TypeError, match="must be floating-point, got bool"):
         Tensor([True]).requires_grad_()
-    with pytest.raises(TypeError, match="this one is complex128"):
+    with pytest.raises(TypeError, match="must be floating-point, got complex128"):
         Tensor([1j]).requires_grad_()
     x = leaf(3)
     with pytest.raises(

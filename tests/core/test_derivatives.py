@@ -157,19 +157,17 @@ def test_backward_with_create_graph_records_the_gradient() -> None:
 
 
 def test_grad_refuses_integers_vectors_and_missing_arguments() -> None:
-    with pytest.raises(
-        TypeError, match="only floating-point arguments can be differentiated, got dtype int64"
-    ):
+    with pytest.raises(TypeError, match="grad: arguments must be floating-point, got dtype int64"):
         mg.grad(lambda x: x)(1)
     with pytest.raises(
         GradientError,
-        match="gradients: a gradient can be left out only for a tensor of one element",
+        match="gradients: gradient must be given unless the tensor has one element",
     ):
         mg.grad(lambda x: x * 2)(np.ones(2))
     with pytest.raises(TypeError, match="the function must return a Tensor, got a float"):
         mg.grad(lambda x: 1.0)(1.0)
     with pytest.raises(
-        ValueError, match="grad: argnums has 1, but the function was given 1 arguments"
+        ValueError, match="grad: argnums must be from -1 to 0 for 1 arguments, got 1"
     ):
         mg.grad(lambda x: x, 1)(1.0)
 
@@ -182,7 +180,7 @@ def test_derivatives_with_an_argument_named_twice_are_refused(
     derivative: Any, argnums: Any
 ) -> None:
     f = derivative(lambda x, y: (x * y).sum(), argnums)
-    with pytest.raises(ValueError, match="argnums must name each argument once, got .* 2 argum"):
+    with pytest.raises(ValueError, match="argnums must contain each argument once, got .* 2 argum"):
         f(np.ones(2), np.ones(2))
 
 

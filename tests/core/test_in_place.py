@@ -417,7 +417,7 @@ X = np.arange(4.0)
             lambda: np.put_along_axis(np.zeros(3), np.array([1]), T[:1], 0),
             "np.put_along_axis: what is written",
         ),
-        (lambda: Tensor(T), r"Tensor: the gradient of the data would be lost; write .clone\(\)"),
+        (lambda: Tensor(T), r"Tensor: data must not require gradients.* write data.clone\(\)"),
         (lambda: np.full_like(np.zeros(3), T[0]), "np.full_like.* lose its .* np.broadcast_to"),
         (lambda: mg.full_like(np.zeros(3), T[0]), "np.full_like.* lose its gradient"),
         (
@@ -433,8 +433,11 @@ X = np.arange(4.0)
         (lambda: mg.pad(X, 1, constant_values=S), "pad: constant_values="),
         (lambda: mg.layer_norm(X, eps=S), "eps= has no rule"),
         (lambda: S * np.timedelta64(1, "s"), "dtype timedelta64"),
-        (lambda: np.ma.array(X) * S, "an ndarray cannot carry"),
-        (lambda: mg.tensor(S, requires_grad=True), "tensor: the"),
+        (lambda: np.ma.array(X) * S, "an ndarray cannot have"),
+        (
+            lambda: mg.tensor(S, requires_grad=True),
+            "tensor: data must not require gradients if requires_grad",
+        ),
     ],
 )
 def test_call_that_would_lose_a_gradient_is_refused(call: Any, message: str) -> None:

@@ -32,7 +32,7 @@ def test_tensor_of_array_or_list_has_the_dtype_of_numpy() -> None:
     with pytest.raises(TypeError, match="dtype <U1"):
         Tensor("a")
     with pytest.raises(
-        TypeError, match="this tensor requires gradients, which an ndarray cannot carry"
+        TypeError, match="this tensor requires gradients, which an ndarray cannot have"
     ):
         Tensor([t, t])
 
@@ -213,7 +213,7 @@ def test_conversion_to_an_array_refuses_to_lose_the_gradient() -> None:
         lambda: x.numpy(),
         lambda: np.array(x, float),
     ]:
-        with pytest.raises(TypeError, match=r"use \.detach\(\) or \.data to step out of the graph"):
+        with pytest.raises(TypeError, match=r"use \.detach\(\) or \.data to leave the graph"):
             call()
     a = np.ones(3)
     with pytest.raises(

@@ -111,9 +111,7 @@ def test_list_of_numbers_is_an_array_and_list_of_arrays_a_tree() -> None:
     "leaf, message", [({"x": 1.0, "activation": "relu"}, "got 'relu'"), ({"x": 1}, "got dtype int")]
 )
 def test_leaf_that_is_no_float_is_refused(leaf: Any, message: str) -> None:
-    with pytest.raises(
-        TypeError, match=f"only floating-point arguments .*differentiated, {message}"
-    ):
+    with pytest.raises(TypeError, match=f"grad: arguments must be floating-point, {message}"):
         mg.grad(lambda d: d["x"])(leaf)
 
 

@@ -236,8 +236,8 @@ def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
 @pytest.mark.parametrize(
     "rules, message",
     [
-        ({"x": lambda g, z: g}, r"f: a rule reads \['z'\]; it can read y, x"),
-        ({"w": lambda g: g}, r"f: rules for \['w'\], which are no operands; the operands are \('x"),
+        ({"x": lambda g, z: g}, r"f: a rule must read some of y, x.*, got \['z'\]"),
+        ({"w": lambda g: g}, r"f: rules must be named as operands, \('x',\), got \['w'\]"),
     ],
 )
 def test_custom_op_refuses_unknown_names(rules: Any, message: str) -> None:

@@ -111,7 +111,7 @@ REFUSALS = [
         "a scalar has no axis in NumPy",
     ),
     ("has no rule", "a function or option without a derivative"),
-    ("which an ndarray cannot carry", "a list where an array is expected"),
+    ("which an ndarray cannot have", "a list where an array is expected"),
     ("dim= has another result", "PyTorch returns a pair, or another value"),
     ("the classes stand on the last axis", "as all features here"),
     ("size not equal to one", "squeeze of a longer axis"),
