@@ -278,7 +278,7 @@ class Methods:
     def pow(self, b: Any, /) -> Tensor:
         """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
     def prod(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """Multiply the elements over `axis`, all axes by default."""
+        """Multiply the elements over `axis`."""
     def rad2deg(self) -> Tensor:
         """Convert radians to degrees."""
     def ravel(self, order: builtins.str = ...) -> Tensor:

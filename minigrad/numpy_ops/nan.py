@@ -44,7 +44,7 @@ def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return reduction.sum(x, axis, keepdims=keepdims, where=_is_number(x))
 
@@ -64,7 +64,7 @@ def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return prod(where(_is_number(x), x, 1), axis, keepdims=keepdims)
 
@@ -84,7 +84,7 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return reduction.mean(x, axis, keepdims=keepdims, where=_is_number(x))
 
@@ -106,7 +106,7 @@ def nanvar(x: Any, axis: Axis = None, *, keepdims: bool = False, ddof: float = 0
     Returns
     -------
     Tensor
-        NaN in slices with n <= ddof.
+        Shape of x without the reduced axes; NaN in slices with n <= ddof.
     """
     counts = _is_number(x)
     y = var(where(counts, x, 0), axis, keepdims=keepdims, where=counts, ddof=ddof)
@@ -130,7 +130,8 @@ def nanstd(x: Any, axis: Axis = None, *, keepdims: bool = False, ddof: float = 0
     Returns
     -------
     Tensor
-        NaN in slices with at most `ddof` elements that are not NaN.
+        Shape of x without the reduced axes; NaN in slices with at most `ddof` elements that are
+        not NaN.
     """
     return root(nanvar(x, axis, keepdims=keepdims, ddof=ddof))
 
@@ -158,7 +159,7 @@ def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return _extreme(x, axis, keepdims, reduction.max, -np.inf)
 
@@ -178,7 +179,7 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return _extreme(x, axis, keepdims, reduction.min, np.inf)
 
@@ -193,7 +194,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     nan : float
         The replacement of NaN; 0 by default.
     posinf, neginf : float, optional
-        The replacements of inf and -inf: by default the largest and smallest number of the dtype.
+        The replacements of inf and -inf; the largest and smallest number of the dtype by default.
 
     Returns
     -------

@@ -1,12 +1,14 @@
-"""Decompositions of matrices, and what is composed of them.
+"""Decompositions of matrices, and functions composed of them.
 
-The derivatives are the published ones: M. Giles (2008), "Collected matrix derivative results for
-forward and reverse mode algorithmic differentiation", for eigh; J. Townsend (2016),
-"Differentiating the singular value decomposition"; M. Seeger et al. (2017), "Auto-differentiating
-linear algebra", for QR. Where they divide by the difference of two eigenvalues (or of the squares
-of two singular values) that are equal, the derivative of the vectors does not exist: as in PyTorch
-it is inf or NaN there, while that of the values alone is right. Functions whose result is unique in
-spite of that (pinv, norms) give the right derivative.
+If two eigenvalues or two singular values are equal, the derivative of the vectors does not exist.
+It is then inf or NaN, as in PyTorch. The derivative of the values is correct, and so are the
+derivatives of `pinv` and of norms, whose results are unique.
+
+References
+----------
+M. Giles (2008), "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation", for eigh. J. Townsend (2016), "Differentiating the singular value decomposition".
+M. Seeger et al. (2017), "Auto-differentiating linear algebra", for QR.
 """
 
 from __future__ import annotations
@@ -51,24 +53,24 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
-# Each op packs its parts side by side into one array, and the functions below cut it.
+# Each op packs its results side by side into one array, and the functions below split it.
 
 
 def _eigh_gradient(g: Any, y: Any) -> Any:
     values, vectors = y[..., 0, :], y[..., 1:, :]
     g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
     inner = g_values[..., None, :] * np.eye(values.shape[-1], dtype=y.dtype)
-    inner = inner + _unless_zero(vectors.mT @ g_vectors, values)
+    inner = inner + _divide_by_gaps(vectors.mT @ g_vectors, values)
     c = vectors @ inner @ vectors.mT
     return (c + c.mT) / 2
 
 
-def _unless_zero(turned: Any, values: Any) -> Any:
-    """Return x / (values_j - values_i) off the diagonal, and 0 where x is 0."""
+def _divide_by_gaps(x: Any, values: Any) -> Any:
+    """Return x_ij / (values_j - values_i) off the diagonal, and 0 where x is 0."""
     eye = np.eye(values.shape[-1], dtype=bool)
-    apart = values[..., None, :] - values[..., :, None]
-    skip = eye | ((unwrap(turned) == 0) & (unwrap(apart) == 0))
-    return np.where(skip, 0, turned / np.where(skip, 1, apart))
+    gaps = values[..., None, :] - values[..., :, None]
+    skip = eye | ((unwrap(x) == 0) & (unwrap(gaps) == 0))
+    return np.where(skip, 0, x / np.where(skip, 1, gaps))
 
 
 @op(x=_eigh_gradient)
@@ -81,8 +83,8 @@ def _eigh(x, /, UPLO="L"):
 def eigh(x: Any, UPLO: str = "L") -> EighResult:
     """Compute eigenvalues and eigenvectors of symmetric matrices.
 
-    The gradient is symmetric. The signs of the vectors are free: a function of them has a
-    derivative only if it does not depend on the signs.
+    The gradient is symmetric. The signs of the vectors are arbitrary, so a function of the vectors
+    has a derivative only if it does not depend on the signs.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     Returns
     -------
     EighResult
-        `eigenvalues` (..., n), rising, and `eigenvectors` (..., n, n), in columns.
+        `eigenvalues` (..., n), smallest first, and `eigenvectors` (..., n, n), in columns.
     """
     check_choice("eigh", "UPLO", UPLO.upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
@@ -133,8 +135,8 @@ def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     row, column = s[..., None, :], s[..., :, None]
     inner = (
         inner
-        + _unless_zero(left, s) * ratio(row, row + column)
-        + _unless_zero(right, s) * ratio(column, row + column)
+        + _divide_by_gaps(left, s) * ratio(row, row + column)
+        + _divide_by_gaps(right, s) * ratio(column, row + column)
     )
     c = u @ inner @ v.mT
     if m > k:
@@ -166,7 +168,7 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     Returns
     -------
     SVDResult
-        `U`, `S` and `Vh`.
+        `U`, `S`, largest first, and `Vh`.
     """
     m, n = np.shape(x)[-2:]
     y = _svd(x)
@@ -174,10 +176,10 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         return y[..., m, :]
     u, s, vh = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :].mT
     if full_matrices and m != n:
-        whole = np.linalg.svd(unwrap(x))
+        full_u, _, full_vh = np.linalg.svd(unwrap(x))
         k = min(m, n)
-        u = u if m == k else concatenate([u, Tensor(whole[0][..., :, k:])], -1)
-        vh = vh if n == k else concatenate([vh, Tensor(whole[2][..., k:, :])], -2)
+        u = u if m == k else concatenate([u, Tensor(full_u[..., :, k:])], -1)
+        vh = vh if n == k else concatenate([vh, Tensor(full_vh[..., k:, :])], -2)
     return SVDResult(u, s, vh)
 
 
@@ -234,9 +236,7 @@ def qr(x: Any, mode: str = "reduced") -> Any:
     """
     m, n = np.shape(x)[-2:]
     if mode not in ("reduced", "r") and not (mode == "complete" and m <= n):
-        raise ValueError(
-            f"qr: mode {mode!r} of shape {np.shape(x)} is not supported; use 'reduced' or 'r'"
-        )
+        raise ValueError(f"qr: mode must be 'reduced' or 'r' for shape {np.shape(x)}, got {mode!r}")
     y = _qr(getitem(x, (..., slice(None, min(m, n)))))
     q, r = y[..., :m, :], y[..., m:, :]
     if n > m:  # the other columns of R: the rest of x in the basis Q
@@ -244,11 +244,11 @@ def qr(x: Any, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-# -- what is composed of them
+# -- functions composed of decompositions
 
 
 def _pinv_gradient(g: Any, y: Any, x: Any) -> Any:
-    """Return the gradient for constant rank: Golub, Pereyra (1973)."""
+    """Return the gradient, which assumes constant rank: Golub, Pereyra (1973)."""
     left = np.eye(x.shape[-2], dtype=y.dtype) - x @ y
     right = np.eye(x.shape[-1], dtype=y.dtype) - y @ x
     return left @ g.mT @ y @ y.mT + y.mT @ y @ g.mT @ right - y.mT @ g @ y.mT
@@ -261,9 +261,9 @@ def _pinv(x, /, rcond=None):
 
 @function(numpy=np.linalg.pinv)
 def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
-    """Compute the pseudo-inverses (..., n, m) of matrices.
+    """Compute the pseudo-inverses of matrices.
 
-    The derivative is the one for constant rank.
+    The derivative assumes that the rank does not change.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
         Pseudo-inverses, shape (..., n, m).
     """
     if rcond is not None and rtol is not None:
-        raise ValueError("pinv: rcond and rtol say the same; give one of them")
+        raise ValueError("pinv: only one of rcond and rtol must be given, got both")
     limit = rcond if rtol is None else rtol
     return _pinv(x, rcond=1e-15 if limit is None else limit)
 
@@ -306,8 +306,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     m, n = a.shape
     eps = np.finfo(a.dtype).eps
     x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
-    left = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
-    return x, left if rank == n < m else left[:0], rank, svdvals(a)
+    residuals = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
+    return x, residuals if rank == n < m else residuals[:0], rank, svdvals(a)
 
 
 @function(numpy=np.linalg.matrix_power)

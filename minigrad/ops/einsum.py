@@ -15,7 +15,7 @@ from ..core.tensor import Tensor
 __all__ = ["einsum"]
 
 
-def _spelled_out(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
+def _expand_ellipsis(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     """Return the indices of each operand and of the result, with letters for `...`."""
     text = subscripts.replace(" ", "")
     left, arrow, result = text.partition("->")
@@ -32,7 +32,7 @@ def _spelled_out(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]
 def _gradients(
     g: Any, arrays: tuple[Any, ...], arrays_shape: Any, subscripts: str, needs: tuple[bool, ...]
 ) -> list[Any]:
-    terms, result = _spelled_out(subscripts, [len(shape) for shape in arrays_shape])
+    terms, result = _expand_ellipsis(subscripts, [len(shape) for shape in arrays_shape])
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, arrays_shape):
         for letter, n in zip(term, shape):
@@ -48,8 +48,8 @@ def _gradient(
 ) -> Any:
     """Return the gradient of operand i: an einsum of g and the other operands.
 
-    An index that only operand i has is summed with ones. A repeated index picks a diagonal, to
-    which an identity matrix restricts the gradient.
+    An index that only operand i has is summed with ones. A repeated index selects a diagonal, and
+    an identity matrix restricts the gradient to it.
     """
     factors = {j: (terms[j], x) for j, x in enumerate(arrays) if j != i} | {i: (result, g)}
     present = "".join([term for term, _ in factors.values()])
@@ -71,9 +71,9 @@ def _gradient(
 
 @op(view=True, vjp=_gradients)
 def _einsum(*arrays, subscripts):
-    # BLAS repays its preparation for large arrays
-    large = len(arrays) > 1 and max([getattr(x, "size", 1) for x in arrays]) > 1000
-    return np.einsum(subscripts, *arrays, optimize=large)
+    # optimize=True uses BLAS, which is faster for large arrays only
+    is_large = len(arrays) > 1 and max([getattr(x, "size", 1) for x in arrays]) > 1000
+    return np.einsum(subscripts, *arrays, optimize=is_large)
 
 
 _product: Any = either(_einsum)
@@ -86,11 +86,11 @@ def einsum(subscripts: Any, *operands: Any, optimize: Any = None) -> Tensor:
     Parameters
     ----------
     subscripts : str
-        Such as "ij,jk->ik", the matrix product. Repeated indices, diagonals ("ii->i"), `...`
-        and the form without "->" are supported.
+        Indices of each operand and of the result, such as "ij,jk->ik" for the matrix product.
+        Repeated indices, diagonals ("ii->i"), `...` and the form without "->" are supported.
     *operands : array_like
     optimize : Any
-        Ignored: large products are always optimized.
+        Ignored, because large products are always optimized.
 
     Returns
     -------

@@ -46,8 +46,8 @@ __all__ = [
 
 # -- division where a slope may be infinite
 #
-# A branch that was not taken sends back 0, which an infinite slope must not turn into NaN:
-# 0 / 0 = 0 · ∞ = 0.
+# A branch that was not chosen gets the gradient 0, which an infinite slope must not turn into NaN.
+# So 0 / 0 = 0 · ∞ = 0 here.
 
 
 @op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
@@ -99,23 +99,20 @@ sign = ufunc(
 )
 
 
-# A rule may test a value for where a formula breaks down, such as log 0, and may put a constant
-# there. Anywhere else the constant would hide how the value depends on what it was computed from,
-# and with it second derivatives.
+# A rule may replace a value by a constant only where its formula has no value, such as log 0.
+# Elsewhere the constant would remove the value from the graph, and second derivatives with it.
 
 
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
-    return g * (
-        b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0)
-    )  # a⁰ has derivative 0, also at a = 0
+    # a⁰ has derivative 0, also at a = 0
+    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0))
 
 
 def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return (
-        g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))
-    )  # 0ᵇ has derivative 0, not 0 · log 0
+    # 0ᵇ has derivative 0, not 0 · log 0
+    return g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)
@@ -132,7 +129,7 @@ def power(a, b, /):
     Tensor
         Broadcast shape of a and b.
     """
-    if getattr(a, "dtype", np.dtype(float)).kind == "b":  # whose operator gives 8 bits
+    if getattr(a, "dtype", np.dtype(float)).kind == "b":  # its ** has another dtype, int8
         return np.power(a, b)
     return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
 
@@ -233,7 +230,9 @@ minimum = ufunc(
     b=lambda g, condition: np.where(condition, 0, g),
 )
 def where(condition, a, b, /):
-    """Choose a where `condition` is True, else b; the other one gets a gradient of exactly 0.
+    """Return elements of a where `condition` is True, else of b.
+
+    The operand that is not chosen gets a gradient of exactly 0.
 
     Parameters
     ----------
@@ -244,7 +243,7 @@ def where(condition, a, b, /):
     Returns
     -------
     Tensor
-        The broadcast shape of all three.
+        Broadcast shape of all three.
     """
     return np.where(condition, a, b)
 
@@ -313,21 +312,26 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     return _clip(x, min, max)
 
 
-_GIVEN: Any = object()
+_OMITTED: Any = object()
 
 
 @numpy_form(np.clip)
 def _np_clip(
-    a: Any, a_min: Any = _GIVEN, a_max: Any = _GIVEN, *, min: Any = _GIVEN, max: Any = _GIVEN
+    a: Any,
+    a_min: Any = _OMITTED,
+    a_max: Any = _OMITTED,
+    *,
+    min: Any = _OMITTED,
+    max: Any = _OMITTED,
 ) -> Tensor:
-    if (a_min is _GIVEN) != (a_max is _GIVEN):
+    if (a_min is _OMITTED) != (a_max is _OMITTED):
         raise TypeError(
             "np.clip: a_min and a_max must be given together (one can be None), or min= or max="
         )
-    if a_min is not _GIVEN and (min is not _GIVEN or max is not _GIVEN):
-        raise ValueError("np.clip: a_min, a_max and min, max say the same; give one pair of them")
-    low, high = (min, max) if a_min is _GIVEN else (a_min, a_max)
-    return _clip(a, None if low is _GIVEN else low, None if high is _GIVEN else high)
+    if a_min is not _OMITTED and (min is not _OMITTED or max is not _OMITTED):
+        raise ValueError("np.clip: only one pair of a_min, a_max and min, max must be given")
+    low, high = (min, max) if a_min is _OMITTED else (a_min, a_max)
+    return _clip(a, None if low is _OMITTED else low, None if high is _OMITTED else high)
 
 
 @op(

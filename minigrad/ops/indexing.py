@@ -28,18 +28,18 @@ __all__ = [
     "one_hot",
 ]
 
-# A pick and a scatter are each other's derivative: what one reads, the other adds to.
+# Selecting and scattering are each other's derivative.
 
 
 @op(view=True, x=lambda g, index, x_shape: _scattered(g, index, x_shape))
 def _getitem(x, /, index):
     try:
         return as_array(x)[index]
-    except TypeError:  # examples with indices of their own
+    except TypeError:  # the index differs between examples
         return batched_like(x, index)[index]
 
 
-@op(x=lambda g, index: _picked(g, index))
+@op(x=lambda g, index: _selected(g, index))
 def _scatter(x, /, index, shape):
     x = batched_like(x, index)
     y = np.zeros_like(x, shape=shape)
@@ -50,12 +50,12 @@ def _scatter(x, /, index, shape):
     return y
 
 
-_picked: Any = either(_getitem)
+_selected: Any = either(_getitem)
 _scattered: Any = either(_scatter)
 
 
 def _is_distinct(index: Any) -> bool:
-    """Return whether an index is known to pick no element twice."""
+    """Return whether an index surely selects no element twice."""
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [part for part in parts if isinstance(part, (np.ndarray, list, BatchedArray))]
     return not arrays or (len(arrays) == 1 and as_array(arrays[0]).dtype == bool)
@@ -80,7 +80,7 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
 def plain_index(index: Any) -> Any:
     """Return an index with arrays in place of its tensors and lists.
 
-    A list can change before the backward pass, so that it is copied.
+    Lists are copied, because they can change before the backward pass.
     """
     if isinstance(index, tuple):
         return tuple(
@@ -129,9 +129,9 @@ def scatter(x: Any, *, index: Any, shape: Sequence[int]) -> Tensor:
     ----------
     x : array_like
     index : index of NumPy
-        In an array of this shape; it selects the shape of x.
+        Index into an array of shape `shape`. The selection has the shape of x.
     shape : tuple of int
-        The shape of the result.
+        Shape of the result.
 
     Returns
     -------
@@ -152,7 +152,8 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     axis : int or None
         None, the default, indexes the flattened x.
     mode : {"raise", "wrap", "clip"}
-        How indices out of range are treated; "raise" by default.
+        Raise an error for indices out of range, as by default, or wrap them around, or replace
+        them by the nearest index.
 
     Returns
     -------
@@ -181,7 +182,7 @@ def integers(name: str, indices: Any) -> np.ndarray:
     return indices
 
 
-def _picked_along(
+def _select_along(
     name: str, x: Any, indices: np.ndarray, axis: int, shape: tuple[int, ...]
 ) -> Tensor:
     """Return x at `indices` along `axis`, and at all positions of the other axes."""
@@ -219,7 +220,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
                 f"{indices.shape}"
             )
         return getitem(ravel(x), indices)
-    return _picked_along("take_along_axis", x, indices, axis, shape_of(x))
+    return _select_along("take_along_axis", x, indices, axis, shape_of(x))
 
 
 @numpy_form(np.take_along_axis)
@@ -248,7 +249,7 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
         Elements in the shape of `index`.
     """
     index = integers("gather", index)
-    return _picked_along("gather", x, index, axis, index.shape)
+    return _select_along("gather", x, index, axis, index.shape)
 
 
 @function(methods="index_select")
@@ -303,8 +304,9 @@ def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
     ----------
     x : array_like
     index : index of NumPy
-    values : array_like
-        Broadcastable to x[index].
+        Integers, slices, ..., None, arrays of int or bool, or a tuple of them.
+    values : array_like, broadcastable to x[index]
+        Values to add.
 
     Returns
     -------
@@ -312,8 +314,8 @@ def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
         Sums in the shape of x.
     """
     index = plain_index(index)
-    wanted = np.empty(np.shape(x), bool)[index].shape
-    values = values if np.shape(values) == wanted else np.broadcast_to(values, wanted)
+    shape = np.empty(np.shape(x), bool)[index].shape
+    values = values if np.shape(values) == shape else np.broadcast_to(values, shape)
     return add(x, _scatter(values, index=index, shape=np.shape(x)))
 
 
@@ -325,7 +327,7 @@ def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> 
     ----------
     indices : array_like of int, shape (...)
     num_classes : int
-        The largest index + 1 by default.
+        Length of the rows; the largest index + 1 by default.
     dtype : dtype
         float32 by default.
 

@@ -102,7 +102,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     Parameters
     ----------
     x, values : array_like
-        Arrays whose shapes agree but for `axis`.
+        Arrays whose shapes agree except along `axis`.
     axis : int or None
         None, the default, flattens both.
 
@@ -205,7 +205,7 @@ def block(arrays: Any) -> Tensor:
     parts: list[Tensor] = []
 
     def indices(part: Any) -> Any:
-        """Return the part with the positions of its elements among all, in place of arrays."""
+        """Return nested lists with the indices of all elements in place of the arrays."""
         if isinstance(part, (list, tuple)):
             return type(part)(map(indices, part))
         start = sum(x.size for x in parts)
@@ -225,14 +225,15 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[
     *arrays : array_like, shape (n_i,)
         The coordinates along each axis.
     indexing : {"xy", "ij"}
-        Shapes (n_1, n_0, ...), as of pictures, or (n_0, n_1, ...).
+        Order of the axes of the grid: (n_1, n_0, ...), as in pictures, or (n_0, n_1, ...); "xy"
+        by default.
     sparse : bool
         Return axes of length 1 instead of repeated values; False by default.
 
     Returns
     -------
     tuple of Tensor
-        Coordinates along each axis, in the shape of the grid.
+        Coordinates along each axis, in the shape of the grid unless `sparse`.
     """
     positions = [np.arange(np.size(x)) for x in arrays]
     indices = np.meshgrid(*positions, indexing=indexing, sparse=sparse)  # type: ignore[call-overload]
@@ -272,8 +273,8 @@ def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0)
     sections = int(sections)
     if sections <= 0:
         raise ValueError(f"array_split: sections must be at least 1, got {sections}")
-    each, longer = divmod(n, sections)
-    return _cut(x, [each * i + min(i, longer) for i in range(sections + 1)], axis)
+    length, rest = divmod(n, sections)  # the first `rest` parts have one element more
+    return _cut(x, [length * i + min(i, rest) for i in range(sections + 1)], axis)
 
 
 @function(numpy=np.split, methods="split")
@@ -304,16 +305,18 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
     return array_split(x, n, axis)
 
 
-def _split_by(numpy: Any) -> None:
+def _answer_split(numpy: Any) -> None:
+    """Let one of NumPy's functions that split along a fixed axis accept tensors."""
+
     @numpy_form(numpy)
-    def parted(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+    def split_fixed_axis(ary: Any, indices_or_sections: Any) -> list[Tensor]:
         index = np.arange(np.size(ary)).reshape(shape_of(ary))
         parts = numpy(index, unwrap(indices_or_sections))
         return [getitem(ravel(ary), part) for part in parts]
 
 
 for _numpy in (np.vsplit, np.hsplit, np.dsplit):
-    _split_by(_numpy)
+    _answer_split(_numpy)
 
 
 @function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1

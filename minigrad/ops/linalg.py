@@ -63,7 +63,7 @@ def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
         return g[..., None] * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
     if len(b_shape) == 1:
         return (g[..., None, :] @ a)[..., 0, :]
-    if len(b_shape) == 2 and a.ndim > 2:  # one product instead of a stack of them to be summed
+    if len(b_shape) == 2 and a.ndim > 2:  # one product instead of the sum of a stack of products
         rows = math.prod(a.shape[:-1])
         return a.reshape(rows, a.shape[-1]).T @ g.reshape(rows, g.shape[-1])
     return a.swapaxes(-1, -2) @ g
@@ -214,8 +214,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     )
     if lengths_a != lengths_b:
         raise ValueError(
-            f"tensordot: axes {summed_a} of a, of lengths {lengths_a}, do not fit axes {summed_b} "
-            f"of b, {lengths_b}"
+            f"tensordot: axes {summed_a} of a and {summed_b} of b must have the same lengths, got "
+            f"{lengths_a} and {lengths_b}"
         )
     names_a, names_b = list(ascii_lowercase[: np.ndim(a)]), list(ascii_uppercase[: np.ndim(b)])
     for i, j in zip(summed_a, summed_b):
@@ -294,7 +294,7 @@ def cross(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axis)
 
 
-# Second names in np.linalg, whose axes are the last ones.
+# Functions of np.linalg, which use the last axes.
 
 numpy_form(np.linalg.matrix_transpose, np.matrix_transpose)(lambda x: swapaxes(x, -1, -2))
 numpy_form(np.linalg.diagonal)(lambda x, *, offset=0: diagonal(x, offset, -2, -1))
@@ -382,7 +382,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     axis2 : int
         The axis of columns; 1 by default.
     dtype : dtype, optional
-        The dtype to add in.
+        Dtype of the sum.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
     return subtract(input, target)
 
 
-# -- numbers
+# -- regression
 
 
 @function()
@@ -69,9 +69,9 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     ----------
     input : array_like
     target : array_like
-        In the shape of the input.
+        Array in the shape of the input.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
 
     Returns
     -------
@@ -89,9 +89,9 @@ def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     ----------
     input : array_like
     target : array_like
-        In the shape of the input.
+        Array in the shape of the input.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
 
     Returns
     -------
@@ -111,9 +111,9 @@ def smooth_l1_loss(
     ----------
     input : array_like
     target : array_like
-        In the shape of the input.
+        Array in the shape of the input.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
     beta : float
         1 by default; 0 gives `l1_loss`.
 
@@ -138,9 +138,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     ----------
     input : array_like
     target : array_like
-        In the shape of the input.
+        Array in the shape of the input.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
     delta : float
         1 by default.
 
@@ -186,11 +186,11 @@ def binary_cross_entropy(
     input : array_like
         Probabilities from 0 to 1. `binary_cross_entropy_with_logits` is more exact for logits.
     target : array_like
-        In the shape of the input.
+        Array in the shape of the input.
     weight : array_like, optional
         A factor that broadcasts to the losses.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
 
     Returns
     -------
@@ -202,8 +202,7 @@ def binary_cross_entropy(
     if not holds((p >= 0) & (p <= 1)):
         raise ValueError(
             f"binary_cross_entropy: input must be probabilities from 0 to 1, got {p.min()} to "
-            f"{p.max()}; "
-            "for logits write binary_cross_entropy_with_logits"
+            f"{p.max()}; for logits write binary_cross_entropy_with_logits"
         )
     losses = -(
         _bounded_log(input) * target + _bounded_log(subtract(1, input)) * subtract(1, target)
@@ -228,7 +227,7 @@ def binary_cross_entropy_with_logits(
     pos_weight : array_like, optional
         A factor of the losses of target 1, which broadcasts to them.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
 
     Returns
     -------
@@ -257,7 +256,8 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     target : array_like
         Probabilities, in the shape of the input.
     reduction : {"mean", "batchmean", "sum", "none"}
-        "mean" (the default) divides by the number of elements, "batchmean" by that of rows.
+        "mean" (the default) divides the sum by the number of elements, "batchmean" by the number
+        of rows.
     log_target : bool
         The target consists of log-probabilities; False by default.
 
@@ -310,9 +310,9 @@ def nll_loss(
     weight : array_like, shape (C,), optional
         Factors of classes.
     ignore_index : int or None
-        Targets with this class do not count; -100 by default.
+        Targets of this class are ignored; -100 by default.
     reduction : {"mean", "sum", "none"}
-        Of the losses of elements; "mean" by default.
+        Reduction of the losses of elements; "mean" by default.
 
     Returns
     -------

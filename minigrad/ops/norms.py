@@ -31,7 +31,8 @@ def _euclidean_norm(x, /, axis=None, keepdims=False):
 def _check_order(name: str, ord: Any) -> None:
     if needs_gradient(ord):
         raise TypeError(
-            f"{name}: ord has no gradient; write np.sum(np.abs(x) ** ord, axis) ** (1 / ord)"
+            f"{name}: ord must not require gradients; write "
+            "np.sum(np.abs(x) ** ord, axis) ** (1 / ord)"
         )
 
 
@@ -66,7 +67,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
         return _vector_norm(x, ord, axes[0], keepdims)
     if len(axes) != 2:
         raise ValueError(
-            f"norm: axis must be one axis (of vectors) or two (of matrices) for ord {ord!r}, got "
+            f"norm: axis must be one axis (of vectors) or two (of matrices) for ord={ord!r}, got "
             f"{axes}"
         )
     return _matrix_norm(x, ord, axes, keepdims)
@@ -82,7 +83,7 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
     if ord is None or ord == 2:
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
     if isinstance(ord, str):
-        raise ValueError(f"norm: ord={ord!r} is for matrices; over one axis ord is a number")
+        raise ValueError(f"norm: ord must be a number over one axis, got {ord!r}")
     size = absolute(x)
     if ord in (np.inf, -np.inf):
         return (
@@ -121,8 +122,8 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(
-            f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf "
-            "or -inf"
+            "norm: ord must be None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf over two axes, got "
+            f"{ord!r}"
         )
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
     sums = reduction.sum(absolute(x), summed, keepdims=True)

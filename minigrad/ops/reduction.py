@@ -81,7 +81,7 @@ def sum(
     keepdims : bool
         Keep the reduced axes with length 1; False by default.
     dtype : dtype, optional
-        The dtype to add in.
+        Dtype of the sum.
     where : array of bool, broadcastable to x, optional
         True = the element counts.
 
@@ -120,7 +120,7 @@ def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
 def _mean(x, /, axis=None, keepdims=False):
     x = x if type(x) is np.ndarray else as_array(x)
     if axis is not None and not x.ndim:
-        all_axes("mean", axis, 0)  # a sum over axis 0 of a number is one; a mean is not
+        all_axes("mean", axis, 0)  # NumPy allows axis 0 of a scalar for a sum, not for a mean
     if is_half(x):  # NumPy adds in single precision
         return np.mean(x, axis=axis, keepdims=keepdims)
     y = np.add.reduce(x, axis=axis, keepdims=keepdims)
@@ -141,7 +141,7 @@ def mean(
     keepdims : bool
         Keep the reduced axes with length 1; False by default.
     dtype : dtype, optional
-        The dtype to compute in.
+        Dtype of the computation and the result.
     where : array of bool, broadcastable to x, optional
         True = the element counts.
 
@@ -161,8 +161,8 @@ def mean(
 def centring_mean(x: Any, axis: Axis, where: Any = None) -> Tensor:
     """Return the mean over `axis`, with keepdims, such that x - mean is exact to rounding.
 
-    The sum of equal numbers is rounded. The mean of the differences that are left corrects the
-    mean, so that differences of equal numbers are 0.
+    The mean of equal numbers may be rounded. So the mean of the remaining differences is added,
+    which makes the differences of equal numbers 0.
     """
     y = mean(x, axis, keepdims=True, where=where)
     with np.errstate(invalid="ignore", over="ignore"):  # an infinite x has no mean
@@ -170,14 +170,14 @@ def centring_mean(x: Any, axis: Axis, where: Any = None) -> Tensor:
     return y + rest.data.astype(y.dtype)
 
 
-_mean_of = mean  # for functions that take one as `mean`
+_mean_of = mean  # for functions with a parameter `mean`
 
 
 def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
     """Return the number of elements that count in each slice, in a floating dtype."""
-    every = np.broadcast_to(True if where is None else booleans("where", where), shape_of(x))
+    mask = np.broadcast_to(True if where is None else booleans("where", where), shape_of(x))
     dtype = x.dtype if x.dtype.kind in "fc" else float
-    return as_array(np.sum(every, axis=axis, keepdims=keepdims)).astype(dtype)
+    return as_array(np.sum(mask, axis=axis, keepdims=keepdims)).astype(dtype)
 
 
 @function(numpy=np.var, methods="var")
@@ -207,13 +207,13 @@ def var(
     ddof : float
         Another name of `correction`.
     unbiased : bool
-        A correction of 1, as PyTorch's default, or of 0.
+        True = correction 1, PyTorch's default; False = correction 0.
     dtype : dtype, optional
-        The dtype to compute in.
+        Dtype of the computation and the result.
     where : array of bool, broadcastable to x, optional
         True = the element counts.
     mean : array_like, optional
-        The mean, with keepdims, if it is known.
+        Mean of x with the reduced axes kept, if it is known.
 
     Returns
     -------
@@ -222,7 +222,9 @@ def var(
     """
     divisors = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(divisors) > 1:
-        raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
+        raise ValueError(
+            f"var: only one of correction, ddof and unbiased must be given, got {len(divisors)}"
+        )
     less = float(divisors[0] if divisors else 0)
     options = {"keepdims": keepdims, "correction": less, "where": where, "mean": mean}
     if dtype is None and mean is None and is_half(x):
@@ -276,13 +278,13 @@ def std(
     ddof : float
         Another name of `correction`.
     unbiased : bool
-        A correction of 1, as PyTorch's default, or of 0.
+        True = correction 1, PyTorch's default; False = correction 0.
     dtype : dtype, optional
-        The dtype to compute in.
+        Dtype of the computation and the result.
     where : array of bool, broadcastable to x, optional
         True = the element counts.
     mean : array_like, optional
-        The mean, with keepdims, if it is known.
+        Mean of x with the reduced axes kept, if it is known.
 
     Returns
     -------
@@ -300,7 +302,7 @@ def std(
 
 
 def root(squares: Tensor) -> Tensor:
-    """Return the square root of variances, with derivatives of 0 where they are 0."""
+    """Return the square root of variances; its derivative where they are 0 is 0."""
     constant = to_array(squares) == 0
     if holds(~constant):
         return sqrt(squares)
@@ -321,7 +323,7 @@ def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
 
 @op(numpy=np.prod, methods="prod", x=_product_of_others)
 def prod(x, /, axis=None, *, keepdims=False):
-    """Multiply the elements over `axis`, all axes by default.
+    """Multiply the elements over `axis`.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def prod(x, /, axis=None, *, keepdims=False):
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return np.multiply.reduce(x, axis=axis, keepdims=keepdims)
 
@@ -414,7 +416,7 @@ def max(x, /, axis=None, *, keepdims=False):
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
@@ -434,7 +436,7 @@ def min(x, /, axis=None, *, keepdims=False):
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
 
@@ -454,7 +456,7 @@ def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
@@ -486,7 +488,7 @@ def logsumexp(x, /, axis=None, keepdims=False):
     Returns
     -------
     Tensor
-        A scalar if all axes are reduced.
+        Shape of x without the reduced axes.
     """
     x = as_array(x)
     top = largest(x, axis)
@@ -528,7 +530,7 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
     y = np.cumprod(x, axis)
     if holds((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return _sum_from_end(g * y, x.shape, axis) / x
-    # a product without its j-th factor, where one of them is 0: a row for each j
+    # if a factor is 0: row j contains the running products without the j-th factor
     rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)
     others = np.cumprod(
         np.where(np.eye(x.shape[axis], dtype=bool), 1, rows[..., None, :]), axis=-1

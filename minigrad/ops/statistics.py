@@ -43,11 +43,11 @@ def cov(
     y : array_like, optional
         More variables.
     rowvar : bool
-        Variables are rows; False if they are columns.
+        True, the default: each row is a variable; False: each column.
     bias : bool
         Divide by n instead of n - 1; False by default.
     ddof : int, optional
-        Divide by n - ddof.
+        Divide by n - ddof; overrides `bias`.
 
     Returns
     -------
@@ -55,16 +55,16 @@ def cov(
         Covariance of each pair of variables.
     """
     x = _variables("cov", m, y, rowvar)
-    divisor_less = (0 if bias else 1) if ddof is None else ddof
-    if divisor_less != int(divisor_less):
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    if ddof != int(ddof):
         raise ValueError(f"cov: ddof must be an integer, got {ddof}")
     d = subtract(x, mean(x, 1, keepdims=True))
-    return squeeze(matmul(d, d.mT) / max(x.shape[1] - divisor_less, 0))
+    return squeeze(matmul(d, d.mT) / max(x.shape[1] - ddof, 0))
 
 
 @function(numpy=np.corrcoef)
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
-    """Compute the correlations of variables, from -1 to 1; parameters as in `cov`.
+    """Compute the correlations of variables, from -1 to 1.
 
     Parameters
     ----------
@@ -83,6 +83,5 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
         return divide(c, c)
     size = sqrt(diagonal(c))
     r = c / reshape(size, -1, 1) / size
-    return subtract(
-        r, r.data - np.clip(r.data, -1, 1)
-    )  # what rounding puts outside goes; no derivative goes with it
+    # clip values that rounding put outside of [-1, 1], without changing their derivatives
+    return subtract(r, r.data - np.clip(r.data, -1, 1))

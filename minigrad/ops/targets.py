@@ -39,8 +39,8 @@ class Targets:
         if targets.shape != shape[:-1]:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
                 raise ValueError(
-                    f"{name}: the classes stand on the last axis, not on axis 1 as in PyTorch; "
-                    f"write moveaxis(logits, 1, -1) for logits {shape} and targets {targets.shape}"
+                    f"{name}: classes must be on the last axis, not on axis 1 as in PyTorch, got "
+                    f"logits {shape} and targets {targets.shape}; write moveaxis(logits, 1, -1)"
                 )
             raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {targets.shape}")
         if targets.dtype.kind not in "iu":
@@ -70,22 +70,18 @@ class Targets:
             chosen = valid * batched_like(weight, self.index)[self.index]
         total = chosen.sum()
         is_batched = isinstance(total, BatchedArray)
-        self.divisor: Any = (  # of a mean
-            np.where(total == 0, 1, total) if is_batched else float(total) or 1.0
-        )
-        self.on_target = chosen * dtype.type(
-            1 - smoothing
-        )  # (rows,): the factor of -log p of the class
-        self.on_all = (valid * dtype.type(smoothing / classes)).astype(
-            dtype
-        )  # (rows,): that of Σ_c w_c (-log p_c)
+        # the divisor of a mean
+        self.divisor: Any = np.where(total == 0, 1, total) if is_batched else float(total) or 1.0
+        # (rows,): factors of -log p of the target, of Σ_c w_c (-log p_c), and of log Σ eˣ
+        self.on_target = chosen * dtype.type(1 - smoothing)
+        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)
+        weight_sum = classes if weight is None else weight.sum()
+        self.factor = self.on_target + self.on_all * dtype.type(weight_sum)
         self.weight = weight
         self.smooth = smoothing > 0
-        every = classes if weight is None else weight.sum()
-        self.factor = self.on_target + self.on_all * dtype.type(every)  # (rows,): that of log Σ eˣ
 
     def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
-        """Write 0 over the ignored rows of logits, which may contain anything."""
+        """Set the ignored rows of logits to 0, because they may contain NaN."""
         if self.ignored is not None:
             logits[self.ignored[block]] = 0
         return logits
@@ -96,6 +92,6 @@ def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:
     if choice == "none":
         return losses
     divisor = divisor if choice == "mean" else 1.0
-    if losses.dtype == np.float16:  # which holds neither large sums nor many rows
+    if losses.dtype == np.float16:  # large sums and counts overflow in float16
         return astype(reduction.sum(astype(losses, np.float32)) / divisor, np.float16)
     return reduction.sum(losses) / divisor

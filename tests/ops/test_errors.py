@@ -77,7 +77,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),
     # reductions
-    (lambda: mg.norm(MATRIX, ord="x"), ValueError, "norm: ord='x' is no norm of matrices"),
+    (
+        lambda: mg.norm(MATRIX, ord="x"),
+        ValueError,
+        "norm: ord must be None, 'fro', .* over two axes, got 'x'",
+    ),
     (lambda: mg.average(MATRIX, weights=TWO), ValueError, r"weights must have the shape \(2, 3\)"),
     (
         lambda: mg.average(MATRIX, 1, TWO),
@@ -118,7 +122,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: mg.tensordot(TWO, np.ones((2, 2)), ([0], [0, 1])),
         ValueError,
-        "tensordot: axes .0. of a, of lengths .2., do not fit axes .0, 1. of b",
+        "tensordot: axes .0. of a and .0, 1. of b must have the same lengths, got .2.",
     ),
     (
         lambda: mg.einsum("ij,jk->ik", MATRIX, MATRIX),
@@ -146,7 +150,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: mg.eigh(MATRIX), np.linalg.LinAlgError, r"eigh: .*\(2, 3\)"),
     (lambda: mg.eigh(np.eye(2), "X"), ValueError, "eigh: UPLO must be 'L' or 'U', got 'X'"),
-    (lambda: mg.qr(MATRIX.T, "complete"), ValueError, r"qr: mode 'complete' of shape \(3, 2\)"),
+    (
+        lambda: mg.qr(MATRIX.T, "complete"),
+        ValueError,
+        r"qr: mode must be 'reduced' or 'r' for shape .3, 2., got 'complete'",
+    ),
     (
         lambda: mg.matrix_power(MATRIX, 2),
         np.linalg.LinAlgError,
@@ -173,7 +181,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: mg.nll_loss(np.ones((2, 3, 4)), np.zeros((2, 4), int)),
         ValueError,
-        r"on the last axis, not on axis 1 as in PyTorch; write moveaxis\(logits, 1, -1\)",
+        r"on the last axis, not on axis 1 as in PyTorch, got .*; write moveaxis\(logits, 1, -1\)",
     ),
     (
         lambda: mg.cross_entropy(MATRIX, [0, 3]),

@@ -28,7 +28,7 @@ REFUSED = [
     ("BatchNorm1d", "takes from 2 to 5 positional", "running statistics are always kept"),
     ("BatchNorm1d", "unexpected keyword argument 'bias'", "weight and bias come together"),
     ("Linear", "unexpected keyword argument 'input'", "the argument of forward is x"),
-    ("NLLLoss|CrossEntropyLoss", "the classes stand on the last axis", "as all features here"),
+    ("NLLLoss|CrossEntropyLoss", "classes must be on the last axis", "as all features here"),
     ("CrossEntropyLoss", "must sum to 1 over the last axis", "classes are on the last axis"),
     ("CrossEntropyLoss", r"weight must have shape \([24],\), got \(3,\)", "classes are on the last axis"),
     ("Softplus", "takes from 1 to 2 positional", "there is no threshold"),

@@ -113,14 +113,14 @@ REFUSALS = [
     ("has no rule", "a function or option without a derivative"),
     ("which an ndarray cannot have", "a list where an array is expected"),
     ("dim= has another result", "PyTorch returns a pair, or another value"),
-    ("the classes stand on the last axis", "as all features here"),
+    ("classes must be on the last axis", "as all features here"),
     ("size not equal to one", "squeeze of a longer axis"),
     ("p must be at least 0 and less than 1", "dropout of everything"),
     ("solve: the shapes do not match", "a stack of vectors is a matrix in NumPy"),
     ("gather: indices must have", "empty indices of another number of axes"),
     ("concatenate: axis 1 is out of bounds", "an empty vector among matrices"),
     ("kind must be str", "the option by position is another one"),
-    ("do not fit axes", "contraction of axes of lengths 1 and 2"),
+    ("must have the same lengths", "contraction of axes of lengths 1 and 2"),
     ("hermitian=True is not supported", "an option of pinv"),
 ]
 """Messages of errors for samples of PyTorch, and the reasons."""
