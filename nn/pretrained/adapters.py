@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ..layers import init
 from ..layers.linear import Linear
 from ..models.base import Model
 from .family import StoredArray, expect_values
-from .load import FAMILIES, Origin, check_names
+from .load import FAMILIES, Origin, check_arrays
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .save import origin_of_trained
 
@@ -229,53 +229,53 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     check_plain(model)
     file = SafetensorsFile(directory / "adapter_model.safetensors")
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
-    names = {name.removeprefix(stem) for name in file}
     origin = model.origin or origin_of_trained(model)
-    paths = _linears_by_path(model, origin)
-    adapted = [path for path in paths if {f"{path}.lora_A.weight", f"{path}.lora_B.weight"} & names]
+    paths, parameters = _linears_by_path(model, origin), dict(model.named_parameters())
+    adapted = {
+        path: layers
+        for path, layers in paths.items()
+        if {f"{stem}{path}.lora_A.weight", f"{stem}{path}.lora_B.weight"} & file.keys()
+    }
     _check_targets(settings, adapted, file)
+    ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
+    alphas = _by_path(settings, "alpha_pattern", paths, settings.number("lora_alpha", 8, 0, 1e30))
     saved = settings.list("modules_to_save", str, None) or ()
-    parameters = dict(model.named_parameters())
-    shapes: dict[str, tuple[int, ...]] = {}
     whole: dict[str, StoredArray] = {}
-    scales: dict[str, float] = {}
-    for path, parts in paths.items():
+    for path in paths:
         arrays = _arrays_of(origin, path)
-        if arrays.keys() & names or any(f".{part}." in f".{path}." for part in saved):
+        is_saved = any(f".{part}." in f".{path}." for part in saved)
+        if is_saved or any(stem + name in file for name in arrays):
             whole |= arrays
-        if path in adapted:
-            rank = int(_of(settings, len(paths), "rank_pattern", path, settings.integer("r"), 1))
-            alpha = settings.number("lora_alpha", 8, 0, 1e30)
-            alpha = _of(settings, len(paths), "alpha_pattern", path, alpha)
-            scales[path] = alpha / (math.sqrt(rank) if settings.flag("use_rslora", False) else rank)
-            layers = list(parts.values())
-            shapes[f"{path}.lora_A.weight"] = (rank, layers[0].in_features)
-            shapes[f"{path}.lora_B.weight"] = (sum(x.out_features for x in layers), rank)
-    for name, stored in whole.items():
-        shapes[name] = stored.shape([parameters[p].shape for p in stored.parameters])
-    check_names(
+    shapes = {
+        stem + name: stored.shape([parameters[p].shape for p in stored.parameters])
+        for name, stored in whole.items()
+    }
+    for path, layers in adapted.items():
+        rank, rows = int(ranks[path]), [layer.out_features for layer in layers.values()]
+        shapes[f"{stem}{path}.lora_A.weight"] = (rank, next(iter(layers.values())).in_features)
+        shapes[f"{stem}{path}.lora_B.weight"] = (sum(rows), rank)
+    check_arrays(
         f"{file.path}: the arrays do not fit adapter_config.json",
-        missing=[stem + name for name in shapes.keys() - names],
-        unknown=[stem + name for name in names - shapes.keys()],
-        misshaped=[
-            f"{stem + name} (expected {shapes[name]}, got {file[stem + name].shape})"
-            for name in names & shapes.keys()
-            if file[stem + name].shape != shapes[name]
-        ],
+        file,
+        shapes,
+        missing=shapes.keys() - file.keys(),
+        unknown=file.keys() - shapes.keys(),
     )
-    data = {name: file.read(stem + name) for name in shapes}
+    data = {name.removeprefix(stem): file.read(name) for name in shapes}
     for name, array in data.items():
         if wrong := misfit(stem + name, array, np.dtype(model.config.dtype)):
             raise ValueError(f"{file.path}: {wrong}")
     adapters: dict[str, LoRALinear] = {}
-    for path, scale in scales.items():
+    has_root = settings.flag("use_rslora", False)
+    for path, layers in adapted.items():
         a, b = data[f"{path}.lora_A.weight"], data[f"{path}.lora_B.weight"]
+        scale = alphas[path] / (math.sqrt(len(a)) if has_root else len(a))
         stored = replace(origin.arrays[f"{path}.weight"], transposed=False)
-        rows = stored.split(b, [(part.out_features, len(a)) for part in paths[path].values()])
-        for (name, part), part_b in zip(paths[path].items(), rows):  # all of A, its own rows of B
+        shares = stored.split(b, [(layer.out_features, len(a)) for layer in layers.values()])
+        for (name, layer), share in zip(layers.items(), shares):  # all of A, its own rows of B
             with init.skipped():
-                adapters[name] = LoRALinear(part, len(a), scale, dropout=dropout)
-            adapters[name].lora_a.data[...], adapters[name].lora_b.data[...] = a, part_b
+                adapters[name] = LoRALinear(layer, len(a), scale, dropout=dropout)
+            adapters[name].lora_a.data[...], adapters[name].lora_b.data[...] = a, share
     adapt(model, adapters)
     for name, stored in whole.items():
         values = stored.split(data[name], [parameters[p].shape for p in stored.parameters])
@@ -285,7 +285,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     return model
 
 
-def _check_targets(settings: Settings, adapted: Sequence[str], file: SafetensorsFile) -> None:
+def _check_targets(settings: Settings, adapted: Collection[str], file: SafetensorsFile) -> None:
     """Raise a ValueError unless `target_modules` lists the linear layers with adapters."""
     if not adapted:
         raise ValueError(f"{file.path} must have adapters for linear layers of the model, got none")
@@ -300,18 +300,18 @@ def _check_targets(settings: Settings, adapted: Sequence[str], file: Safetensors
             )
 
 
-def _of(
-    settings: Settings, most: int, patterns: str, path: str, default: float, low: float = 0
-) -> Any:
-    """Return the value of the first pattern that matches the path of a layer, or the default.
+def _by_path(
+    settings: Settings, key: str, paths: Collection[str], default: float, low: float = 0
+) -> dict[str, float]:
+    """Return a value for each path: that of the first pattern that matches it, or the default.
 
-    A pattern is the end of a path, or a regular expression for it. There are at most `most`.
+    A pattern is the end of a path, or a regular expression for it.
     """
-    values = settings.object(patterns, {})
-    if len(values) > most:
+    values, patterns = settings.object(key, {}), dict[re.Pattern[str], float]()
+    if len(values) > len(paths):
         raise ValueError(
-            f"{values.where} must have at most {most} entries, one for each linear layer of the "
-            f"model, got {len(values):,}"
+            f"{values.where} must have at most {len(paths)} entries, one for each linear layer of "
+            f"the model, got {len(values):,}"
         )
     for pattern in values:
         if _can_backtrack(pattern):
@@ -320,13 +320,16 @@ def _of(
                 "expression"
             )
         try:
-            if re.fullmatch(rf"(.*\.)?({pattern})", path):
-                return values.number(pattern, low=low, high=1e30)
+            expression = re.compile(rf"(.*\.)?({pattern})")
         except re.error as error:
             raise ValueError(
                 f"{values.where}: '{printable(pattern)}' must be a regular expression ({error})"
             ) from None
-    return default
+        patterns[expression] = values.number(pattern, low=low, high=1e30)
+    return {
+        path: next((v for pattern, v in patterns.items() if pattern.fullmatch(path)), default)
+        for path in paths
+    }
 
 
 def _can_backtrack(pattern: str) -> bool:

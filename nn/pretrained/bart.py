@@ -7,9 +7,6 @@ from typing import Any, ClassVar
 from ..models.config import TransformerConfig
 from .family import EncoderDecoder, HFConfig, Names, StoredArray, in_layers, projections
 
-__all__ = ["Bart", "M2M100", "MBart", "Marian"]
-
-
 _LAYER: Names = {
     **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
     "self_attn_layer_norm": "norm1",

@@ -8,17 +8,6 @@ from ..models.config import EncoderConfig
 from ..models.encoder import EncoderClassifier, EncoderModel
 from .family import ENCODERS, Family, HFConfig, Names, StoredArray, in_layers, projections
 
-__all__ = [
-    "Albert",
-    "Bert",
-    "DistilBert",
-    "Electra",
-    "MPNet",
-    "Roberta",
-    "ViT",
-    "XLMRoberta",
-]
-
 _OPTIONS: dict[str, Any] = {
     "activation_dropout": 0.0,
     "positions.kind": "learned",

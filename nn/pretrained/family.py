@@ -18,18 +18,6 @@ from ..models.language_model import LanguageModel
 from ..models.transformer import Transformer
 from .generation_config import GENERATION_KEYS
 
-__all__ = [
-    "ACTIVATIONS",
-    "ENCODERS",
-    "HF_ACTIVATIONS",
-    "DecoderOnly",
-    "EncoderDecoder",
-    "Family",
-    "HFConfig",
-    "StoredArray",
-    "expect_values",
-]
-
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -305,6 +293,15 @@ class Family:
     def names_of(self, config: Any) -> Names:
         """Return `names` of the models of one configuration."""
         return self.names
+
+    def body_names(self, config: Any, prefix: str) -> dict[str, Any]:
+        """Return `names_of` a configuration in a file with this prefix."""
+        return {prefix + name: target for name, target in self.names_of(config).items()}
+
+    def names_of_head(self, head: str, prefix: str) -> dict[str, Any]:
+        """Return `head_names` of a head in a file with this prefix, `self.prefix` or ""."""
+        names = self.head_names.get(head, {})
+        return {n if prefix else n.removeprefix(self.prefix): target for n, target in names.items()}
 
     def hf_config(self, config: Any) -> dict[str, Any]:
         """Return keys of config.json, beside `keys`, for a model that was trained here."""

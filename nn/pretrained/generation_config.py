@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from minigrad.io.json import Settings
-
-__all__ = ["GENERATION_KEYS", "read_generation_config"]
-
-_COUNTS = (
+COUNTS = (
     "max_length",
     "max_new_tokens",
     "min_length",
@@ -17,8 +12,8 @@ _COUNTS = (
     "no_repeat_ngram_size",
     "top_k",
 )
-_LIMITS: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(_COUNTS, (int, 0)),
+LIMITS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(COUNTS, (int, 0)),
     "num_beams": (int, 1, 1000),
     "top_p": (float, 0, 1),
     "min_p": (float, 0, 1),
@@ -29,7 +24,7 @@ _LIMITS: dict[str, tuple[Any, ...]] = {
     "early_stopping": (bool | str, None, None, (False, True, "never")),
 }
 """Type, least and largest value, and choices of the settings that generation uses."""
-_TOKEN_IDS = (
+TOKEN_IDS = (
     "eos_token_id",
     "forced_bos_token_id",
     "forced_eos_token_id",
@@ -76,58 +71,8 @@ WITHOUT_EFFECT = {
 }  # fmt: skip
 """Settings of caches, outputs and speculative decoding, which do not change tokens."""
 GENERATION_KEYS = {
-    *_LIMITS, *_TOKEN_IDS, "bad_words_ids", "force_bos_token_to_be_generated", *UNSUPPORTED,
+    *LIMITS, *TOKEN_IDS, "bad_words_ids", "force_bos_token_to_be_generated", *UNSUPPORTED,
     *UNSUPPORTED_IN_GREEDY_SEARCH, *UNSUPPORTED_IN_SAMPLING, *UNSUPPORTED_IN_BEAM_SEARCH,
     *WITHOUT_EFFECT,
 }  # fmt: skip
 """Settings of generation, of which older config.json contain copies."""
-
-
-def read_generation_config(
-    generation_config: Settings, config: Settings, vocab_size: int
-) -> Settings:
-    """Read the settings that `generate` of transformers uses when it gets no arguments.
-
-    `config.json` contains older copies of them, which are used only if `generation_config.json` is
-    missing.
-
-    Parameters
-    ----------
-    generation_config, config : Settings
-        Contents of `generation_config.json` and `config.json`.
-    vocab_size : int
-        Number of tokens; all token ids must be less.
-
-    Returns
-    -------
-    Settings
-        The entries that are not null, by their names in transformers. Token ids are tuples.
-    """
-    exists = Path(generation_config.where).is_file()
-    source = generation_config if exists else config
-    settings = Settings({k: v for k, v in source.items() if v is not None}, source.where)
-    if not exists and settings.flag("force_bos_token_to_be_generated", False):
-        settings["forced_bos_token_id"] = settings.get("bos_token_id")
-    for name, (hint, *limits) in _LIMITS.items():
-        settings.take(name, hint, None, *limits)
-    for name in _TOKEN_IDS:
-        if (ids := settings.take(name, int | list, None)) is not None:
-            ids = [ids] if isinstance(ids, int) else ids
-            settings[name] = _checked_ids(settings, name, ids, vocab_size)
-    if (words := settings.list("bad_words_ids", list, None)) is not None:
-        name = "bad_words_ids"
-        if [] in words:
-            settings.fail(name, "lists of at least one token id")
-        settings[name] = tuple(_checked_ids(settings, name, ids, vocab_size) for ids in words)
-    return settings
-
-
-def _checked_ids(settings: Settings, name: str, ids: list[Any], vocab_size: int) -> tuple[int, ...]:
-    """Return token ids as a tuple, or raise an error that names the file and the entry."""
-    for i in ids:
-        if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < vocab_size:
-            raise ValueError(
-                f"{settings.where}: {name} must hold token ids from 0 to {vocab_size - 1}, got "
-                f"{i!r:.30}"
-            )
-    return tuple(ids)

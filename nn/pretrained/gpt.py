@@ -8,8 +8,6 @@ from ..models.config import LanguageModelConfig
 from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, in_layers, projections
 from .llama import rotary_positions
 
-__all__ = ["GPT2", "OPT", "GPTNeoX"]
-
 
 class GPT2(DecoderOnly):
     """GPT-2: Radford et al. (2019)."""

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from .family import QKV, DecoderOnly, HFConfig, StoredArray, in_layers, projections
 
-__all__ = ["Gemma", "Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "SmolLM3", "rotary_positions"]
-
 _SCALING_NUMBERS = (
     "factor",
     "low_freq_factor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,7 @@ import numpy as np
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.reading import FileCopies, listed, printable
-from minigrad.io.safetensors import SafetensorsFolder
+from minigrad.io.safetensors import Entry, SafetensorsFolder
 from minigrad.runtime import in_parallel
 
 from ..layers import init
@@ -24,7 +24,7 @@ from ..models.config import check_sizes
 from .bart import M2M100, Bart, Marian, MBart
 from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
 from .family import HARMLESS, Family, HFConfig, Names, StoredArray
-from .generation_config import read_generation_config
+from .generation_config import LIMITS, TOKEN_IDS
 from .gpt import GPT2, OPT, GPTNeoX
 from .llama import Gemma, Llama, Mistral, Phi3, Qwen2, Qwen3, SmolLM3
 from .t5 import T5
@@ -83,7 +83,7 @@ class Origin:
     files : FileCopies
         Other files.
     generation : Settings, optional
-        The result of `read_generation_config`.
+        Settings of `generate` in transformers, by `_Directory.generation_settings`.
     """
 
     family: str
@@ -185,7 +185,8 @@ class _Directory:
         head, is_native = self.choose_head(asked_head)
         config = read_config(self.settings, self.family, self.weights)
         if head in ("classes", "tokens"):
-            present = self.num_classes(head) if is_native else None
+            entry = self.weights.get(self.output_name(head)) if is_native else None
+            present = entry.shape[0] if entry and entry.shape else None
             config = self.with_classes(config, head, present, num_classes)
             is_native = config.num_classes == present
         elif num_classes is not None:
@@ -202,9 +203,7 @@ class _Directory:
             ) from None
         origin = self.fill(model, head, is_native, generator)
         if not head:
-            origin.generation = read_generation_config(
-                self.generation, self.settings, config.vocabulary
-            )
+            origin.generation = self.generation_settings(config.vocabulary)
         if (path := Path(self.generation.where)).is_file():
             origin.files = FileCopies(path.parent, [path.name])
         model.origin = origin
@@ -224,18 +223,37 @@ class _Directory:
         native = next((heads[name] for name in names if name in heads), next(iter(suffixes)))
         return asked or native, asked in ("", native)
 
-    def num_classes(self, head: str) -> int | None:
-        """Return the number of classes of the directory's head, if it has one."""
-        entry = self.weights.get(self.output_name(head))
-        return entry.shape[0] if entry and entry.shape else None
-
     def output_name(self, head: str) -> str:
         """Return the name of the weight of the output projection."""
         names = self.family.head_names.get(head, {})
         return next((f"{name}.weight" for name, target in names.items() if target == "output"), "")
 
+    def generation_settings(self, vocab_size: int) -> Settings:
+        """Return the settings that `generate` of transformers uses when it gets no arguments.
+
+        They are those of generation_config.json, or the older copies in config.json if there is no
+        such file. Entries that are null are left out, and token ids are tuples.
+        """
+        has_file = Path(self.generation.where).is_file()
+        source = self.generation if has_file else self.settings
+        settings = Settings({k: v for k, v in source.items() if v is not None}, source.where)
+        if not has_file and settings.flag("force_bos_token_to_be_generated", False):
+            settings["forced_bos_token_id"] = settings.get("bos_token_id")
+        for name, (hint, *limits) in LIMITS.items():
+            settings.take(name, hint, None, *limits)
+        for name in TOKEN_IDS:
+            if (ids := settings.take(name, int | list[int], None)) is not None:
+                row = [ids] if isinstance(ids, int) else ids
+                settings[name] = checked_ids(settings, name, row, vocab_size)
+        if (words := settings.list("bad_words_ids", list[int], None)) is not None:
+            name = "bad_words_ids"
+            if [] in words:
+                settings.fail(name, "lists of at least one token id")
+            settings[name] = tuple(checked_ids(settings, name, ids, vocab_size) for ids in words)
+        return settings
+
     def with_classes(self, config: Any, head: str, present: int | None, asked: int | None) -> Any:
-        """Return the configuration with as many classes as are asked for, or are present."""
+        """Return the configuration with `asked` classes; `present` of them by default."""
         count = present if asked is None else asked
         if count is None:
             raise ValueError(
@@ -260,40 +278,40 @@ class _Directory:
         elif tie in (True, "all"):
             embeddings = [
                 f"{name}.weight"
-                for name, target in with_prefix(self.family.names_of(config), self.prefix).items()
+                for name, target in self.family.body_names(config, self.prefix).items()
                 if target in ("embedding.tokens", "source_embedding.tokens")
             ]
             tokens = next((name for name in embeddings if name in weights), output)
             if not np.array_equal(weights.array(output), weights.array(tokens)):
-                tie = {True: False, "all": "embeddings"}[tie]
+                tie = "embeddings" if tie == "all" else False
         has_bias = config.output_bias and self.is_used("final_logits_bias")
         return replace(config, tie=tie, output_bias=has_bias)
 
     def with_tokens(self, config: Any) -> Any:
         """Return the configuration with the tokens of generation_config.json, which count first."""
         keys = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id"}
-        keys = {option: key for option, key in keys.items() if self.generation.get(key) is not None}
+        values = {option: self.generation.get(key) for option, key in keys.items()}
         with renamed(keys, self.generation.where):
-            return replace(config, **{option: self.generation[key] for option, key in keys.items()})
+            return replace(config, **{k: v for k, v in values.items() if v is not None})
 
     def names(self, config: Any, head: str, is_native: bool) -> Names:
         """Return the names by which the file is read: all that it may have.
 
         For another head than the directory's, the layers of the directory's head are not used.
         """
-        body = with_prefix(self.family.names_of(config), self.prefix)
-        top = self.head_names(head)
+        family, prefix = self.family, self.prefix
+        body, top = family.body_names(config, prefix), family.names_of_head(head, prefix)
         if is_native:
             return body | top
-        others = {name: None for other in self.family.head_names for name in self.head_names(other)}
-        pooler = self.prefix + self.family.pooler
+        others = {
+            name: None
+            for other in family.head_names
+            for name in family.names_of_head(other, prefix)
+        }
+        pooler = prefix + family.pooler
         if pooler in top and self.is_used(f"{pooler}.weight"):
             body[pooler] = top[pooler]
         return others | body
-
-    def head_names(self, head: str) -> dict[str, Any]:
-        """Return the names of a head."""
-        return head_names(self.family, head, self.prefix)
 
     def is_used(self, name: str) -> bool:
         """Return whether there is such an array, other than zeros: bare models may have them."""
@@ -305,7 +323,7 @@ class _Directory:
         """Read the weights into the model.
 
         A missing, unknown or misshaped array is a ValueError, before anything is read. Parameters
-        of a new head begin by BERT's rule.
+        of a new head are drawn as in BERT.
         """
         weights, table = self.weights, arrays_of(model, self.names(model.config, head, is_native))
         parameters = dict(model.named_parameters())
@@ -315,25 +333,20 @@ class _Directory:
             for name, stored in arrays.items()
         }
         unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
-        wrong_shapes = [
-            f"{name} (expected {shape}, got {weights[name].shape})"
-            for name, stored in arrays.items()
-            if weights[name].shape != (shape := stored.shape(shapes[name]))
-        ]
         missing, drawn = first_names(table, unread)
-        check_names(
+        check_arrays(
             f"{weights.where}: the weights do not fit config.json",
+            weights,
+            {name: stored.shape(shapes[name]) for name, stored in arrays.items()},
             missing=[*missing, *drawn] if is_native else missing,
             unknown=weights.keys() - table.keys(),
-            misshaped=wrong_shapes,
         )
-        for name in [name for name in parameters if name in drawn]:
-            is_matrix = parameters[name].ndim > 1
-            mean, std = float(name.endswith("norm.weight")), 0.02 if is_matrix else 0.0
-            init.normal_(parameters[name], mean, std, generator)
-        dtype = np.dtype(model.config.dtype)
+        for name, weight in parameters.items():
+            if name in drawn:
+                std = 0.02 if weight.ndim > 1 else 0.0
+                init.normal_(weight, float(name.endswith("norm.weight")), std, generator)
+        read_array = partial(weights.checked, dtype=np.dtype(model.config.dtype))
         largest = sorted(arrays, key=lambda name: weights[name].start - weights[name].end)
-        read_array = partial(weights.checked, dtype=dtype)
         contents = dict(zip(largest, in_parallel(read_array, largest)))  # by all cores
         filled = set[str]()
         for name, stored in arrays.items():
@@ -355,10 +368,31 @@ class _Directory:
         return Origin(self.name, dict(self.settings), head, arrays, kept)
 
 
-def check_names(where: str, **faults: Iterable[str]) -> None:
-    """Raise a ValueError that lists names of arrays by what is wrong with them, if any are."""
-    text = "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items() if names)
-    if text:
+def checked_ids(settings: Settings, name: str, ids: list[int], vocab_size: int) -> tuple[int, ...]:
+    """Return token ids as a tuple, or raise a ValueError if one is not in the vocabulary."""
+    if wrong := [i for i in ids if not 0 <= i < vocab_size]:
+        raise ValueError(
+            f"{settings.where}: {name} must hold token ids from 0 to {vocab_size - 1}, got "
+            f"{wrong[0]}"
+        )
+    return tuple(ids)
+
+
+def check_arrays(
+    where: str,
+    entries: Mapping[str, Entry],
+    shapes: Mapping[str, tuple[int, ...]],
+    **names: Collection[str],
+) -> None:
+    """Raise a ValueError if there are names of missing or unknown arrays, or wrong shapes."""
+    misshaped = [
+        f"{name} (expected {shape}, got {entries[name].shape})"
+        for name, shape in shapes.items()
+        if name in entries and entries[name].shape != shape
+    ]
+    faults = {**names, "misshaped": misshaped}
+    if any(faults.values()):
+        text = "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items() if names)
         raise ValueError(f"{where}: {text}")
 
 
@@ -395,17 +429,6 @@ def renamed(keys: Mapping[str, str], where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {text}") from None
 
 
-def with_prefix(names: Names, prefix: str) -> dict[str, Any]:
-    """Return names below a head with their prefix."""
-    return {prefix + name: target for name, target in names.items()}
-
-
-def head_names(family: Family, head: str, prefix: str) -> dict[str, Any]:
-    """Return the names of a head; without `prefix`, a file has none of the family's."""
-    names = family.head_names.get(head, {})
-    return {n if prefix else n.removeprefix(family.prefix): target for n, target in names.items()}
-
-
 _LEAVES = {"": "", ".weight": ".weight", ".bias": ".bias", ".gamma": ".weight", ".beta": ".bias"}
 """Ends of names of arrays, and of our parameters: norms once had gamma and beta."""
 
@@ -436,14 +459,14 @@ def arrays_of(model: Model, names: Names) -> dict[str, StoredArray | None]:
 
 def first_names(
     arrays: Mapping[str, StoredArray | None], parameters: Iterable[str]
-) -> tuple[list[str], set[str]]:
+) -> tuple[dict[str, StoredArray], set[str]]:
     """Return the first arrays that hold these parameters, and the parameters that none holds."""
-    names, left = list[str](), set(parameters)
+    first, left = dict[str, StoredArray](), set(parameters)
     for name, stored in arrays.items():
         if stored is not None and left.intersection(stored.parameters):
-            names.append(name)
+            first[name] = stored
             left.difference_update(stored.parameters)
-    return names, left
+    return first, left
 
 
 def parameter_names(model: Model) -> dict[str, str]:
@@ -468,14 +491,13 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
         settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
     prefix = "" if head == "none" else family.prefix
-    table = arrays_of(
-        model, with_prefix(family.names_of(config), prefix) | head_names(family, head, prefix)
-    )
+    names = family.body_names(config, prefix) | family.names_of_head(head, prefix)
+    table = arrays_of(model, names)
     if head == "none" and family.pooler:
         kept[f"{family.pooler}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
         kept[f"{family.pooler}.bias"] = np.zeros(config.d_model, config.dtype)
     parameters = {name for name, _ in model.named_parameters() if ".lora_" not in name}
-    names, left = first_names(table, parameters)
+    arrays, left = first_names(table, parameters)
     if left:
         raise ValueError(f"{family.base} must have all parameters, but not {listed(left)}")
-    return Origin(name, settings, head, {n: s for n in names if (s := table[n])}, kept)
+    return Origin(name, settings, head, arrays, kept)

@@ -6,9 +6,6 @@ from typing import Any
 
 from .family import ACTIVATIONS, EncoderDecoder, HFConfig, Names, in_layers, projections
 
-__all__ = ["T5"]
-
-
 _FEED_FORWARD: Names = {
     "DenseReluDense.wi": "feed_forward.linear1",
     "DenseReluDense.wo": "feed_forward.linear2",

@@ -16,8 +16,6 @@ from minigrad.io.reading import read_bytes
 
 from .tokenize import library_errors
 
-__all__ = ["byte_level_tokenizer", "marian_tokenizer", "wordpiece_tokenizer"]
-
 _BERT = {
     "unk_token": "[UNK]",
     "sep_token": "[SEP]",

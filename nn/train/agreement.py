@@ -15,8 +15,6 @@ import minigrad
 from minigrad.core.tensor import unwrap
 from minigrad.optim import Schedule
 
-__all__ = ["describe", "digest", "environment", "rates"]
-
 
 def environment() -> dict[str, str]:
     """Return versions, and digests of the code that runs."""

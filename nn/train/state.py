@@ -20,8 +20,6 @@ from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from ..layers.module import Module
 from ..models.weights import differing, fit_weights, settings_of
 
-__all__ = ["Counters", "RunState", "compare_settings"]
-
 
 @dataclass
 class Counters:
