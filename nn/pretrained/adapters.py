@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,9 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     ValueError
         The model has no adapters, or trains other parameters, which an adapter cannot contain.
     """
-    head, adapters = heads_of(model).keys(), linears_of(model, LoRALinear)
-    first = next((part for name, part in adapters.items() if name not in head), None)
-    if first is None:
+    head = heads_of(model).keys()
+    adapters = [x for name, x in linears_of(model, LoRALinear).items() if name not in head]
+    if not adapters:
         raise ValueError("model must have adapters outside of its head; nn.lora adds them")
     origin = model.origin or origin_of_trained(model)
     paths = _linears_by_path(model, origin)
@@ -101,12 +101,12 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
                 for leaf, p in _merged(part).named_parameters()
             }
             for name, stored in _arrays_of(origin, path).items():
-                arrays[_STEM + name] = stored.join([data[p] for p in stored.parameters])
+                arrays[_STEM + name] = stored.join(data)
         elif adapted := [part for part in parts.values() if isinstance(part, LoRALinear)]:
-            a, b = _join_adapters(list(parts.values()), origin.arrays[f"{path}.weight"])
+            a, b = _join_adapters(parts, origin.arrays[f"{path}.weight"])
             arrays |= {f"{_STEM}{path}.lora_A.weight": a, f"{_STEM}{path}.lora_B.weight": b}
             ranks[path], alphas[path] = len(a), adapted[0].scale * len(a)
-    settings = _adapter_settings(origin, first, ranks, alphas, list(whole), base)
+    settings = _adapter_settings(origin, adapters[0], ranks, alphas, whole, base)
     with replace_together(directory, "adapter_config.json") as part:
         write_safetensors(part / "adapter_model.safetensors", arrays, {"format": "pt"})
         write_json(part / "adapter_config.json", settings, 2)
@@ -144,24 +144,26 @@ def _check_saved(model: Model, whole: Mapping[str, Mapping[str, Linear]]) -> Non
         )
 
 
-def _join_adapters(parts: Sequence[Linear], stored: StoredArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return A and B of one adapter for the linear layers that one array holds.
+def _join_adapters(
+    parts: Mapping[str, Linear], stored: StoredArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return A and B of one adapter for the linear layers in one array.
 
-    If all have the same A, such as those of `load_adapter`, it is that. Otherwise their A are one
-    below the other, and their B are the blocks of a diagonal.
+    If all layers have the same A, as those of `load_adapter`, the result is that A. Otherwise their
+    A are stacked, and their B are the blocks of a diagonal.
     """
-    adapters = [part for part in parts if isinstance(part, LoRALinear)]
-    first = adapters[0]
-    same = [part for part in adapters if np.array_equal(part.lora_a.data, first.lora_a.data)]
-    shared = len(same) == len(parts)
-    a = first.lora_a.data if shared else np.concatenate([part.lora_a.data for part in adapters])
-    rows, start = list[np.ndarray](), 0
-    for part in parts:
-        rows.append(np.zeros((part.out_features, len(a)), a.dtype))
+    adapters = [part for part in parts.values() if isinstance(part, LoRALinear)]
+    all_a = [part.lora_a.data for part in adapters]
+    is_shared = len(all_a) == len(parts) and all(np.array_equal(a, all_a[0]) for a in all_a)
+    a = all_a[0] if is_shared else np.concatenate(all_a)
+    rows: dict[str, np.ndarray] = {}
+    start = 0
+    for name, part in parts.items():
+        b = rows[f"{name}.weight"] = np.zeros((part.out_features, len(a)), a.dtype)
         if isinstance(part, LoRALinear):
-            factor = part.scale / first.scale  # one scale is written for all
-            rows[-1][:, start : start + part.rank] = part.lora_b.data * factor
-            start += 0 if shared else part.rank
+            factor = part.scale / adapters[0].scale  # one scale is written for all
+            b[:, start : start + part.rank] = part.lora_b.data * factor
+            start += 0 if is_shared else part.rank
     return a, replace(stored, transposed=False).join(rows)
 
 
@@ -170,7 +172,7 @@ def _adapter_settings(
     first: LoRALinear,
     ranks: Mapping[str, int],
     alphas: Mapping[str, float],
-    whole: Sequence[str],
+    whole: Iterable[str],
     base: str,
 ) -> dict[str, Any]:
     tasks = {"classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "none": "FEATURE_EXTRACTION", "mlm": None}
@@ -231,11 +233,11 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
     origin = model.origin or origin_of_trained(model)
     paths, parameters = _linears_by_path(model, origin), dict(model.named_parameters())
-    adapted = {
-        path: layers
-        for path, layers in paths.items()
+    adapted = [
+        path
+        for path in paths
         if {f"{stem}{path}.lora_A.weight", f"{stem}{path}.lora_B.weight"} & file.keys()
-    }
+    ]
     _check_targets(settings, adapted, file)
     ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
     alphas = _by_path(settings, "alpha_pattern", paths, settings.number("lora_alpha", 8, 0, 1e30))
@@ -246,14 +248,12 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         is_saved = any(f".{part}." in f".{path}." for part in saved)
         if is_saved or any(stem + name in file for name in arrays):
             whole |= arrays
-    shapes = {
-        stem + name: stored.shape([parameters[p].shape for p in stored.parameters])
-        for name, stored in whole.items()
-    }
-    for path, layers in adapted.items():
-        rank, rows = int(ranks[path]), [layer.out_features for layer in layers.values()]
-        shapes[f"{stem}{path}.lora_A.weight"] = (rank, next(iter(layers.values())).in_features)
-        shapes[f"{stem}{path}.lora_B.weight"] = (sum(rows), rank)
+    shapes = {stem + name: stored.shape(parameters) for name, stored in whole.items()}
+    weights = {path: replace(origin.arrays[f"{path}.weight"], transposed=False) for path in adapted}
+    for path, weight in weights.items():
+        out_features, in_features = weight.shape(parameters)
+        shapes[f"{stem}{path}.lora_A.weight"] = (int(ranks[path]), in_features)
+        shapes[f"{stem}{path}.lora_B.weight"] = (out_features, int(ranks[path]))
     check_arrays(
         f"{file.path}: the arrays do not fit adapter_config.json",
         file,
@@ -267,19 +267,18 @@ def _load_adapter(directory: Path, model: Model) -> Model:
             raise ValueError(f"{file.path}: {wrong}")
     adapters: dict[str, LoRALinear] = {}
     has_root = settings.flag("use_rslora", False)
-    for path, layers in adapted.items():
+    for path in adapted:
         a, b = data[f"{path}.lora_A.weight"], data[f"{path}.lora_B.weight"]
         scale = alphas[path] / (math.sqrt(len(a)) if has_root else len(a))
-        stored = replace(origin.arrays[f"{path}.weight"], transposed=False)
-        shares = stored.split(b, [(layer.out_features, len(a)) for layer in layers.values()])
-        for (name, layer), share in zip(layers.items(), shares):  # all of A, its own rows of B
+        rows = weights[path].split(b, parameters)
+        for name, layer in paths[path].items():
             with init.skipped():
                 adapters[name] = LoRALinear(layer, len(a), scale, dropout=dropout)
-            adapters[name].lora_a.data[...], adapters[name].lora_b.data[...] = a, share
+            adapters[name].lora_a.data[...] = a
+            adapters[name].lora_b.data[...] = rows[f"{name}.weight"]
     adapt(model, adapters)
     for name, stored in whole.items():
-        values = stored.split(data[name], [parameters[p].shape for p in stored.parameters])
-        for parameter, array in zip(stored.parameters, values):
+        for parameter, array in stored.split(data[name], parameters).items():
             parameters[parameter].data[...] = array
             parameters[parameter].requires_grad_(True)
     return model
@@ -307,7 +306,8 @@ def _by_path(
 
     A pattern is the end of a path, or a regular expression for it.
     """
-    values, patterns = settings.object(key, {}), dict[re.Pattern[str], float]()
+    values = settings.object(key, {})
+    patterns: dict[re.Pattern[str], float] = {}
     if len(values) > len(paths):
         raise ValueError(
             f"{values.where} must have at most {len(paths)} entries, one for each linear layer of "

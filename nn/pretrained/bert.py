@@ -16,6 +16,16 @@ _OPTIONS: dict[str, Any] = {
 }
 """Options that all these encoders have, but for ViT's norm."""
 
+_LAYER_KEYS = {
+    "d_model": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "num_layers": "num_hidden_layers",
+    "d_ff": "intermediate_size",
+    "activation": "hidden_act",
+    "norm_eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention.dropout": "attention_probs_dropout_prob",
+}
 _EMBEDDINGS: Names = {
     "embeddings.word_embeddings": "embedding.tokens",
     "embeddings.position_embeddings": "embedding.positions",
@@ -43,18 +53,10 @@ class Bert(Family):
     }
     config_class = EncoderConfig
     prefix = "bert."
-    keys = {
+    keys = _LAYER_KEYS | {
         "vocab_size": "vocab_size",
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-        "d_ff": "intermediate_size",
         "max_len": "max_position_embeddings",
         "num_types": "type_vocab_size",
-        "activation": "hidden_act",
-        "norm_eps": "layer_norm_eps",
-        "dropout": "hidden_dropout_prob",
-        "attention.dropout": "attention_probs_dropout_prob",
         "head_dropout": "classifier_dropout",
         "pad_id": "pad_token_id",
     }
@@ -283,19 +285,14 @@ class Albert(Bert):
         "head_dropout": "classifier_dropout_prob",
         "embeddings.size": "embedding_size",
     }
-    defaults = {
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
+    defaults = Bert.defaults | {
         "embedding_size": 128,
         "hidden_act": "gelu_new",
-        "layer_norm_eps": 1e-12,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "classifier_dropout_prob": 0.1,
         "num_hidden_groups": 1,
         "inner_group_num": 1,
-        "is_decoder": False,
-        "pad_token_id": 0,
     }
     harmless = {
         "down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks",
@@ -344,18 +341,10 @@ class ViT(Family):
     suffixes = {"none": "Model", "classes": "ForImageClassification"}
     config_class = EncoderConfig
     prefix = "vit."
-    keys = {
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-        "d_ff": "intermediate_size",
+    keys = _LAYER_KEYS | {
         "image_size": "image_size",
         "patch_size": "patch_size",
         "num_channels": "num_channels",
-        "activation": "hidden_act",
-        "norm_eps": "layer_norm_eps",
-        "dropout": "hidden_dropout_prob",
-        "attention.dropout": "attention_probs_dropout_prob",
     }
     defaults = {
         "image_size": 224,

@@ -184,26 +184,27 @@ class StoredArray:
     extra_axis: bool = False
     trained: bool = True
 
-    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-        """Return the shape of the array for parameters of these shapes."""
+    def shape(self, parameters: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the shape of the array, from the parameters of the model by name."""
+        shapes = [parameters[name].shape for name in self.parameters]
         shape = (sum(s[0] for s in shapes), *shapes[0][1:])
         shape = shape[::-1] if self.transposed else shape
         return (1, *shape) if self.extra_axis else shape
 
-    def split(self, array: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Return the parameters in an array, as views unless they are stored head by head."""
+    def split(self, array: np.ndarray, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return the values of the parameters in an array by name, as views if possible."""
         array = array[0] if self.extra_axis else array.T if self.transposed else array
-        if len(shapes) == 1:
-            return [array]
         heads = array.reshape(self.num_heads, -1, *array.shape[1:])
-        ends = np.cumsum([shape[0] for shape in shapes]) // self.num_heads
-        return [part.reshape(shape) for part, shape in zip(np.split(heads, ends[:-1], 1), shapes)]
+        ends = np.cumsum([len(parameters[name]) for name in self.parameters]) // self.num_heads
+        parts = [part.reshape(-1, *array.shape[1:]) for part in np.split(heads, ends[:-1], 1)]
+        return dict(zip(self.parameters, parts))
 
-    def join(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the array that holds these parameters."""
-        array = parameters[0]
-        if len(parameters) > 1:
-            heads = [x.reshape(self.num_heads, -1, *x.shape[1:]) for x in parameters]
+    def join(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the array that contains these values of the parameters."""
+        arrays = [values[name] for name in self.parameters]
+        array = arrays[0]
+        if len(arrays) > 1:
+            heads = [x.reshape(self.num_heads, -1, *x.shape[1:]) for x in arrays]
             array = np.concatenate(heads, 1).reshape(-1, *array.shape[1:])
         return array[None] if self.extra_axis else array.T if self.transposed else array
 

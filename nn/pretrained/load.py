@@ -328,16 +328,12 @@ class _Directory:
         weights, table = self.weights, arrays_of(model, self.names(model.config, head, is_native))
         parameters = dict(model.named_parameters())
         arrays = {name: stored for name in weights if (stored := table.get(name)) is not None}
-        shapes = {
-            name: [parameters[p].shape for p in stored.parameters]
-            for name, stored in arrays.items()
-        }
         unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
         missing, drawn = first_names(table, unread)
         check_arrays(
             f"{weights.where}: the weights do not fit config.json",
             weights,
-            {name: stored.shape(shapes[name]) for name, stored in arrays.items()},
+            {name: stored.shape(parameters) for name, stored in arrays.items()},
             missing=[*missing, *drawn] if is_native else missing,
             unknown=weights.keys() - table.keys(),
         )
@@ -348,11 +344,9 @@ class _Directory:
         read_array = partial(weights.checked, dtype=np.dtype(model.config.dtype))
         largest = sorted(arrays, key=lambda name: weights[name].start - weights[name].end)
         contents = dict(zip(largest, in_parallel(read_array, largest)))  # by all cores
-        filled = set[str]()
+        filled: set[str] = set()
         for name, stored in arrays.items():
-            for parameter, part in zip(
-                stored.parameters, stored.split(contents[name], shapes[name])
-            ):
+            for parameter, part in stored.split(contents[name], parameters).items():
                 if parameter not in filled:
                     filled.add(parameter)
                     parameters[parameter].replace(part)
@@ -461,7 +455,8 @@ def first_names(
     arrays: Mapping[str, StoredArray | None], parameters: Iterable[str]
 ) -> tuple[dict[str, StoredArray], set[str]]:
     """Return the first arrays that hold these parameters, and the parameters that none holds."""
-    first, left = dict[str, StoredArray](), set(parameters)
+    first: dict[str, StoredArray] = {}
+    left = set(parameters)
     for name, stored in arrays.items():
         if stored is not None and left.intersection(stored.parameters):
             first[name] = stored
@@ -485,7 +480,8 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
 
     `settings` is the content of a config.json, without what depends on the head.
     """
-    family, config, kept = FAMILIES[name], model.config, dict[str, np.ndarray]()
+    family, config = FAMILIES[name], model.config
+    kept: dict[str, np.ndarray] = {}
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
     if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
@@ -81,21 +79,13 @@ def save(
     settings = {**origin.settings, **dict.fromkeys(names, stored)}
     stale = (*WEIGHT_FILES, *(TOKENIZER_FILES if text is not None else ()))
     with replace_together(directory, "config.json", stale) as part:
-        write_shards(part, _arrays(model, origin), dtype, max_shard_size)
+        values = {name: p.data for name, p in model.named_parameters()}
+        arrays = {name: stored.join(values) for name, stored in origin.arrays.items()}
+        write_shards(part, arrays | origin.kept, dtype, max_shard_size)
         write_json(part / "config.json", settings, 2)
         origin.files.write(part)
         if text is not None:
             text.save(part)
-
-
-def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
-    """Return all arrays of the file, by their names."""
-    parameters = {name: p.data for name, p in model.named_parameters()}
-    arrays = {
-        name: stored.join([parameters[parameter] for parameter in stored.parameters])
-        for name, stored in origin.arrays.items()
-    }
-    return arrays | origin.kept
 
 
 def origin_of_trained(model: Model) -> Origin:

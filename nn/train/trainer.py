@@ -176,8 +176,9 @@ class Trainer:
         if run_dir is not None and not isinstance(run_dir, RunDirectory):
             run_dir = RunDirectory(run_dir)
         self.run = run_dir
-        if self.run is not None:
-            self.run.writes = self._writes
+        if run_dir is not None:
+            run_dir.writes = self._writes
+        self._writer = run_dir if self._writes else None
         self.state = RunState(model, optimizer, self.schedule, average, lr)
         self.history: list[dict[str, Any]] = []
         self.seconds = 0.0
@@ -415,21 +416,17 @@ class Trainer:
         try:
             with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                best = counters.best
-                better = value is None or best is None
-                if value is not None and best is not None:
-                    better = value > best if self.score else value < best
-                if self.run is not None and self._writes:
-                    if better:
-                        self.run.save_best(self.model, **entry)
-                    if self.keep_last:
-                        self.run.save_checkpoint(self.model, counters.step, self.keep_last)
+                is_better = counters.is_better(value, larger=self.score is not None)
+                if self._writer is not None and is_better:
+                    self._writer.save_best(self.model, **entry)
+                if self._writer is not None and self.keep_last:
+                    self._writer.save_checkpoint(self.model, counters.step, self.keep_last)
         except Stopped:
             set_rng_state(random)
             raise
         counters.validated = counters.step
-        counters.worse = 0 if better else counters.worse + 1
-        if better:
+        counters.worse = 0 if is_better else counters.worse + 1
+        if is_better:
             counters.best, counters.best_step = value, counters.step
         if value is None:
             return
@@ -452,8 +449,8 @@ class Trainer:
             self.model.eval()
             with no_grad(), np.errstate(all="ignore"):
                 score = float(self.score(self.model))
-                shares = [score if self._writes else 0.0]
-                entry["score"] = self._checked("score", self.parallel.sum(shares)[0])
+                (score,) = self.parallel.sum([score if self._writes else 0.0])
+                entry["score"] = self._checked("score", score)
             self.model.train()
         if self.on_validation is not None:
             entry |= checked_values(self.on_validation(self, entry), {*entry, "seconds"})
@@ -485,10 +482,10 @@ class Trainer:
 
     def save(self) -> None:
         """Write the whole state into `last.safetensors`, if there is a run directory."""
-        if self.run is not None and self._writes:
+        if self._writer is not None:
             settings = {**self.state.settings(), **self._settings()}
             data = {**self.state.plain_data(), "settings": settings, "entries": len(self.history)}
-            self.run.save_state(self.state.arrays(), data)
+            self._writer.save_state(self.state.arrays(), data)
 
     def resume(self) -> bool:
         """Restore the state in `last.safetensors`.
@@ -504,15 +501,14 @@ class Trainer:
             return False
         parts, data = self.run.load_state()
         self.state.restore(parts, data, self.run.last)
-        if self._writes:
+        if self._writer is None:
+            self.history = self.run.read_metrics(data["entries"])
+        else:
             compare_settings(data.get("settings", {}), self._settings(), self.run.last)
-        entries = data["entries"]
-        self.history = (self.run.cut_metrics if self._writes else self.run.read_metrics)(entries)
-        last = self.history[-1] if self.history else {}
+            self.history = self._writer.cut_metrics(data["entries"])
+            self._writer.forget_after(self.step)
         # not in the state, since runs of one seed write the same bytes
-        self.seconds = float(last.get("seconds", 0.0))
-        if self._writes:
-            self.run.forget_after(self.step)
+        self.seconds = float(self.history[-1].get("seconds", 0.0)) if self.history else 0.0
         return True
 
     def _settings(self) -> dict[str, Any]:
@@ -522,12 +518,10 @@ class Trainer:
 
     @cached_property
     def _data(self) -> dict[str, str]:
-        facts = {} if self.run is None else self.run.facts
-        return {
-            "training data": digest(describe(self.train)),
-            "validation data": digest(describe(self.valid)),
-            **{name: digest(fact) for name, fact in facts.items()},
-        }
+        facts = {"training data": describe(self.train), "validation data": describe(self.valid)}
+        if self.run is not None:
+            facts |= self.run.facts
+        return {name: digest(fact) for name, fact in facts.items()}
 
     def _facts(self) -> dict[str, Any]:
         """Return what all ranks must have in common, by name."""
@@ -571,8 +565,8 @@ class Trainer:
 
     def _log(self, entry: dict[str, Any]) -> None:
         self.history.append(entry)
-        if self.run is not None and self._writes:
-            self.run.log(entry)
+        if self._writer is not None:
+            self._writer.log(entry)
 
     def _last_step(self) -> int | None:
         """Return the step at which the run will end, if that is known."""
@@ -590,15 +584,14 @@ def _checked_limit(name: str, value: Any) -> int | None:
 
 def _check_parameters(model: Module, optimizer: Optimizer) -> None:
     """Refuse an optimizer of parameters that are not the model's."""
-    known = {id(p) for p in model.parameters()}
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            if id(p) not in known:
-                raise ValueError(
-                    "Trainer: optimizer must have parameters of the model only, got another one "
-                    f"of shape {p.shape}; make it from model.parameters(), after the model has its "
-                    "final form"
-                )
+    ids = {id(p) for p in model.parameters()}
+    for p in [p for group in optimizer.param_groups for p in group["params"]]:
+        if id(p) not in ids:
+            raise ValueError(
+                "Trainer: optimizer must have parameters of the model only, got another one of "
+                f"shape {p.shape}; make it from model.parameters(), after the model has its final "
+                "form"
+            )
 
 
 def _as_schedule(
