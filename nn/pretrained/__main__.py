@@ -19,7 +19,8 @@ def describe(directory: str) -> str:
     that were read, those that change nothing, and the arrays that are not used.
     """
     model = load(directory)
-    origin, family = model.origin, FAMILIES[model.origin.family]
+    origin = model.origin
+    family = FAMILIES[model.origin.family]
     hf = HFConfig(origin.settings, "config.json", family.defaults)
     family.config(hf)
     options = model.config.flatten(model.config.effective().to_dict())

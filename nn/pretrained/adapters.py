@@ -48,7 +48,8 @@ initializations PiSSA and OLoRA change the weights below them.
 
 def _linears_by_path(model: Model, origin: Origin) -> dict[str, dict[str, Linear]]:
     """Return our linear layers, by name, in each linear layer of PEFT's model, by its path."""
-    linears, end = linears_of(model), ".weight"
+    linears = linears_of(model)
+    end = ".weight"
     paths = {}
     for array, stored in origin.arrays.items():
         names = [name.removesuffix(end) for name in stored.parameters]
@@ -105,7 +106,8 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
         elif adapted := [part for part in parts.values() if isinstance(part, LoRALinear)]:
             a, b = _join_adapters(parts, origin.arrays[f"{path}.weight"])
             arrays |= {f"{_STEM}{path}.lora_A.weight": a, f"{_STEM}{path}.lora_B.weight": b}
-            ranks[path], alphas[path] = len(a), adapted[0].scale * len(a)
+            ranks[path] = len(a)
+            alphas[path] = adapted[0].scale * len(a)
     settings = _adapter_settings(origin, adapters[0], ranks, alphas, whole, base)
     with replace_together(directory, "adapter_config.json") as part:
         write_safetensors(part / "adapter_model.safetensors", arrays, {"format": "pt"})
@@ -232,7 +234,8 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     file = SafetensorsFile(directory / "adapter_model.safetensors")
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
     origin = model.origin or origin_of_trained(model)
-    paths, parameters = _linears_by_path(model, origin), dict(model.named_parameters())
+    paths = _linears_by_path(model, origin)
+    parameters = dict(model.named_parameters())
     adapted = [
         path
         for path in paths
@@ -268,7 +271,8 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     adapters: dict[str, LoRALinear] = {}
     has_root = settings.flag("use_rslora", False)
     for path in adapted:
-        a, b = data[f"{path}.lora_A.weight"], data[f"{path}.lora_B.weight"]
+        a = data[f"{path}.lora_A.weight"]
+        b = data[f"{path}.lora_B.weight"]
         scale = alphas[path] / (math.sqrt(len(a)) if has_root else len(a))
         rows = weights[path].split(b, parameters)
         for name, layer in paths[path].items():

@@ -191,7 +191,8 @@ class Marian(Bart):
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration."""
-        shared, tied = hf.flag("share_encoder_decoder_embeddings"), hf.flag("tie_word_embeddings")
+        shared = hf.flag("share_encoder_decoder_embeddings")
+        tied = hf.flag("tie_word_embeddings")
         return super().config(hf) | {
             "tie": "all" if shared else "target" if tied else "none",
             "positions.kind": "sinusoidal_halves",

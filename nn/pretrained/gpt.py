@@ -125,7 +125,8 @@ class GPTNeoX(DecoderOnly):
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration."""
         hf.expect_causal()
-        base, part = hf.number("rotary_emb_base"), hf.number("rotary_pct", low=0, high=1)
+        base = hf.number("rotary_emb_base")
+        part = hf.number("rotary_pct", low=0, high=1)
         head_dim = hf.integer("hidden_size") // hf.integer("num_attention_heads")
         return {
             **hf.options(self.keys),

@@ -27,18 +27,22 @@ def pixels(directory: str | Path, images: Any) -> np.ndarray:
     array of float32, shape (N, C, H, W)
         Input of a model with `patch_size`.
     """
-    settings, images = read_json(Path(directory) / "preprocessor_config.json"), np.asarray(images)
+    settings = read_json(Path(directory) / "preprocessor_config.json")
+    images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim != 4:
         raise ValueError(
             f"images must be uint8 (N, H, W, C), from 0 to 255, got {images.dtype} {images.shape}"
         )
-    x, largest = images.astype(np.float32), 255.0
+    x = images.astype(np.float32)
+    largest = 255.0
     if settings.flag("do_rescale", True):
         factor = settings.number("rescale_factor", 1 / 255, 1e-6, 1)
-        x, largest = x * np.float32(factor), largest * factor
+        x = x * np.float32(factor)
+        largest *= factor
     if settings.flag("do_normalize", True):
         for name, low in (("image_mean", 0.0), ("image_std", 1e-6)):
-            values, count = settings.list(name, float), x.shape[-1]
+            values = settings.list(name, float)
+            count = x.shape[-1]
             if len(values) != count or min(values) < low or max(values) > largest + 1e-6:
                 settings.fail(
                     name, f"a number for each of the {count} channels, from {low} to {largest:.4g}"

@@ -49,7 +49,8 @@ def rotary_positions(
     dict
         Options such as "positions.rotary_base".
     """
-    older, newer = hf.object("rope_scaling", None), hf.object("rope_parameters", None)
+    older = hf.object("rope_scaling", None)
+    newer = hf.object("rope_parameters", None)
     scaling = HFConfig(older or newer or {}, (older or newer or hf).where)
     kind = scaling.text(["rope_type", "type"], "default", choices=kinds)
     base = float(scaling.number("rope_theta", base, low=1))
@@ -203,11 +204,10 @@ class Qwen2(Llama):
 
     def window(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of the window that `use_sliding_window` turns on."""
-        window, kinds = (
-            hf.options({"attention.window": "sliding_window"}),
-            hf.list("layer_types", str),
-        )
-        layers, count = self.window_layers(hf), hf.integer("num_hidden_layers", low=0)
+        window = hf.options({"attention.window": "sliding_window"})
+        kinds = hf.list("layer_types", str)
+        layers = self.window_layers(hf)
+        count = hf.integer("num_hidden_layers", low=0)
         if kinds is not None:
             layers = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
         if not hf.flag("use_sliding_window") or window["attention.window"] is None:
@@ -265,10 +265,8 @@ class SmolLM3(Qwen2):
 
     def window_layers(self, hf: HFConfig) -> Sequence[int]:
         """Return the layers without rotary positions."""
-        count, interval = (
-            hf.integer("num_hidden_layers", low=0, high=10_000),
-            hf.integer("no_rope_layer_interval"),
-        )
+        count = hf.integer("num_hidden_layers", low=0, high=10_000)
+        interval = hf.integer("no_rope_layer_interval")
         rotates = hf.list("no_rope_layers", int)  # 1 if a layer has rotary positions
         if rotates is None:
             rotates = [(i + 1) % interval for i in range(count)]

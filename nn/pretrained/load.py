@@ -147,7 +147,8 @@ def refuse_gguf(path: Path) -> None:
     """Raise a ValueError for a .gguf file, or a directory that has no other model."""
     files = [path] if path.suffix == ".gguf" else sorted(path.glob("*.gguf"))
     if files and not (path / "config.json").exists():
-        where, name = str(files[0].parent), files[0].name
+        where = str(files[0].parent)
+        name = files[0].name
         raise ValueError(
             f"{printable(files[0], 500)}: GGUF files are not read; convert it with transformers: "
             f"model = AutoModelForCausalLM.from_pretrained({where!r:.500}, "
@@ -211,7 +212,8 @@ class _Directory:
 
     def choose_head(self, asked: str) -> tuple[str, bool]:
         """Return the head that is asked for, and whether it is that of the directory."""
-        base, suffixes = self.family.base, self.family.suffixes
+        base = self.family.base
+        suffixes = self.family.suffixes
         if asked not in ("", *suffixes):
             choices = " or ".join(filter(None, suffixes)) or "nothing"
             raise ValueError(
@@ -299,8 +301,10 @@ class _Directory:
 
         For another head than the directory's, the layers of the directory's head are not used.
         """
-        family, prefix = self.family, self.prefix
-        body, top = family.body_names(config, prefix), family.names_of_head(head, prefix)
+        family = self.family
+        prefix = self.prefix
+        body = family.body_names(config, prefix)
+        top = family.names_of_head(head, prefix)
         if is_native:
             return body | top
         others = {
@@ -325,7 +329,8 @@ class _Directory:
         A missing, unknown or misshaped array is a ValueError, before anything is read. Parameters
         of a new head are drawn as in BERT.
         """
-        weights, table = self.weights, arrays_of(model, self.names(model.config, head, is_native))
+        weights = self.weights
+        table = arrays_of(model, self.names(model.config, head, is_native))
         parameters = dict(model.named_parameters())
         arrays = {name: stored for name in weights if (stored := table.get(name)) is not None}
         unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
@@ -480,7 +485,8 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
 
     `settings` is the content of a config.json, without what depends on the head.
     """
-    family, config = FAMILIES[name], model.config
+    family = FAMILIES[name]
+    config = model.config
     kept: dict[str, np.ndarray] = {}
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
     if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:

@@ -49,8 +49,10 @@ class LoRALinear(Linear):
         dropout: float = 0.0,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        self.weight = linear.weight
+        self.bias = linear.bias
         self.rank, self.scale, self.dropout, self.generator = rank, scale, dropout, generator
         dtype = linear.weight.dtype
         self.lora_a = Parameter(np.empty((rank, linear.in_features), dtype))
@@ -85,7 +87,8 @@ class LoRALinear(Linear):
             It shares the bias with this layer.
         """
         plain = Linear.__new__(Linear)
-        plain.in_features, plain.out_features = self.in_features, self.out_features
+        plain.in_features = self.in_features
+        plain.out_features = self.out_features
         plain.bias = self.bias
         weight = self.weight.data + self.scale * (self.lora_b.data @ self.lora_a.data)
         plain.weight = Parameter(weight.astype(self.weight.dtype, copy=False))
@@ -177,7 +180,8 @@ def lora(
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
     checked_number("lora", "dropout", dropout, high=1.0)
-    linears, targets = linears_of(model), [targets] if isinstance(targets, str) else list(targets)
+    linears = linears_of(model)
+    targets = [targets] if isinstance(targets, str) else list(targets)
     missing = [t for t in targets if not any(ends_in(name, [t]) for name in linears)]
     if missing or not targets:
         ends = sorted({name.rpartition(".")[2] for name in linears})

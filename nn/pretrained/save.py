@@ -102,7 +102,8 @@ def origin_of_trained(model: Model) -> Origin:
     else:
         name = "bert"
         head = next(h for h, kind in reversed(ENCODERS.items()) if isinstance(model, kind))
-    family, config = FAMILIES[name], config.effective()
+    family = FAMILIES[name]
+    config = config.effective()
     options = config.flatten(config.to_dict())
     options["activation"] = HF_ACTIVATIONS.get(config.activation)
     ends = config.end_ids
@@ -114,7 +115,8 @@ def origin_of_trained(model: Model) -> Origin:
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
     loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
-    expected, present = config.flatten(loaded.to_dict()), config.flatten(config.to_dict())
+    expected = config.flatten(loaded.to_dict())
+    present = config.flatten(config.to_dict())
     if head == "classes":
         expected |= family.classifier
     else:

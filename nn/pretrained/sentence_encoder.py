@@ -72,10 +72,13 @@ class SentenceEncoder:
         check_choice("", "pool", pool, *POOLS)
         check_choice("", "similarity_fn_name", similarity_fn_name, *SIMILARITIES)
         self.model, self.text, self.maps = model, text, list(maps)
-        self.pool, self.normalize = pool, normalize
+        self.pool = pool
+        self.normalize = normalize
         self.max_len = min(max_len or text.max_len or model.config.max_len, model.config.max_len)
-        self.prompts, self.default_prompt_name = dict(prompts or {}), default_prompt_name
-        self.include_prompt, self.similarity_fn_name = include_prompt, similarity_fn_name
+        self.prompts = dict(prompts or {})
+        self.default_prompt_name = default_prompt_name
+        self.include_prompt = include_prompt
+        self.similarity_fn_name = similarity_fn_name
         self._find_prompt(None, None)  # refuses a wrong default
 
     def encode(
@@ -109,7 +112,8 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             return self.encode([sentences], prompt=prompt, prompt_name=prompt_name)[0]
-        prompt, sentences = self._find_prompt(prompt, prompt_name), list(sentences)
+        prompt = self._find_prompt(prompt, prompt_name)
+        sentences = list(sentences)
         check_texts([prompt, *sentences])
         checked_count("encode", "batch_size", batch_size)
         rows = self.text.encode([prompt + s for s in sentences], max_len=self.max_len)
@@ -154,7 +158,8 @@ class SentenceEncoder:
         array of float, shape (n, m)
             Larger values are more similar.
         """
-        a, b = _as_vectors(a), _as_vectors(b)
+        a = _as_vectors(a)
+        b = _as_vectors(b)
         if a.shape[1] != b.shape[1]:
             raise ValueError(
                 f"similarity: a and b must have vectors of one width, got {a.shape} and {b.shape}"
@@ -164,7 +169,8 @@ class SentenceEncoder:
             distances = [np.linalg.norm(a - row, order, -1) for row in b]
             return -np.reshape(distances, (len(b), len(a))).T
         if self.similarity_fn_name == "cosine":
-            a, b = _normalized(a), _normalized(b)
+            a = _normalized(a)
+            b = _normalized(b)
         return np.asarray(a @ b.T)
 
     def _encode(self, rows: list[list[int]]) -> np.ndarray:

@@ -79,7 +79,8 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
             settings.fail("model_type", "an encoder or a language model")
         directory = Path(directory)
         text = load_text(directory)  # first, since it may need a package that is missing
-        model, options = load(directory, "none" if "none" in models else ""), _options(directory)
+        model = load(directory, "none" if "none" in models else "")
+        options = _options(directory)
         modules = directory / "modules.json"
         if os.path.lexists(modules):
             options |= _modules(modules, model.config.d_model)
@@ -165,7 +166,8 @@ def _dense(directory: Path, width: int) -> tuple[Linear, Any]:
         settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
     if settings.integer("in_features", width) != width:
         settings.fail("in_features", f"{width}, the width of the vectors before it")
-    size, bias = settings.integer("out_features", high=1 << 16), settings.flag("bias", True)
+    size = settings.integer("out_features", high=1 << 16)
+    bias = settings.flag("bias", True)
     with init.skipped():
         linear = Linear(width, size, bias)
     load_weights(directory / "model.safetensors", ModuleDict({"linear": linear}))

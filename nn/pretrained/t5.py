@@ -91,7 +91,8 @@ class T5(EncoderDecoder):
             hf.fail(
                 "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or gated- and one of them"
             )
-        tied, options = hf.flag("tie_word_embeddings"), hf.options(self.keys)
+        tied = hf.flag("tie_word_embeddings")
+        options = hf.options(self.keys)
         if options["num_decoder_layers"] is None:
             options["num_decoder_layers"] = options["num_encoder_layers"]
         is_scaled = hf.flag("scale_decoder_outputs", tied)

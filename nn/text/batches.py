@@ -357,7 +357,8 @@ class PairBatches(Batches):
                     f"PairBatches: both sides of pair {sizes.all(1).argmin()} must have at least "
                     "one id"
                 )
-            self._lengths, self._mean = sizes.max(1).__getitem__, sizes.mean()
+            self._lengths = sizes.max(1).__getitem__
+            self._mean = sizes.mean()
             self._check(sizes.max())
         else:
             generator = np.random.default_rng(seed)
@@ -424,14 +425,16 @@ def _cut(rows: np.ndarray, lengths: np.ndarray, max_tokens: int) -> Iterator[np.
         padded_sizes = most * np.arange(1, len(most) + 1)
         count = int(np.searchsorted(padded_sizes, max_tokens, side="right"))
         yield rows[:count]
-        rows, lengths = rows[count:], lengths[count:]
+        rows = rows[count:]
+        lengths = lengths[count:]
 
 
 class _Source:
     """Batches of a sequence, an iterable, or a function of the number of an epoch."""
 
     def __init__(self, batches: Any, shuffle: bool) -> None:
-        self.batches, self.shuffle = batches, shuffle
+        self.batches = batches
+        self.shuffle = shuffle
 
     def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
         batches = self.batches

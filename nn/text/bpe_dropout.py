@@ -47,7 +47,8 @@ class BPEDropout:
                 f"BPEDropout: tokenizer must be made by BPETokenizer.train, got {others}"
             )
         pairs: list[Any] = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
-        self.tokenizer, self.p = tokenizer, p
+        self.tokenizer = tokenizer
+        self.p = p
         self._ranks: dict[tuple[str, str], int] = {(a, b): i for i, (a, b) in enumerate(pairs)}
 
     def __call__(self, text: str, generator: np.random.Generator) -> list[str]:

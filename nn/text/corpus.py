@@ -101,7 +101,8 @@ class IndexedPairs:
                 starts = end + np.cumsum(sizes.sum(1))
                 for name, values in zip(dtypes, (ids, starts, sizes[:, 0])):
                     files[name].write(values.astype(dtypes[name]).tobytes())
-                count, end = count + len(block), int(starts[-1])
+                count += len(block)
+                end = int(starts[-1])
                 longest = max(longest, int(sizes.max()))
             if count == 0:
                 raise ValueError(
@@ -122,7 +123,8 @@ class IndexedPairs:
         """Return the source ids (L_s,) and target ids (L_t,) of pair i, as read-only views."""
         if not 0 <= i < len(self):
             raise IndexError(f"{self.path}: the pair must be from 0 to {len(self) - 1}, got {i}")
-        start, end = self._starts[i], self._starts[i + 1]
+        start = self._starts[i]
+        end = self._starts[i + 1]
         middle = start + self._source_lengths[i]
         return self._ids[start:middle], self._ids[middle:end]
 

@@ -299,7 +299,8 @@ class ModelText:
         str
             A piece of the text.
         """
-        recent, sent = list[int](), ""
+        recent: list[int] = []
+        sent = ""
         for i in ids:
             recent.append(int(i))
             text = self.decode(recent)
@@ -308,7 +309,8 @@ class ModelText:
                 sent = text
                 tail = self.decode(recent[-8:])
                 if text.endswith(tail):
-                    recent, sent = recent[-8:], tail
+                    recent = recent[-8:]
+                    sent = tail
         yield from filter(None, [self.decode(recent)[len(sent) :]])
 
     def chat(

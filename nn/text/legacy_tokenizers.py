@@ -159,7 +159,8 @@ def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
     """
     for name, token in {"eos_token": "</s>", "pad_token": "<pad>"}.items():
         settings[name] = settings.text(name, token)
-    vocabulary, special = read_json(directory / "vocab.json"), ["</s>", "<unk>", "<pad>"]
+    vocabulary = read_json(directory / "vocab.json")
+    special = ["</s>", "<unk>", "<pad>"]
     ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
     if sorted(ids.values()) != list(range(len(ids))) or not ids.keys() >= set(special):
         raise ValueError(

@@ -40,7 +40,8 @@ HOW = (
     "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm; transformers' "
     "AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 )
-MOST_STEPS, LARGEST_GROWTH = 100, 16
+MOST_STEPS = 100
+LARGEST_GROWTH = 16
 """Bounds of a normalizer or decoder."""
 
 
@@ -93,10 +94,12 @@ def _fast_tokenizer(library: Any, directory: Path, _: Settings) -> Any:
     The library accepts one id for two tokens, and special tokens with wrong ids.
     """
     path = directory / "tokenizer.json"
-    tokenizer, settings = library.Tokenizer.from_file(str(path)), read_json(path)
+    tokenizer = library.Tokenizer.from_file(str(path))
+    settings = read_json(path)
     for part in ("normalizer", "decoder"):
         _check_growth(settings, part)
-    vocab, by_id = settings["model"].get("vocab"), dict[int, str]()
+    vocab = settings["model"].get("vocab")
+    by_id: dict[int, str] = {}
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
     for word, i in [*(vocab.items() if isinstance(vocab, dict) else ()), *added]:
         if by_id.setdefault(i, word) != word:
@@ -133,7 +136,8 @@ def _growth(step: dict[str, Any]) -> float:
     """Return how many characters can replace one character of a text."""
     kind = step.get("type")
     if kind == "Replace":
-        replaced, content = step["pattern"].get("String"), len(step["content"])
+        replaced = step["pattern"].get("String")
+        content = len(step["content"])
         return content / len(replaced) if replaced else content + 1
     if kind == "Prepend":
         return 1 + len(step["prepend"]) / 32
@@ -155,7 +159,8 @@ def _settings(directory: Path, files: Iterable[str]) -> Settings:
     for name in SPECIAL:  # a string, or an object with its "content"
         if isinstance(settings.get(name), dict):
             settings[name] = settings.object(name).text("content")
-    templates, where = dict[str, tuple[str, str]](), settings.where
+    templates: dict[str, tuple[str, str]] = {}
+    where = settings.where
     if isinstance(settings.get("chat_template"), list):
         for data in settings.list("chat_template", dict):
             template = Settings(data, f"{settings.where}: chat_template")

@@ -27,7 +27,8 @@ __all__ = [
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60"
 _CHAR = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+|[^\w\s]|_")
-_OPENING, _CLOSING = "([{“‘«¿¡$£€#", ".,;:!?)]}%”’»…。，！？；：、"
+_OPENING = "([{“‘«¿¡$£€#"
+_CLOSING = ".,;:!?)]}%”’»…。，！？；：、"
 
 
 class Tokenizer:
@@ -45,7 +46,8 @@ class Tokenizer:
     name = ""
 
     def __init__(self, lowercase: bool = False, simplified: bool = False) -> None:
-        self.lowercase, self.simplified = lowercase, simplified
+        self.lowercase = lowercase
+        self.simplified = simplified
 
     def __call__(self, text: str) -> list[str]:
         """Return the tokens of a string, after the conversions that were chosen."""
@@ -191,7 +193,8 @@ class WordTokenizer(Tokenizer):
         str
             A sentence.
         """
-        text, quotes = "", 0
+        text = ""
+        quotes = 0
         for token in tokens:
             is_quoted = quotes % 2 == 1
             glued = (

@@ -27,7 +27,8 @@ ALWAYS: dict[str, list[Pair]] = {
 _WORDS: dict[str, Any] = json.loads(
     resources.files(__package__).joinpath("toy_words.json").read_text(encoding="utf-8")
 )
-_CHINESE, _SPANISH = _WORDS["chinese"], _WORDS["spanish"]
+_CHINESE = _WORDS["chinese"]
+_SPANISH = _WORDS["spanish"]
 
 
 class _Draw:
@@ -80,7 +81,8 @@ def _chinese_phrase(d: _Draw, noun: str) -> Pair:
     """Return a number with its measure word, perhaps an adjective, and the noun."""
     number, english_number = d.one(_CHINESE["numbers"]) if d.chance(0.6) else ("一", "")
     singular, plural, measure, adjectives = _CHINESE["nouns"][noun]
-    words, english = [number + measure], singular if number == "一" else plural
+    words = [number + measure]
+    english = singular if number == "一" else plural
     if d.chance(0.45):
         adjective = d.one(adjectives)
         words += [adjective, "的"]
@@ -92,7 +94,8 @@ def _chinese_phrase(d: _Draw, noun: str) -> Pair:
 def _chinese_sentence(d: _Draw) -> Pair:
     kind = d.one(_CHINESE["kinds"])
     subject, (who, is_third) = d.one(_CHINESE["subjects"])
-    noun, verbs = d.one(list(_CHINESE["nouns"])), _CHINESE["verbs"]
+    noun = d.one(list(_CHINESE["nouns"]))
+    verbs = _CHINESE["verbs"]
     about_things = [verb for verb in verbs if verb != "认识"]
     verb = d.one(_CHINESE["verbs of people"] if noun in _CHINESE["people"] else about_things)
     base, third, past = verbs[verb]
@@ -161,8 +164,10 @@ def _spanish_noun(d: _Draw, noun: str, is_plural: bool) -> Pair:
 
 def _spanish_phrase(d: _Draw, noun: str) -> tuple[str, str, bool]:
     """Return an English noun phrase, its translation, and True if it is plural."""
-    feminine, determiners = _SPANISH["nouns"][noun][3], _SPANISH["determiners"]
-    kind, is_plural = d.one(list(determiners)), d.chance(0.45)
+    feminine = _SPANISH["nouns"][noun][3]
+    determiners = _SPANISH["determiners"]
+    kind = d.one(list(determiners))
+    is_plural = d.chance(0.45)
     is_plural = kind in ("number", "many") or (is_plural and kind != "a")
     english, spanish = _spanish_noun(d, noun, is_plural)
     singular, (plural, forms) = d.one(determiners[kind])
@@ -194,7 +199,8 @@ def _spanish_sentence(d: _Draw) -> Pair:
         words["quality"] = _SPANISH["adjectives"][words["adjective"]][2 * is_plural + feminine]
         words["is"], words["es"] = ("are", "son") if is_plural else ("is", "es")
     else:
-        is_person, verbs = noun in _SPANISH["people"], _SPANISH["verbs"]
+        is_person = noun in _SPANISH["people"]
+        verbs = _SPANISH["verbs"]
         words["subject"], (words["who"], person) = d.one(_SPANISH["subjects"])
         about_things = [verb for verb in verbs if verb != "know"]
         verb = d.one(_SPANISH["verbs of people"] if is_person else about_things)

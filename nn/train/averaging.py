@@ -46,7 +46,8 @@ def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
     for path in paths:
         arrays, _ = load_arrays(path)
         if not sums:
-            first, sums = arrays, {name: np.zeros(a.shape) for name, a in arrays.items()}
+            first = arrays
+            sums = {name: np.zeros(a.shape) for name, a in arrays.items()}
         _check(first, arrays, str(path))
         for name, array in arrays.items():
             sums[name] += array

@@ -77,7 +77,8 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | Path, **facts: Any) -> None:
-        self.path, self.facts = Path(path), facts
+        self.path = Path(path)
+        self.facts = facts
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.jsonl"

@@ -35,7 +35,8 @@ class Interrupts:
         self._handlers = ExitStack()
 
     def __enter__(self) -> Interrupts:
-        self.noted, self.number = False, signal.SIGINT
+        self.noted = False
+        self.number = signal.SIGINT
         ctrl_c = SignalHandlers((signal.SIGINT,), self._note, (signal.default_int_handler,))
         self._handlers.enter_context(ctrl_c)
         endings = SignalHandlers(ENDING, self._note, (signal.SIG_DFL, terminate))
@@ -66,4 +67,5 @@ class Interrupts:
     def _note(self, number: int, frame: Any) -> None:
         if self.noted:
             (signal.default_int_handler if number == signal.SIGINT else terminate)(number, frame)
-        self.noted, self.number = True, number
+        self.noted = True
+        self.number = number

@@ -26,7 +26,8 @@ class SharedLosses:
     """
 
     def __init__(self, model: Module, objective: Any, optimizer: Optimizer, parallel: Any) -> None:
-        self.model, self.objective = model, objective
+        self.model = model
+        self.objective = objective
         self.parallel = start_parallel(parallel, optimizer, self._loss, model=model)
         self.interrupts = Interrupts()
         self._alone = self._together = Alone(optimizer, self._loss)
@@ -83,8 +84,10 @@ class SharedLosses:
 
     def mean(self, source: Any) -> float:
         """Return the mean loss over all batches of a source, in evaluation mode."""
-        training, by_rows = self.model.training, self._by_rows(source)
-        total, count = 0.0, 0.0
+        training = self.model.training
+        by_rows = self._by_rows(source)
+        total = 0.0
+        count = 0.0
         self.model.eval()
         try:
             with no_grad():

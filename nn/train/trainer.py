@@ -162,7 +162,8 @@ class Trainer:
         if max_epochs is None and max_steps is None:
             raise ValueError("Trainer: max_epochs or max_steps must be given, got neither")
         _check_parameters(model, optimizer)
-        self.model, self.optimizer = model, optimizer
+        self.model = model
+        self.optimizer = optimizer
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
@@ -171,7 +172,8 @@ class Trainer:
         goal = "max" if score is not None else None if valid is None else "min"
         self.schedule = _as_schedule(schedule, optimizer, goal)
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
-        self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
+        self.parallel = self._shared.parallel
+        self._interrupts = self._shared.interrupts
         self._writes = self.parallel.rank == 0
         if run_dir is not None and not isinstance(run_dir, RunDirectory):
             run_dir = RunDirectory(run_dir)
@@ -305,7 +307,8 @@ class Trainer:
 
     def _rest_of_epoch(self) -> Iterator[Any]:
         """Return the batches that are left of this epoch."""
-        epoch, done = self.state.counters.epoch, self.state.counters.batch
+        epoch = self.state.counters.epoch
+        done = self.state.counters.batch
         if done == 0:
             return self._shared.batches(self.train, epoch)
         random = get_rng_state()
@@ -324,7 +327,8 @@ class Trainer:
             raise ValueError(
                 f"batches must have at least one batch in epoch {counters.epoch}, got none"
             )
-        counters.epoch, counters.batch = counters.epoch + 1, 0
+        counters.epoch = counters.epoch + 1
+        counters.batch = 0
         self._log_loss()
         self._validate_if_due()
 
@@ -334,7 +338,8 @@ class Trainer:
         Returns the loss, the number of its targets, the norm of the gradients (None for a step that
         was left out), and whether to stop.
         """
-        counters, number = self.state.counters, self.step + 1
+        counters = self.state.counters
+        number = self.step + 1
         buffers = {}  # as the forward pass may change them, such as running statistics
         if self._has_buffers:
             buffers = {name: array.copy() for name, array in self.model.named_buffers()}
@@ -395,7 +400,8 @@ class Trainer:
 
     def _validate_if_due(self) -> bool:
         """Validate and save if a validation is due, and return whether it was."""
-        counters, every = self.state.counters, self.validate_every
+        counters = self.state.counters
+        every = self.validate_every
         due = counters.step % every == 0 if every else counters.batch == 0
         if not due or counters.step in (0, counters.validated):
             return False
@@ -427,7 +433,8 @@ class Trainer:
         counters.validated = counters.step
         counters.worse = 0 if is_better else counters.worse + 1
         if is_better:
-            counters.best, counters.best_step = value, counters.step
+            counters.best = value
+            counters.best_step = counters.step
         if value is None:
             return
         if isinstance(self.schedule, ReduceLROnPlateau):
