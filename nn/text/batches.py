@@ -204,12 +204,12 @@ class _Arrays:
 
     def __init__(self, name: str, *data: Any) -> None:
         tree = data[0] if len(data) == 1 and isinstance(data[0], dict) else data
-        values = list(tree.values() if isinstance(tree, dict) else tree)
-        arrays = [np.asarray(unwrap(value)) for value in values]
+        is_leaf = lambda value: value is not tree
+        arrays = [np.asarray(unwrap(value)) for value in leaves(tree, is_leaf)]
         shapes = [array.shape for array in arrays]
         if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
             raise ValueError(f"{name}: data must be arrays of one length, got shapes {shapes}")
-        self.arrays = dict(zip(tree, arrays)) if isinstance(tree, dict) else tuple(arrays)
+        self.arrays = rebuilt(tree, arrays, is_leaf)
 
     def __len__(self) -> int:
         return len(leaves(self.arrays)[0])
@@ -471,8 +471,8 @@ def as_batches(batches: Any, shuffle: bool = True) -> Any:
             "batches must be a list, or a function epoch -> generator, got a generator, which "
             "runs once only"
         )
-    is_text = isinstance(batches, (str, bytes))
-    if is_text or not (callable(batches) or isinstance(batches, (Sequence, Iterable))):
+    is_source = callable(batches) or isinstance(batches, Iterable)
+    if not is_source or isinstance(batches, (str, bytes)):
         raise TypeError(
             "batches must be an iterable of batches, or a function epoch -> iterable, got "
             f"{batches!r:.80}"

@@ -170,17 +170,19 @@ class ModelText:
         self, texts: Any, pairs: Any, special: bool, max_len: int | None, language: str | None
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids and the token types of each text."""
-        texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
+        if isinstance(texts, str):
+            texts = [texts]
+            pairs = None if pairs is None else [pairs]
         if isinstance(pairs, str):
             raise TypeError(f"encode: pair must be a list, as text, got {pairs!r:.60}")
-        check_texts([*texts, *(b for b in pairs or () if b is not None)])
+        check_texts([*texts, *(pairs or ())])
         if pairs is not None and len(texts) != len(pairs):
             raise ValueError(
                 f"encode: pair must have as many texts as text ({len(texts)}), got {len(pairs)}"
             )
-        inputs = [a if b is None else (a, b) for a, b in zip(texts, pairs or [None] * len(texts))]
-        is_pair = any(isinstance(text, tuple) for text in inputs)
-        around = self.tokenizer.num_special_tokens_to_add(is_pair) if special else 0
+        has_pairs = pairs is not None
+        inputs = list(zip(texts, pairs)) if has_pairs else texts
+        around = self.tokenizer.num_special_tokens_to_add(has_pairs) if special else 0
         if max_len is not None and max_len <= around:
             raise ValueError(
                 f"encode: max_len must be greater than the number of special tokens ({around}), "
@@ -347,17 +349,19 @@ class ModelText:
             )
         templates = self.settings.get("chat_templates", {})
         has_tools = variables.get("tools") is not None and "tool_use" in templates
-        if (name := "tool_use" if has_tools else "default") not in templates:
+        name = "tool_use" if has_tools else "default"
+        if name not in templates:
             why = f"no default among {listed(templates)}" if templates else "not a model for chats"
             raise ValueError(f"{self.settings.where}: no chat_template: {why}")
         where, source = templates[name]
-        special = {
-            name: self.settings[name]
-            for name in SPECIAL
-            if isinstance(self.settings.get(name), str)
+        defaults = {
+            "messages": [*messages],
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": reply,
         }
-        defaults = {"tools": None, "documents": None, "add_generation_prompt": reply}
-        return render(source, where, {"messages": [*messages], **defaults, **special, **variables})
+        special = {name: token for name in SPECIAL if (token := self.settings.text(name, None))}
+        return render(source, where, defaults | special | variables)
 
     def save(self, directory: str | Path) -> None:
         """Write copies of the files that the tokenizer was loaded from.

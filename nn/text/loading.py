@@ -160,16 +160,17 @@ def _settings(directory: Path, files: Iterable[str]) -> Settings:
         if isinstance(settings.get(name), dict):
             settings[name] = settings.object(name).text("content")
     templates: dict[str, tuple[str, str]] = {}
-    where = settings.where
     if isinstance(settings.get("chat_template"), list):
         for data in settings.list("chat_template", dict):
             template = Settings(data, f"{settings.where}: chat_template")
-            templates[template.text("name")] = where, template.text("template")
+            templates[template.text("name")] = settings.where, template.text("template")
     elif (source := settings.text("chat_template", None)) is not None:
-        templates["default"] = where, source
-    for path in (directory / name for name in files if name.endswith(".jinja")):
-        name = "default" if path.name == "chat_template.jinja" else path.stem
-        templates[name] = printable(path, 500), read_text(path)
+        templates["default"] = settings.where, source
+    for file in files:
+        if file.endswith(".jinja"):
+            name = "default" if file == "chat_template.jinja" else Path(file).stem
+            path = directory / file
+            templates[name] = printable(path, 500), read_text(path)
     vocab_size = read_if_any(directory / "config.json").integer("vocab_size", None)
     settings |= {"chat_templates": templates, "vocab_size": vocab_size}
     return settings

@@ -96,15 +96,10 @@ def read_pairs(
     list of (str, str)
         Source and target sentences.
     """
-    pairs = list(_rows(source, target))
-    count = Counter[str]() if left_out is None else left_out
-    if pairs and is_heading(pairs[0]):
-        count["a row of headings"] += 1
-        pairs = pairs[1:]
-    complete = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
-    count["with an empty side"] += len(pairs) - len(complete)
-    distinct = complete if keep_repeated else list(dict.fromkeys(complete))
-    count["there before"] += len(complete) - len(distinct)
+    count: Counter[str] = Counter() if left_out is None else left_out
+    pairs = list(_complete(source, target, reverse, count))
+    distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
+    count["there before"] += len(pairs) - len(distinct)
     if not distinct:
         raise ValueError(f"{source} must have at least one pair of sentences, got none")
     return distinct
@@ -113,17 +108,17 @@ def read_pairs(
 def iter_pairs(
     source: str | Path, target: str | Path | None = None, reverse: bool = False
 ) -> Iterator[Pair]:
-    """Yield the pairs that `read_pairs` reads, and repeated ones, for files larger than memory.
+    """Return an iterator over the pairs of `read_pairs` and repeated ones, for large files.
 
     Parameters
     ----------
     source, target, reverse
         See `read_pairs`.
 
-    Yields
-    ------
-    (str, str)
-        Source and target sentence.
+    Returns
+    -------
+    iterator of (str, str)
+        Yields source and target sentence.
 
     Examples
     --------
@@ -132,9 +127,20 @@ def iter_pairs(
         pairs = ((encode(a), encode(b)) for a, b in iter_pairs("train.en.gz", "train.de.gz"))
         IndexedPairs.write("train.pairs", pairs, 32_000)
     """
+    return _complete(source, target, reverse, Counter())
+
+
+def _complete(
+    source: str | Path, target: str | Path | None, reverse: bool, left_out: Counter[str]
+) -> Iterator[Pair]:
+    """Yield the pairs with two sides, without headings, and count the others."""
     for number, (a, b) in enumerate(_rows(source, target)):
-        if a and b and not (number == 0 and is_heading((a, b))):
+        if number == 0 and is_heading((a, b)):
+            left_out["a row of headings"] += 1
+        elif a and b:
             yield (b, a) if reverse else (a, b)
+        else:
+            left_out["with an empty side"] += 1
 
 
 def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
@@ -150,15 +156,15 @@ def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
                 )
             yield columns[0].strip(), columns[1].strip()
         return
-    counts = [0, 0]
-    for left, right in itertools.zip_longest(read_lines(source), read_lines(target)):
-        counts = [counts[0] + (left is not None), counts[1] + (right is not None)]
-        if left is not None and right is not None:
-            yield left.strip(), right.strip()
-    if counts[0] != counts[1]:
-        raise ValueError(
-            f"{target} must have as many lines as {source} ({counts[0]}), got {counts[1]}"
-        )
+    lines = itertools.zip_longest(read_lines(source), read_lines(target))
+    for number, (left, right) in enumerate(lines):
+        if left is None or right is None:
+            all_lines = number + 1 + sum(1 for _ in lines)
+            counts = (number, all_lines) if left is None else (all_lines, number)
+            raise ValueError(
+                f"{target} must have as many lines as {source} ({counts[0]}), got {counts[1]}"
+            )
+        yield left.strip(), right.strip()
 
 
 def filter_pairs(

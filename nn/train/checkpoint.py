@@ -189,14 +189,13 @@ class RunDirectory:
         """
         self.check()
         save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
-        steps = self._checkpoints()
-        for earlier in sorted(s for s in steps if s <= step)[:-most]:
-            steps[earlier].unlink()
+        for _, path in [item for item in self._checkpoints() if item[0] <= step][:-most]:
+            path.unlink()
 
-    def _checkpoints(self) -> dict[int, Path]:
-        """Return the files with the weights of single steps, by step."""
+    def _checkpoints(self) -> list[tuple[int, Path]]:
+        """Return the steps whose weights are in files, and the files, in order."""
         matches = [(re.fullmatch(_CHECKPOINT, path.name), path) for path in self.path.glob("*")]
-        return {int(match[1]): path for match, path in matches if match}
+        return sorted((int(match[1]), path) for match, path in matches if match)
 
     def checkpoints(self) -> list[Path]:
         """Return the files with the weights of single steps.
@@ -206,7 +205,7 @@ class RunDirectory:
         list of Path
             The oldest file comes first.
         """
-        return [path for _, path in sorted(self._checkpoints().items())]
+        return [path for _, path in self._checkpoints()]
 
     def forget_after(self, step: int) -> None:
         """Delete checkpoints of later steps, which a run that goes on from `step` writes again.
@@ -216,7 +215,7 @@ class RunDirectory:
         step : int
             Steps done.
         """
-        for later, path in self._checkpoints().items():
+        for later, path in self._checkpoints():
             if later > step:
                 path.unlink()
 
@@ -228,9 +227,8 @@ class RunDirectory:
         list of Path
             Metrics, best weights and checkpoints that exist.
         """
-        metrics = [self.metrics] if self.metrics.exists() and self.metrics.stat().st_size else []
-        best = [self.best] if self.best.exists() else []
-        return [*metrics, *best, *self.checkpoints()]
+        files = [p for p in (self.metrics, self.best) if p.exists() and p.stat().st_size]
+        return [*files, *self.checkpoints()]
 
     # -- the metrics -----------------------------------------------------------------------------
 
@@ -260,42 +258,32 @@ class RunDirectory:
         text = "".join(json.dumps(entry) + "\n" for entry in history)
         write_atomically(self.metrics, lambda part: part.write_text(text, encoding="utf-8"))
 
-    def read_metrics(self, count: int | None = None) -> list[dict[str, Any]]:
+    def read_metrics(self, count: int | None = None, repair: bool = False) -> list[dict[str, Any]]:
         """Return the entries of the metrics, without lines that cannot be read.
 
         Parameters
         ----------
         count : int, optional
             Number of lines that are read; all by default.
+        repair : bool
+            True = keep only these entries in the file. If lines among them cannot be read, the file
+            is first copied to `metrics-damaged-N.jsonl`.
 
         Returns
         -------
         list of dict
             Entries in the order of the file.
         """
-        return [entry for entry in self._metrics(count) if entry is not None]
-
-    def cut_metrics(self, count: int) -> list[dict[str, Any]]:
-        """Keep only the first entries in the file, and return them.
-
-        If lines among them cannot be read, the file is first copied to `metrics-damaged-N.jsonl`.
-
-        Parameters
-        ----------
-        count : int
-            Number of entries that are kept.
-
-        Returns
-        -------
-        list of dict
-            The entries that are kept.
-        """
-        entries = self._metrics(count)
+        is_present = os.path.lexists(self.metrics)
+        data = require_file(self.metrics).read_bytes() if is_present else b""
+        entries = [_entry(line) for line in data.splitlines()[:count]]
         history = [entry for entry in entries if entry is not None]
+        if not repair:
+            return history
         if broken := len(entries) - len(history):
             names = (f"metrics-damaged-{number}.jsonl" for number in itertools.count(1))
             copy = next(p for name in names if not os.path.lexists(p := self.path / name))
-            write_bytes(copy, self.metrics.read_bytes())
+            write_bytes(copy, data)
             warnings.warn(
                 f"{self.metrics}: {broken} line{'s' * (broken > 1)} cannot be read; the file is "
                 f"kept as {copy.name}, and the other lines stay",
@@ -303,14 +291,6 @@ class RunDirectory:
             )
         self.write_metrics(history)
         return history
-
-    def _metrics(self, count: int | None) -> list[dict[str, Any] | None]:
-        """Return the first `count` entries, None for a line that cannot be read."""
-        if not os.path.lexists(self.metrics):
-            return []
-        return [
-            _entry(line) for line in require_file(self.metrics).read_bytes().splitlines()[:count]
-        ]
 
 
 def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:

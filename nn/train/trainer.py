@@ -508,12 +508,10 @@ class Trainer:
             return False
         parts, data = self.run.load_state()
         self.state.restore(parts, data, self.run.last)
-        if self._writer is None:
-            self.history = self.run.read_metrics(data["entries"])
-        else:
+        if self._writes:
             compare_settings(data.get("settings", {}), self._settings(), self.run.last)
-            self.history = self._writer.cut_metrics(data["entries"])
-            self._writer.forget_after(self.step)
+            self.run.forget_after(self.step)
+        self.history = self.run.read_metrics(data["entries"], repair=self._writes)
         # not in the state, since runs of one seed write the same bytes
         self.seconds = float(self.history[-1].get("seconds", 0.0)) if self.history else 0.0
         return True
