@@ -33,7 +33,8 @@ def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[i
 def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
     """Raise a ValueError if an option has none of the values `choices`; `name` may be empty."""
     if value not in choices:
-        listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        *first, last = map(repr, choices)
+        listed = f"{', '.join(first)} or {last}" if first else last
         prefix = f"{name}: " if name else ""
         raise ValueError(f"{prefix}{option} must be {listed}, got {value!r:.60}")
 

@@ -1,9 +1,11 @@
-"""Damaged directories: every reader raises one line that names the directory, or returns the same."""
+"""Damaged directories: every reader raises one line that names the file, or returns the same."""
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,18 +14,19 @@ import numpy as np
 import pytest
 from damage import INTENSE, Hang, damages_of, limits
 from runs import timeless, trainer, weights
-from tiny_folders import encoder_folder, language_model_folder, translator_folder
+from tiny_folders import encoder_folder, language_model_folder, text_files, translator_folder
 
 import minigrad as mg
 import nn
-from minigrad.io.safetensors import write_safetensors
-from nn.text import SPECIALS, Vocabulary, WordTokenizer
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
 
-pytestmark = pytest.mark.slow
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
 TEXTS = ["the cat sat", "a", "why is it the cat on the mat"]
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 4, 4, 3), np.uint8)
+
+# -- directories -------------------------------------------------------------------------------------
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -36,9 +39,9 @@ def make_run(path: Path) -> None:
     vocab = Vocabulary([*SPECIALS, *"abcde"])
     config = nn.TransformerConfig(9, 9, 12, 2, 1, 1, 20, max_len=24, norm_first=True)
     translator = nn.Translator(
-        nn.Transformer(config), vocab, vocab, WordTokenizer(), WordTokenizer()
+        nn.Transformer(config), vocab, vocab, SpaceTokenizer(), SpaceTokenizer()
     )
-    translator.save(path, settings={"lr": 1.0})
+    translator.save(path, settings={"lr": 1.0, 5: (1, 2)})  # in JSON, a list and the string "5"
     nn.save_weights(path / "best.safetensors", translator.model, step=3, valid_loss=1.5)
 
 
@@ -61,6 +64,17 @@ def read_translator(path: Path) -> Any:
     return nn.generate_text(nn.load(path), nn.text.load(path), TEXTS, max_len=5)
 
 
+def make_gpt2(path: Path) -> None:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, bos_id=1, eos_id=2)
+    nn.save(path, nn.LanguageModel(config))
+
+
+def make_marian(path: Path) -> None:
+    positions = "sinusoidal_halves"
+    config = nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie="all", positions=positions)
+    nn.save(path, nn.Transformer(config))
+
+
 def make_llama(path: Path) -> None:
     """Save a Llama in several files, with the tokenizer and chat template of a GPT-2."""
     language_model_folder(path)
@@ -78,12 +92,17 @@ def read_language_model(path: Path) -> Any:
     return logits, text.chat([{"role": "user", "content": "the cat"}]), read_translator(path)
 
 
+def modules(*kinds: str) -> list[dict[str, str]]:
+    """Return the content of modules.json."""
+    paths = ["" if kind == "Transformer" else f"{i}_{kind}" for i, kind in enumerate(kinds)]
+    types = [f"sentence_transformers.models.{kind}" for kind in kinds]
+    return [{"path": path, "type": kind} for path, kind in zip(paths, types)]
+
+
 def make_sentence_encoder(path: Path) -> None:
     """Save a BERT with the modules of sentence-transformers."""
     encoder_folder(path)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_N": "Normalize"}
-    types = {path: f"sentence_transformers.models.{kind}" for path, kind in kinds.items()}
-    write_json(path / "modules.json", [{"path": p, "type": kind} for p, kind in types.items()])
+    write_json(path / "modules.json", modules("Transformer", "Pooling", "Dense", "Normalize"))
     pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
     write_json(path / "1_Pooling/config.json", pooling)
     dense = {"in_features": 16, "out_features": 4, "bias": False}
@@ -112,8 +131,25 @@ def make_adapter(path: Path) -> None:
 
 
 def read_adapter(path: Path) -> Any:
-    ids = np.arange(12).reshape(2, 6)
-    return nn.load_adapter(path, base_model().eval())(ids).data.tolist()
+    """Return logits with the adapter; an adapter that is refused leaves the model unchanged."""
+    model = base_model().eval()
+    try:
+        nn.load_adapter(path, model)
+    except Exception:
+        assert all(p.requires_grad for p in model.parameters())
+        assert not any(isinstance(m, nn.LoRALinear) for m in model.modules())
+        raise
+    return model(np.arange(12).reshape(2, 6)).data.tolist()
+
+
+def make_image_model(path: Path) -> None:
+    """Write the settings of a ViT and of its images; its weights are not read."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 1}
+    images = {"intermediate_size": 16, "image_size": 8, "patch_size": 4, "num_channels": 3}
+    write_json(path / "config.json", {"model_type": "vit", **sizes, **images})
+    patches = {"vit.embeddings.patch_embeddings.projection.weight": np.zeros((16, 3, 4, 4), "f4")}
+    write_safetensors(path / "model.safetensors", patches)
+    make_image_settings(path)
 
 
 def make_image_settings(path: Path) -> None:
@@ -126,6 +162,12 @@ def read_images(path: Path) -> Any:
     return nn.pixels(path, IMAGES).tolist()
 
 
+def make_older_tokenizers(path: Path) -> None:
+    """Write the files of a GPT-2 before tokenizer.json."""
+    write_json(path / "vocab.json", {"t": 0, "h": 1, "th": 2})
+    (path / "merges.txt").write_text("t h\n")
+
+
 DIRECTORIES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "run": (make_run, read_run),
     "training state": (make_state, read_state),
@@ -135,6 +177,277 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "adapter": (make_adapter, read_adapter),
     "image settings": (make_image_settings, read_images),
 }
+"""Functions that make and read each kind of directory."""
+
+# -- known faults ------------------------------------------------------------------------------------
+
+
+def patched(data: Any, change: Any) -> Any:
+    """Return JSON data after a merge patch (RFC 7396): None removes an entry, dicts are merged."""
+    if not isinstance(change, dict):
+        return change
+    merged = {**data} if isinstance(data, dict) else {}
+    for key, value in change.items():
+        merged[key] = patched(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def apply_damage(path: Path, damage: Any) -> None:
+    """Patch a JSON file by a dict, replace the content by bytes, or call a function of the path."""
+    if callable(damage):
+        damage(path)
+    elif isinstance(damage, bytes):
+        path.write_bytes(damage)
+    else:
+        data = json.loads(path.read_text()) if path.exists() else {}
+        write_json(path, patched(data, damage))
+
+
+def in_arrays(change: Callable[[str, np.ndarray], Any]) -> Callable[[Path], None]:
+    """Return the damage that changes each array of a safetensors file; None removes an array."""
+
+    def damage(path: Path) -> None:
+        file = SafetensorsFile(path)
+        arrays = {name: change(name, file.read(name)) for name in file}
+        write_safetensors(path, {name: a for name, a in arrays.items() if a is not None})
+
+    return damage
+
+
+def make_huge(path: Path) -> None:
+    """Make a sparse file of 20 GB."""
+    with path.open("ab") as file:
+        file.truncate(20 << 30)
+
+
+def renamed(name: str) -> Callable[[Path], Any]:
+    return lambda path: path.rename(path.with_name(name))
+
+
+def replace(content: str, pattern: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a step of a tokenizer."""
+    return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
+
+
+def normalizers(*steps: Any) -> dict[str, Any]:
+    return {"type": "Sequence", "normalizers": list(steps)}
+
+
+UNKNOWN = {
+    "embedding_multiplier": 12.0, "mscale": 1, "a_list": [1], "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
+}  # fmt: skip
+"""Keys that no family knows, whose values may mean something."""
+CHARSMAP = base64.b64encode(struct.pack("<I", 4) + bytes(4) + b"b" * 1000 + b"\0").decode()
+C_ATTN = "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"
+OF_ST, OF_BERT = "config_sentence_transformers.json", "sentence_bert_config.json"
+
+Faults = dict[str, list[tuple[Any, str]]]
+"""Damage (see `apply_damage`) of each file, with a pattern of the message."""
+FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] = {
+    "gpt2": (make_gpt2, nn.load, {
+        "config.json": [
+            (Path.unlink, "config.json: no such file; expected a directory with .*hf download"),
+            ({"model_type": None}, "config.json: model_type is missing"),
+            ({"model_type": "mamba"}, 'config.json: model_type must be one of albert, bart, bert, .*xlm-roberta, got "mamba"'),
+            ({"quantization_config": {"bits": 4}}, "config.json: quantization_config must .*quantised weights"),
+            ({"n_embd": None}, "config.json: n_embd is missing"),
+            ({"n_embd": "16"}, "config.json: n_embd must be an integer, got '16'"),
+            ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
+            ({"activation_function": "mish"}, 'activation_function must be one of gelu, .* got "mish"'),
+            ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
+            ({"is_causal": False}, "config.json: is_causal must be true or null .others are not supported"),
+            ({"use_bidirectional_attention": True}, "use_bidirectional_attention must be false or null"),
+            *[({key: value}, rf"config.json: keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
+            ({"vocab_size": 10**12}, r"config.json: vocab_size must be at most 48 \(the largest size of an array in model.safetensors\), got 1000000000000"),
+            ({"n_embd": 52}, "config.json: n_embd must be at most 48 .*, got 52"),
+            ({"n_positions": 49}, "config.json: n_positions must be at most 48 .*, got 49"),
+            ({"n_inner": 10**12}, "config.json: n_inner must be at most 48"),
+            ({"n_layer": 29}, r"config.json: n_layer must be at most 28 \(the number of arrays in model.safetensors\), got 29"),
+            ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
+            ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
+            ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
+            ({"eos_token_id": 30}, "config.json: eos_token_id must be less than the 30 tokens, got 30"),
+            ({"forced_bos_token_id": 30}, "config.json: forced_bos_token_id must hold token ids from 0 to 29, got 30"),
+        ],
+        "model.safetensors": [
+            (Path.unlink, "model.safetensors: no such file; expected a directory with"),
+            (renamed("pytorch_model.bin"), r"pytorch_model.bin is not read, since it is not safetensors \(a pickle can run any code\); convert it"),
+        ],
+    }),
+    "llama": (make_llama, nn.load, {
+        "config.json": [
+            ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, 'rope_scaling: rope_type must be one of default, linear, llama3, yarn, got "longrope"'),
+            ({"rope_scaling": {"type": "linear", "factor": "2"}}, "rope_scaling: factor must be a number"),
+            ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "config.json: .*'llama3' needs 'low_freq_factor'"),
+            ({"partial_rotary_factor": 0.25}, "config.json: partial_rotary_factor must be 1.0"),
+            (make_huge, "config.json: .* bytes, got 21,474"),
+        ],
+    }),
+    "marian": (make_marian, nn.load, {
+        "config.json": [
+            ({"max_position_embeddings": 10**12}, r"config.json: max_position_embeddings must be at most 8388608 \(the limit of a table of positions\), got 1000000000000"),
+        ],
+        "generation_config.json": [
+            ({"decoder_start_token_id": 30}, "generation_config.json: decoder_start_token_id must be less than the 30"),
+        ],
+    }),
+    "image model": (make_image_model, nn.load, {
+        "config.json": [
+            ({"image_size": 9}, "config.json: image_size must be a multiple"),
+            ({"image_size": 4 * 10**6}, "config.json: image_size must be at most"),
+            ({"num_channels": 10**12}, "config.json: num_channels must be at most"),
+        ],
+    }),
+    "image settings": (make_image_settings, read_images, {
+        "preprocessor_config.json": [
+            ({"image_mean": [0.5]}, "preprocessor_config.json: image_mean must be a number for each"),
+            ({"image_std": [0.5, 0.25, 0]}, "preprocessor_config.json: image_std must be a number for each"),
+        ],
+    }),
+    "sentence encoder": (make_sentence_encoder, read_sentence_encoder, {
+        "modules.json": [
+            (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
+            (modules("Transformer"), "modules.json must contain Transformer, Pooling"),
+            (modules(), "modules.json must contain Transformer, Pooling"),
+            (modules("Transformer", "Dense"), "in this order, got Transformer, Dense"),
+            (modules("Transformer", "Pooling", "Pooling"), "got Transformer, Pooling, Pooling"),
+            ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'modules.json: path must be an empty one: .*, got "0_BERT"'),
+        ],
+        "1_Pooling/config.json": [
+            ({"pooling_mode": ["cls", "mean"]}, r"1_Pooling/config.json: pooling_mode must be one of cls, .*, got \['cls', 'mean'\]"),
+            ({"pooling_mode": "weightedmean"}, "must be one of cls, mean"),
+            ({"embedding_dimension": 8}, "embedding_dimension must be 16"),
+        ],
+        "2_Dense/config.json": [
+            ({"module_input_name": "token_embeddings"}, "2_Dense/config.json: module_input_name must be sentence_embedding"),
+            ({"use_residual": True}, "use_residual must be false"),
+        ],
+        "3_Normalize/config.json": [
+            ({"module_input_name": "token_embeddings"}, "3_Normalize/config.json: module_input_name must be sentence_embedding"),
+        ],
+        OF_ST: [
+            ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, got "b"'),
+            ({"prompts": {"query": 1}}, "prompts: query must be a string, got 1"),
+            ({"similarity_fn_name": "maxsim"}, "must be one of cosine, dot"),
+            ({"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer"),
+        ],
+        OF_BERT: [
+            ({"transformer_task": "fill-mask"}, "must be feature-extraction"),
+            ({"query_length": 32}, f"{OF_BERT}: query_length must be null .others"),
+            ({"processing_kwargs": {"text": {"max_length": 3}}}, "processing_kwargs must be"),
+            ({"modality_config": {"message": {}}}, "modality_config must be null or"),
+            ({"do_lower_case": True}, "do_lower_case must be false, since the tokenizer"),
+        ],
+    }),
+    "adapter": (make_adapter, read_adapter, {
+        "adapter_config.json": [
+            (Path.unlink, "adapter_config.json: no such file"),
+            ({"peft_type": "IA3"}, 'adapter_config.json: peft_type must be one of LORA, got "IA3"'),
+            ({"use_dora": True}, "use_dora must be false"),
+            ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens must be null"),
+            ({"bias": "all"}, "bias must be none"),
+            ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
+            ({"kasa_config": {"a": 1}}, "kasa_config must be null .others are not supported"),
+            ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
+            ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so transformer.h.0.attn.c_attn"),
+            ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
+            ({"alpha_pattern": {"c_fc": "x"}}, "alpha_pattern: c_fc must be a number"),
+            ({"alpha_pattern": {"c_fc": 1e300}}, "alpha_pattern: c_fc must be 0 to 1e.30, got 1e.300"),
+            *[({"rank_pattern": {pattern: 2}}, "rank_pattern: .*must be a name or a simpler regular expression")
+              for pattern in ("(a+)+$", "((a|a)+(?#b))+", "(?x:(a+) +)b", "(?:a+){2,}", "(a+)(?#b)+", "a" * 2000)],
+            ({"rank_pattern": {f"a{i}.*[a-z]": 2 for i in range(10_000)}}, "rank_pattern must have at most"),
+        ],
+        "adapter_model.safetensors": [
+            (in_arrays(lambda name, a: a[:1] if "lora_A" in name else a[:, :1]), r"do not fit adapter_config.json: misshaped: .*lora_A.weight \(expected \(4, 8\), got \(1,"),
+            (in_arrays(lambda name, a: a * np.nan), f"adapter_model.safetensors: {C_ATTN}(:| must be) "),
+            (in_arrays(lambda name, a: a.astype(int)), f"{C_ATTN}(:| must be) "),
+            (in_arrays(lambda name, a: None if name == C_ATTN else a), "missing: .*lora_A.weight"),
+            (in_arrays(lambda name, a: None), "must have adapters for linear layers of the model, got none"),
+        ],
+    }),
+    "run": (make_run, read_run, {
+        "config.json": [
+            ({"model": {"num_heads": 4}}, r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
+            ({"model": {"max_len": 7, "norm_eps": 1e-3}}, r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 24\)"),
+            ({"model": {"d_modle": 3}}, "unknown settings: d_modle; expected some of"),
+            ({"model": {"num_heads": 5}}, "d_model must be divisible by num_heads, got d_model=12 and num_heads=5"),
+            ({"model": {"d_model": "wide"}}, "config.json: model: d_model must be an integer, got 'wide'"),
+            ({"tokenizers": {"source": {"name": "foo"}}}, "got 'foo'"),
+            ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; put it back, or take tokenizers out of "checksums" if the change is meant'),
+            ({"source_eos": True}, "config.json: source_eos was changed"),
+            ({"settings": None}, "config.json: settings was changed"),
+        ],
+        "vocab.json": [
+            ({"target": [*SPECIALS, *"abcdf"]}, "config.json: vocab.json was changed"),
+            ({"source": [*SPECIALS, *"abcd"]}, r"source_vocab must have as many tokens as the model \(9\), got 8"),
+            ({"target": [*SPECIALS, *"abcdef"]}, r"target_vocab must have as many tokens as the model \(9\), got 10"),
+            ({"source": [*"abcde", *SPECIALS]}, "tokens must begin with <pad>, <bos>, <eos>, <unk>"),
+            ({"target": None}, "vocab.json: target is missing"),
+        ],
+    }),
+    "tokenizer": (text_files, nn.text.load, {
+        "tokenizer.json": [
+            (Path.unlink, "tokenizer.json: no such file; expected it, or .* AutoTokenizer and"),
+            (b"{}", "tokenizer.json: not the file of a tokenizer"),
+            *[({"normalizer": normalizers(*steps)}, "tokenizer.json: normalizer: ") for steps in (
+                [replace("a" * 40)] * 6, [normalizers(*[replace("a" * 40)] * 2)] * 2, [replace("b" * 1000, {"Regex": "a*?"})],
+                [{"type": "Prepend", "prepend": "b" * 1000}], [{"type": "Precompiled", "precompiled_charsmap": CHARSMAP}],
+                [replace("a")] * 1000)],
+            (make_huge, "tokenizer.json: .* bytes, got 21,474"),
+            ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 40)] * 6}}, "tokenizer.json: decoder: "),
+        ],
+        "tokenizer_config.json": [(make_huge, "tokenizer_config.json: .* bytes, got 21,474")],
+        "tokenizer.model": [(make_huge, "tokenizer.model: .* bytes, got 21,474")],
+    }),
+    "older tokenizer": (make_older_tokenizers, nn.text.load, {
+        "added_tokens.json": [({"[A]": 4}, "added_tokens.json: .A. must be 3, its id after the vocabulary")],
+        "merges.txt": [(b"t h\n\0", "merges.txt: a zero byte; this is no text")],
+        "vocab.txt": [(b"[PAD]\n\0", "vocab.txt: a zero byte; this is no text")],
+    }),
+}  # fmt: skip
+"""Functions that make and read each kind of directory, and its faults."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that makes each kind of directory once."""
+    directories: dict[str, Path] = {}
+
+    def directory(kind: str) -> Path:
+        if kind not in directories:
+            directories[kind] = tmp_path_factory.mktemp("whole")
+            FAULTS[kind][0](directories[kind])
+        return directories[kind]
+
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "damage", "message"),
+    [
+        pytest.param(kind, file, damage, message, id=f"{kind}-{file}-{message:.50}")
+        for kind, (_, _, faults) in FAULTS.items()
+        for file, cases in faults.items()
+        for damage, message in cases
+    ],
+)
+def test_read_of_faulty_file_names_the_file_and_the_fault(
+    kind: str,
+    file: str,
+    damage: Any,
+    message: str,
+    whole: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    directory, read = Path(shutil.copytree(whole(kind), tmp_path / "faulty")), FAULTS[kind][1]
+    apply_damage(directory / file, damage)
+    with limits(), pytest.raises((ValueError, OSError), match=message) as caught:
+        read(directory)
+    error = str(caught.value)
+    assert error.startswith(str(directory)) and error.isprintable() and len(error) < 2000
+
+
+# -- random damage -----------------------------------------------------------------------------------
 
 
 def may_change(name: str, file: str) -> bool:
@@ -167,6 +480,7 @@ def fault(read: Callable[[Path], Any], directory: Path, expected: Any) -> str:
     return "equal" if result == expected else "changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_read_of_damaged_directory_raises_one_line_or_returns_the_same(
     name: str, tmp_path: Path

@@ -26,21 +26,9 @@ def model() -> nn.LanguageModel:
 
 def classifier() -> nn.EncoderClassifier:
     config = nn.EncoderConfig(
-        30,
-        16,
-        4,
-        2,
-        32,
-        num_types=2,
-        num_classes=3,
-        pool="first",
-        head_activation="tanh",
-        positions="learned",
-        embeddings=nn.EmbeddingConfig(scale=False, norm=True),
-        activation="gelu",
-        norm_eps=1e-12,
-        dropout=0.0,
-    )
+        30, 16, 4, 2, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", positions="learned",
+        embeddings=nn.EmbeddingConfig(scale=False, norm=True), activation="gelu", norm_eps=1e-12, dropout=0.0,
+    )  # fmt: skip
     return nn.EncoderClassifier(config, np.random.default_rng(0))
 
 
@@ -58,15 +46,11 @@ def trained(lm: nn.LanguageModel, steps: int = 5) -> list[float]:
 
 def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     lm, plain = model(), model()
-    nn.lora(lm, 2, 4, ("q_proj", "linear2"))
+    nn.lora(lm, 2, 4, "linear2")
     np.testing.assert_array_equal(lm(IDS).data, plain(IDS).data)
-    names = {n for n, p in lm.named_parameters() if p.requires_grad}
-    assert names == {
-        f"layers.layers.{i}.{m}.lora_{x}"
-        for i in (0, 1)
-        for m in ("self_attention.q_proj", "feed_forward.linear2")
-        for x in "ab"
-    }
+    names = {name for name, p in lm.named_parameters() if p.requires_grad}
+    path = "layers.layers.{}.feed_forward.linear2.lora_{}"
+    assert names == {path.format(i, part) for i in (0, 1) for part in "ab"}
     losses = trained(lm)
     assert losses[-1] < losses[0] - 0.03
     for name, parameter in plain.named_parameters():
@@ -76,8 +60,7 @@ def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
 def test_lora_of_the_output_projection_changes_the_loss() -> None:
     """The fused loss reads the weight without adapters and hooks, so it must not be used with them."""
     lm = nn.lora(model(), 2, 4, ("output",))
-    losses = trained(lm)
-    assert losses[-1] < losses[0] - 0.03
+    trained(lm)
     expected = mg.cross_entropy(lm(IDS[:, :-1]), IDS[:, 1:])
     assert lm.loss(IDS).item() == pytest.approx(expected.item(), rel=1e-5)
     with_hook = model()
@@ -88,27 +71,13 @@ def test_lora_of_the_output_projection_changes_the_loss() -> None:
 def test_merge_lora_keeps_the_outputs() -> None:
     lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj", "out_proj", "linear1", "linear2"))
     trained(lm)
-    expected = lm(IDS).data
-    with_adapters = nn.generate(lm, [3, 4], max_len=5)
-    nn.merge_lora(lm)
-    assert not any(isinstance(m, nn.LoRALinear) for m in lm.modules()) and all(
-        p.requires_grad for p in lm.parameters()
-    )
-    np.testing.assert_allclose(lm(IDS).data, expected, rtol=1e-4, atol=1e-5)
-    assert nn.generate(lm, [3, 4], max_len=5) == with_adapters
-    assert {n for n, _ in lm.named_parameters()} == {n for n, _ in model().named_parameters()}
-
-
-def test_for_inference_includes_adapters() -> None:
-    lm = nn.lora(model(), 2, 4, ("q_proj", "v_proj", "linear1"))
-    trained(lm)
-    lm.eval()
+    expected = lm.eval()(IDS).data
     fast = nn.for_inference(lm)
-    np.testing.assert_allclose(fast(IDS).data, lm(IDS).data, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        fast.step(IDS[:, :1], fast.start()), lm(IDS[:, :1]).data[:, -1], rtol=1e-4, atol=1e-5
-    )
-    assert not np.allclose(fast(IDS).data, model().eval()(IDS).data, atol=1e-3)
+    np.testing.assert_allclose(fast(IDS).data, expected, rtol=1e-4, atol=1e-5)
+    nn.merge_lora(lm)
+    np.testing.assert_allclose(lm(IDS).data, expected, rtol=1e-4, atol=1e-5)
+    assert all(p.requires_grad for p in lm.parameters())
+    assert lm.state_dict().keys() == model().state_dict().keys()
 
 
 def test_lora_linear_equals_its_definition() -> None:
@@ -119,44 +88,42 @@ def test_lora_linear_equals_its_definition() -> None:
     np.testing.assert_allclose(linear(x).data, x @ whole.T + linear.bias.data, rtol=1e-5, atol=1e-6)
 
 
+def check_loaded(directory: Path, adapted: Any) -> Any:
+    """Assert that the adapter of a directory gives the outputs of the model, and return its model."""
+    made = nn.load_adapter(directory, classifier() if hasattr(adapted.config, "pool") else model())
+    np.testing.assert_allclose(made(IDS).data, adapted(IDS).data, rtol=1e-5, atol=1e-6)
+    return made
+
+
 def test_save_adapter_then_load_computes_the_same(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
     trained(lm)
     nn.save_adapter(tmp_path, lm, "base")
     settings = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert (
-        settings["r"] == 2
-        and settings["rank_pattern"] == {}
-        and settings["base_model_name_or_path"] == "base"
-    )
-    again = nn.load_adapter(tmp_path, model())
-    np.testing.assert_allclose(again(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6)
+    assert (settings["r"], settings["base_model_name_or_path"]) == (2, "base")
+    again = check_loaded(tmp_path, lm)
     losses = trained(again)
     assert losses[-1] < losses[0]
+
+
+def test_save_adapter_of_a_classifier_keeps_its_head(tmp_path: Path) -> None:
     labels = nn.lora(classifier(), 2, 4)
-    assert (
-        labels.output.weight.requires_grad
-        and labels.dense is not None
-        and labels.dense.weight.requires_grad
-    )
+    assert labels.output.weight.requires_grad
+    assert labels.dense is not None and labels.dense.weight.requires_grad
     labels.output.weight.data[...] += 1
-    nn.save_adapter(tmp_path / "c", labels)
-    np.testing.assert_array_equal(
-        nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data
-    )
+    nn.save_adapter(tmp_path, labels)
+    check_loaded(tmp_path, labels)
 
 
 def test_save_adapter_of_a_joined_layer_writes_one_array(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj"))
     trained(lm)
+    lm.layers.layers[0].self_attention.k_proj.scale = 5.0  # one scale is written for all
     nn.save_adapter(tmp_path / "1", lm)
-    nn.save_adapter(tmp_path / "2", nn.load_adapter(tmp_path / "1", model()))
-    for name in ("1", "2"):
-        file = SafetensorsFile(tmp_path / name / "adapter_model.safetensors")
-        assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
-    np.testing.assert_allclose(
-        nn.load_adapter(tmp_path / "2", model())(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6
-    )
+    nn.save_adapter(tmp_path / "2", check_loaded(tmp_path / "1", lm))
+    check_loaded(tmp_path / "2", lm)
+    file = SafetensorsFile(tmp_path / "2/adapter_model.safetensors")
+    assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
 
 
 def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> None:
@@ -164,20 +131,12 @@ def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> Non
     trained(lm)
     nn.save_adapter(tmp_path, lm)
     path = tmp_path / "adapter_config.json"
-    path.write_text(
-        json.dumps(
-            {**json.loads(path.read_text()), "alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}
-        )
-    )
+    patterns = {"alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | patterns))
     several = nn.load_adapter(tmp_path, model())
     assert not np.allclose(several(IDS).data, lm(IDS).data, atol=1e-3)
     nn.save_adapter(tmp_path / "again", several)
-    np.testing.assert_allclose(
-        nn.load_adapter(tmp_path / "again", model())(IDS).data,
-        several(IDS).data,
-        rtol=1e-5,
-        atol=1e-6,
-    )
+    check_loaded(tmp_path / "again", several)
 
 
 @pytest.mark.parametrize("part", ["norm", "embedding.tokens"])
@@ -228,89 +187,13 @@ def test_lora_with_bad_arguments_raises(
     assert not list(tmp_path.iterdir())
 
 
-def test_lora_with_one_target_equals_a_list_of_it() -> None:
-    one, several = nn.lora(model(), targets="q_proj"), nn.lora(model(), targets=["q_proj"])
-    assert list(dict(one.named_parameters())) == list(dict(several.named_parameters()))
-
-
-def check_refused(directory: Path, message: str) -> None:
-    """Assert that the adapter is refused, and that the model is not changed."""
-    plain = model()
-    with pytest.raises(ValueError, match=message):
-        nn.load_adapter(directory, plain)
-    assert all(p.requires_grad for p in plain.parameters())
-    assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
-
-
-@pytest.mark.parametrize(
-    "setting, message",
-    [
-        ({"peft_type": "IA3"}, 'peft_type must be one of LORA, got "IA3"'),
-        ({"use_dora": True}, "use_dora must be false"),
-        ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens must be null"),
-        ({"bias": "all"}, "bias must be none"),
-        ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern: .*must be a name or a simpler regular expression"),
-        ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
-        ({"kasa_config": {}}, "kasa_config must be null .others are not supported"),
-        ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
-        ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn must be a number"),
-        ({"alpha_pattern": {"c_attn": 1e300}}, "alpha_pattern: c_attn must be 0 to 1e.30, got 1e.300"),
-        ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
-        ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so c_fc, transformer.h.0.attn.c_attn"),
-    ],
-)  # fmt: skip
-def test_load_adapter_with_a_bad_setting_changes_nothing(
-    setting: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
-    path = tmp_path / "adapter_config.json"
-    settings = {**json.loads(path.read_text()), "rank_pattern": {}, **setting}
-    path.write_text(json.dumps(settings))
-    check_refused(tmp_path, f"adapter_config.json: {message}")
-
-
-FIRST = "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda name, a: a[:1] if "lora_A" in name else a[:, :1], r"misshaped: .*lora_A.weight \(expected \(4, 16\), got \(1,"),
-        (lambda name, a: a[:, :3] if name == FIRST else a, r"do not fit adapter_config.json: misshaped: .* \(expected .* got"),
-        (lambda name, a: a * np.nan if name == FIRST else a, f"{FIRST}(:| must be) "),
-        (lambda name, a: a.astype(int) if name == FIRST else a, f"{FIRST}(:| must be) "),
-        (lambda name, a: None if name == FIRST else a, "missing: .*lora_A.weight"),
-    ],
-)  # fmt: skip
-def test_load_adapter_with_bad_arrays_changes_nothing(
-    change: Callable[[str, np.ndarray], np.ndarray | None], message: str, tmp_path: Path
-) -> None:
-    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
-    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
-    assert FIRST in file
-    changed = {name: change(name, file.read(name)) for name in file}
-    write_safetensors(file.path, {name: a for name, a in changed.items() if a is not None})
-    check_refused(tmp_path, f"adapter_model.safetensors: .*{message}")
-
-
-def test_load_adapter_of_another_model_or_directory_raises(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="adapter_config.json: no such file"):
-        nn.load_adapter(tmp_path / "x", model())
-    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
-    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
-    renamed = {name.replace("c_attn", "query"): file.read(name) for name in file}
-    write_safetensors(file.path, renamed)
-    check_refused(tmp_path, "must have adapters for linear layers of the model, got none")
-
-
 def test_load_adapter_without_a_part_of_its_head_raises(tmp_path: Path) -> None:
     nn.save_adapter(tmp_path, nn.lora(classifier(), 2, 4))
     file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
     arrays = {name: file.read(name) for name in file}
-    head = {name for name in arrays if ".lora_" not in name}
+    head = [name for name in arrays if ".lora_" not in name]
     assert len(head) == 4  # weight and bias of pooler and classifier
-    for missing in [{name} for name in head] + [{name for name in head if "classifier" in name}]:
-        write_safetensors(file.path, {n: a for n, a in arrays.items() if n not in missing})
-        message = f"^{tmp_path}/adapter_model.safetensors: .* missing: base_model"
-        with pytest.raises(ValueError, match=message):
+    for missing in head:
+        write_safetensors(file.path, {n: a for n, a in arrays.items() if n != missing})
+        with pytest.raises(ValueError, match=f"^{file.path}: .* missing: base_model"):
             nn.load_adapter(tmp_path, classifier())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +46,7 @@ def test_save_of_text_with_link_out_of_its_directory_is_refused(tmp_path: Path, 
     for save in (lambda d: nn.save(d, model, text), text.save):
         with pytest.raises(ValueError, match=f"model/{name}: a link to a file outside the dir"):
             save(tmp_path / "published")
-        assert not (tmp_path / "published" / name).exists()
-        assert not (tmp_path / "published" / "config.json").exists()
+        assert not [path for path in (tmp_path / "published").glob("*") if path.is_file()]
 
 
 def test_save_of_model_with_linked_generation_config_is_refused(tmp_path: Path) -> None:
@@ -86,35 +83,20 @@ def test_save_from_hub_cache_copies_linked_blobs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("link", ["blob", "blobs"])
 def test_save_from_hub_cache_with_links_out_of_it_is_refused(tmp_path: Path, link: str) -> None:
     snapshot = hub_cache(tmp_path)
-    blobs = snapshot.parent.parent / "blobs"
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "id_rsa").write_text("key")
+    blobs, secrets = snapshot.parent.parent / "blobs", tmp_path / "secrets"
     if link == "blob":
-        (blobs / "id_rsa").symlink_to(tmp_path / "secrets" / "id_rsa")
+        secrets.mkdir()
+        (blobs / "id_rsa").symlink_to(secrets / "id_rsa")
     else:
-        for file in blobs.iterdir():
-            (tmp_path / "secrets" / file.name).write_bytes(file.read_bytes())
-            file.unlink()
-        blobs.rmdir()
-        blobs.symlink_to(tmp_path / "secrets")
+        blobs.rename(secrets)
+        blobs.symlink_to(secrets)
+    (secrets / "id_rsa").write_text("key")
     (snapshot / "tokenizer.model").symlink_to("../../blobs/id_rsa")
     with pytest.raises(ValueError, match="a link to a file outside the directory"):
         nn.text.load(snapshot).save(tmp_path / "copy")
 
 
 # -- names -------------------------------------------------------------------------------------------
-
-
-def edit(path: Path, change: Callable[[Any], Any]) -> None:
-    data = json.loads(path.read_text())
-    path.write_text(json.dumps(change(data) or data))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = encoder_folder(tmp_path_factory.mktemp("whole") / "model")
-    nn.save_adapter(path, nn.lora(nn.load(path), rank=2))
-    return path
 
 
 @pytest.mark.parametrize("name", ["a\x1b[31m.jinja", "a\u202e.jinja"])
@@ -131,34 +113,33 @@ def test_error_about_a_file_name_with_escapes_is_printable(tmp_path: Path, name:
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def write_header(path: Path, header: bytes) -> Path:
-    path.write_bytes(struct.pack("<Q", len(header)) + header)
-    return path
+def empty_arrays(names: Iterable[str]) -> str:
+    entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
+    return "{" + ",".join(f'"{name}":{entry}' for name in names) + "}"
 
 
-def test_safetensors_of_99_000_names_with_a_repeated_one_are_refused_at_once(
-    tmp_path: Path,
+def array_with_axes(size: int) -> str:
+    shape = ",".join([str(size)] * 500_000)
+    return f'{{"a":{{"dtype":"U8","shape":[{shape}],"data_offsets":[0,1]}}}}'
+
+
+@pytest.mark.parametrize(
+    ("header", "argument", "message"),
+    [
+        (empty_arrays, (f"a{i % 98_999}" for i in range(99_000)), "'a0' is given twice"),
+        (empty_arrays, map(str, range(1_000_000)), "at most 100,000 arrays, got 1,000,000"),
+        (array_with_axes, 1, "64 axes, got 500,000"),
+        (array_with_axes, (1 << 62) - 1, "64 axes, got 500,000"),
+        (array_with_axes, 0, "64 axes, got 500,000"),
+    ],
+    ids=["repeated name", "a million arrays", "axes of 1", "large axes", "empty axes"],
+)
+def test_safetensors_with_a_huge_header_are_refused_at_once(
+    tmp_path: Path, header: Callable[[Any], str], argument: Any, message: str
 ) -> None:
-    entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
-    names = [f"a{i}" for i in range(99_000)] + ["a98999"]
-    header = "{" + ",".join(f'"{name}":{entry}' for name in names) + "}"
-    path = write_header(tmp_path / "x", header.encode())
-    check_refused(lambda: SafetensorsFile(path), str(path), "'a98999' is given twice")
-
-
-def test_safetensors_of_a_million_empty_arrays_are_refused(tmp_path: Path) -> None:
-    entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
-    header = "{" + ",".join(f'"a{i}":{entry}' for i in range(1_000_000)) + "}"
-    path = write_header(tmp_path / "x", header.encode())
-    check_refused(lambda: SafetensorsFile(path), str(path), "at most 100,000 arrays, got 1,000,000")
-
-
-def test_safetensors_of_500_000_axes_are_refused(tmp_path: Path) -> None:
-    for size in ("1", str((1 << 62) - 1), "0"):
-        shape = ",".join([size] * 500_000)
-        header = f'{{"a":{{"dtype":"U8","shape":[{shape}],"data_offsets":[0,1]}}}}'
-        path = write_header(tmp_path / "x", header.encode())
-        check_refused(lambda p=path: SafetensorsFile(p), str(path), "64 axes, got 500,000")
+    data, path = header(argument).encode(), tmp_path / "x"
+    path.write_bytes(struct.pack("<Q", len(data)) + data)
+    check_refused(lambda: SafetensorsFile(path), str(path), message)
 
 
 def test_write_safetensors_refuses_a_name_that_cannot_be_read(tmp_path: Path) -> None:
@@ -167,90 +148,18 @@ def test_write_safetensors_refuses_a_name_that_cannot_be_read(tmp_path: Path) ->
             write_safetensors(tmp_path / "x", {name: np.zeros(2)})
 
 
-def test_sparse_json_of_20_gb_is_refused(tmp_path: Path) -> None:
-    for name in ("config.json", "tokenizer_config.json", "tokenizer.json", "tokenizer.model"):
-        directory = encoder_folder(tmp_path / name)
-        with (directory / name).open("ab") as file:
-            os.truncate(file.fileno(), 20 << 30)
-        read = nn.load if name == "config.json" else nn.text.load
-        check_refused(lambda r=read, d=directory: r(d), str(directory / name), "bytes, got 21,474")
-
-
 def test_json_of_many_repeated_names_is_refused_at_once(tmp_path: Path) -> None:
     names = [f'"a{i}": 0' for i in range(300_000)]
     (tmp_path / "x").write_text("{" + ",".join([*names, '"a299999": 1']) + "}")
     check_refused(lambda: read_json(tmp_path / "x"), str(tmp_path), "'a299999' is given twice")
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["(x+x+)+y", "((a|a)+(?#b))+", "(?x:(a+) +)b", "(?:a+){2,}", "(a+)(?#b)+", "a" * 2000],
-)
-def test_adapter_with_nested_quantifiers_is_refused(
-    whole: Path, tmp_path: Path, pattern: str
-) -> None:
-    for file in whole.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    edit(tmp_path / "adapter_config.json", lambda s: s.update(rank_pattern={pattern: 2}))
-    model = nn.load(tmp_path)
-    check_refused(lambda: nn.load_adapter(tmp_path, model), str(tmp_path), "simpler regular expr")
-
-
-def test_adapter_with_more_patterns_than_maps_is_refused(whole: Path, tmp_path: Path) -> None:
-    for file in whole.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    patterns = {f"{'a' * 50}{i}.*[a-z]": 2 for i in range(100_000)}
-    edit(tmp_path / "adapter_config.json", lambda s: s.update(rank_pattern=patterns))
-    model = nn.load(tmp_path)
-    check_refused(
-        lambda: nn.load_adapter(tmp_path, model), str(tmp_path), "rank_pattern must have at most"
-    )
-
-
-def replace_step(content: str, pattern: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
-
-
-def precompiled(text: str) -> dict[str, Any]:
-    charsmap = struct.pack("<I", 4) + bytes(4) + text.encode() + b"\0"
-    encoded = base64.b64encode(charsmap).decode()
-    return {"type": "Precompiled", "precompiled_charsmap": encoded}
-
-
-@pytest.mark.parametrize("part", ["normalizer", "decoder"])
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [replace_step("a" * 40)] * 6,
-        [{"type": "Sequence", "normalizers": [replace_step("a" * 40)] * 2}] * 2,
-        [replace_step("b" * 1000, {"Regex": "a*?"})],
-        [{"type": "Prepend", "prepend": "b" * 1000}],
-        [precompiled("b" * 1000)],
-        [replace_step("a")] * 1000,
-    ],
-    ids=["replaced", "nested", "empty matches", "prepended", "charsmap", "many"],
-)
-def test_tokenizer_that_multiplies_text_is_refused(
-    tmp_path: Path, steps: list[dict[str, Any]], part: str
-) -> None:
-    text_files(tmp_path)
-    kind = "normalizers" if part == "normalizer" else "decoders"
-    steps = json.loads(json.dumps(steps).replace('"normalizers"', f'"{kind}"'))
-    if part == "decoder" and steps[0]["type"] in ("Prepend", "Precompiled"):
-        pytest.skip("no decoder")
-    edit(tmp_path / "tokenizer.json", lambda s: s.update({part: {"type": "Sequence", kind: steps}}))
-    check_refused(lambda: nn.text.load(tmp_path), str(tmp_path / "tokenizer.json"), f"{part}: ")
-
-
 def test_encode_with_backtracking_pattern_is_a_value_error(tmp_path: Path) -> None:
     text_files(tmp_path)
-    step = {
-        "type": "Split",
-        "pattern": {"Regex": "(x+x+)+y"},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    edit(tmp_path / "tokenizer.json", lambda s: s.update(pre_tokenizer=step))
+    file = tmp_path / "tokenizer.json"
+    pattern = {"Regex": "(x+x+)+y"}
+    step = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pre_tokenizer": step}))
     text = nn.text.load(tmp_path)
     for encode in (text.encode, text.batch):
         check_refused(lambda e=encode: e(["x" * 60]), str(tmp_path), "Regex search error")
