@@ -113,9 +113,9 @@ def test_error_about_a_file_name_with_escapes_is_printable(tmp_path: Path, name:
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def empty_arrays(names: Iterable[str]) -> str:
+def empty_arrays(numbers: Iterable[int]) -> str:
     entry = '{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
-    return "{" + ",".join(f'"{name}":{entry}' for name in names) + "}"
+    return "{" + ",".join(f'"a{i}":{entry}' for i in numbers) + "}"
 
 
 def array_with_axes(size: int) -> str:
@@ -126,8 +126,8 @@ def array_with_axes(size: int) -> str:
 @pytest.mark.parametrize(
     ("header", "argument", "message"),
     [
-        (empty_arrays, (f"a{i % 98_999}" for i in range(99_000)), "'a0' is given twice"),
-        (empty_arrays, map(str, range(1_000_000)), "at most 100,000 arrays, got 1,000,000"),
+        (empty_arrays, [*range(99_000), 0], "'a0' is given twice"),
+        (empty_arrays, range(1_000_000), "at most 100,000 arrays, got 1,000,000"),
         (array_with_axes, 1, "64 axes, got 500,000"),
         (array_with_axes, (1 << 62) - 1, "64 axes, got 500,000"),
         (array_with_axes, 0, "64 axes, got 500,000"),
