@@ -123,6 +123,27 @@ def test_render_error_names_the_reason(source: str, said: str) -> None:
     assert str(error.value).startswith(f"a/file: {said}")
 
 
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ messages.__class__ }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}",
+        "{{ namespace(__call__=1) }}",
+        "{{ namespace({'_x': 1}) }}",
+        "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
+    ],
+)
+def test_render_does_not_leave_the_sandbox(attack: str) -> None:
+    try:
+        said = render(attack, "a/file", {"messages": [{"role": "user"}]})
+    except ValueError as error:
+        assert str(error).startswith("a/file: chat_template:")
+    else:
+        assert said == ""  # an attribute that is not to be seen is undefined
+
+
 class Role(str, enum.Enum):
     USER = "user"
 
