@@ -295,6 +295,7 @@ def test_iter_pairs_equals_read_pairs(tmp_path: Path, reverse: bool) -> None:
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
         ("x.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], "x.tsv.gz: not a whole .gz file"),
     ],
+    ids=["one column", "not UTF-8", "empty", "no pairs", "cut"],
 )  # fmt: skip
 def test_read_pairs_of_damaged_file_names_the_line(
     tmp_path: Path, name: str, data: bytes, message: str
