@@ -52,21 +52,20 @@ def test_operator_in_place_writes_into_a_leaf_only_under_no_grad(write: Any) -> 
 
 
 @every_operator
-@pytest.mark.parametrize("tracked", ["both", "target", "operand"])
-def test_operator_in_place_has_the_gradient_of_the_operator(write: Any, tracked: str) -> None:
+@pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True)], ids=str)
+def test_operator_in_place_has_the_gradient_of_the_operator(write: Any, tracked: Any) -> None:
     """As in PyTorch, all references to a computed tensor change."""
     a, b, g = np.random.default_rng(0).uniform(1, 2, (3, 4))
     outcomes = []
-    for in_place in (True, False):
-        x, u = Tensor(a, tracked != "operand"), Tensor(b, tracked != "target")
-        target = x.exp() if x.requires_grad else Tensor(a)
-        result = target if in_place else OPERATORS[write](target, u)
-        if in_place:
-            assert write(target, u) is target
+    for operator_ in (write, OPERATORS[write]):
+        leaves = [Tensor(x, requires_grad) for x, requires_grad in zip((a, b), tracked)]
+        target, u = leaves[0].exp(), leaves[1]
+        result = operator_(target, u)
+        assert (result is target) == (operator_ is write)
         total = (result * g).sum()
         if total.requires_grad:  # the floor has no gradient
             total.backward()
-        outcomes.append([result.data, *[p.grad.data for p in (x, u) if p.grad is not None]])
+        outcomes.append([result.data, *[x.grad.data for x in leaves if x.grad is not None]])
     for changed, expected in zip(*outcomes, strict=True):
         np.testing.assert_allclose(changed, expected, rtol=1e-12)
 
@@ -89,14 +88,10 @@ def test_operator_in_place_keeps_dtype_and_shape_or_is_refused() -> None:
     assert t.dtype == np.float32
     count, x = Tensor(np.ones(2, int)), Tensor(np.ones(2), requires_grad=True)
     with pytest.raises(ValueError, match=r"add: .* float64 does not fit .* int64; write t = t"):
-        count += x * 1
-    with pytest.raises(TypeError, match="same_kind"):
-        count += 0.5
-    for t in (x * 1, Tensor(np.ones(2)), Tensor(np.ones(2))):
-        with pytest.raises(ValueError, match=r"\(3, ?2\)"):
-            t += x * np.ones((3, 2))
-    with pytest.raises(ValueError, match="broadcast"), mg.no_grad():
-        x += np.ones((3, 2))
+        count += x
+    for target in (x * 1, Tensor(np.ones(2))):
+        with pytest.raises(ValueError, match=r"\(3, 2\) .* does not fit .* \(2,\)"):
+            target += x * np.ones((3, 2))
 
 
 @pytest.mark.parametrize(
@@ -125,18 +120,11 @@ def test_op_that_returns_a_view_declares_it(info: OpInfo) -> None:
 
 def test_computed_tensor_written_under_no_grad_keeps_its_graph() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
-    y = h = x * 2
-    z = x.exp()
+    y = x * 2
     with mg.no_grad():
         y += 1
-        np.copyto(h, [7.0, 8.0], where=[True, False])
-        z *= 2
-    assert y is h and y.requires_grad
     (y * y).sum().backward()
-    np.testing.assert_array_equal(y.data, [7, 5])
-    np.testing.assert_array_equal(x.grad.data, [28, 20])
-    with pytest.raises(GradientError, match=f"exp: {NOTICED}"):
-        z.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [12, 20])
 
 
 def test_bitwise_operators_and_matmul_write_into_constants() -> None:
@@ -268,42 +256,37 @@ def test_optimizer_step_after_the_forward_pass_is_noticed(optimizer: Any) -> Non
             late.backward()
 
 
-def test_update_under_create_graph_keeps_the_graph_of_the_old_parameter() -> None:
-    """A step of meta-learning on w³: w' = w - 3 r w², and d(w'²)/dw = 2 w' (1 - 6 r w)."""
-    w, rate = Tensor(2.0, requires_grad=True), 0.1
-    (g,) = mg.gradients(w**3, w, create_graph=True)
-    updated = w - rate * g
-    (outer,) = mg.gradients(updated**2, w, retain_graph=True)
-    new = 2.0 - 3 * rate * 2.0**2
-    np.testing.assert_allclose([updated.item(), outer.item()], [new, 2 * new * (1 - 1.2)])
-    with mg.no_grad():
-        w -= rate * g
-    assert w.item() == updated.item()
-    with pytest.raises(GradientError, match="changed in place"):
-        updated.backward()
+def add_gradient(p: Tensor) -> None:
+    mg.linear(np.ones((4, 2)), p).sum().backward()
 
 
-@pytest.mark.parametrize("with_optimizer", [False, True])
-@pytest.mark.parametrize("changed_by", ["second backward", "clipping", "new gradient"])
-def test_gradient_that_a_graph_read_and_that_changed_is_noticed(
-    changed_by: str, with_optimizer: bool
-) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda sgd, p: add_gradient(p),
+        lambda sgd, p: clip_grad_norm_([p], 0.1),
+        lambda sgd, p: (sgd.zero_grad(), add_gradient(p)),
+    ],
+    ids=["second backward", "clipping", "new gradient in the optimizer's array"],
+)
+def test_gradient_that_a_graph_read_and_that_changed_is_noticed(change: Any) -> None:
     p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
-    optimizer = SGD([p], lr=0.1) if with_optimizer else None
-    mg.linear(np.ones((3, 2)), p).sum().backward()
+    sgd = SGD([p], lr=0.1)
+    add_gradient(p)
     y = (q * p.grad).sum()
-    if changed_by == "clipping":
-        clip_grad_norm_([p], 0.1)
-    else:
-        if changed_by == "new gradient":
-            optimizer.zero_grad() if optimizer else setattr(p, "grad", None)
-        mg.linear(np.ones((4, 2)), p).sum().backward()
-    if changed_by == "new gradient" and not with_optimizer:  # it has memory of its own
-        y.backward()
-        np.testing.assert_array_equal(q.grad.data, np.full((2, 2), 3.0))
-        return
+    change(sgd, p)
     with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
         y.backward()
+
+
+def test_gradient_that_a_graph_read_and_that_was_replaced_is_kept() -> None:
+    p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
+    add_gradient(p)
+    y = (q * p.grad).sum()
+    p.grad = None
+    add_gradient(p)
+    y.backward()
+    np.testing.assert_array_equal(q.grad.data, np.full((2, 2), 4.0))
 
 
 @pytest.mark.parametrize(
@@ -333,10 +316,8 @@ def test_write_beside_a_saved_part_of_an_array_is_allowed() -> None:
     [
         lambda c: np.copyto(c, 5.0),
         lambda c: np.copyto(c.data, Tensor(np.ones(3))),
-        lambda c: np.put(c, [0], 5.0),
         lambda c: np.put(ind=0, a=c, v=3.0),
         lambda c: np.add(c, Tensor(1.0), out=c.data),
-        lambda c: np.cumsum(c, out=c.data),
         lambda c: np.cumsum(c, 0, None, c.data),
         lambda c: np.place(c, c == 0, 3.0),
         lambda c: np.putmask(c, c == 0, 3.0),
@@ -345,7 +326,6 @@ def test_write_beside_a_saved_part_of_an_array_is_allowed() -> None:
         lambda c: np.add.at(c, [0, 0], 5.0),
         lambda c: np.negative.at(c, [0, 1]),
         lambda c: np.median(c, overwrite_input=True),
-        lambda c: np.quantile(c, 0.5, None, None, True),
         lambda c: np.nan_to_num(c, copy=False),
     ],
 )
@@ -382,21 +362,6 @@ def test_indices_that_change_after_the_forward_pass_keep_their_effect(
     np.testing.assert_array_equal(*gradients)
 
 
-@pytest.mark.parametrize("write", [lambda a: a.__setitem__(0, 7.0), lambda a: a.fill(7.0)])
-def test_detect_anomaly_names_the_line_that_used_a_changed_array(write: Any) -> None:
-    w, work, loss = Tensor(np.ones(3), requires_grad=True), np.ones(3), Tensor(0.0)
-    with mg.detect_anomaly():
-        for _ in range(2):
-            write(work)
-            loss = loss + mg.einsum("i,i->", w, work)  # reads the work array
-            work += 1
-        with pytest.raises(
-            GradientError,
-            match=r"einsum: values .* changed since .*test_in_place.* # reads the work array",
-        ):
-            loss.backward()
-
-
 # -- calls that would lose a gradient --------------------------------------------------------------------
 
 T = Tensor([1.0, 2.0, 3.0], requires_grad=True)
@@ -419,7 +384,6 @@ X = np.arange(4.0)
         ),
         (lambda: Tensor(T), r"Tensor: data must not require gradients.* write data.clone\(\)"),
         (lambda: np.full_like(np.zeros(3), T[0]), "np.full_like.* lose its .* np.broadcast_to"),
-        (lambda: mg.full_like(np.zeros(3), T[0]), "np.full_like.* lose its gradient"),
         (
             lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=S * 0.1),
             "cross_entropy: the weights of classes and label",
@@ -427,9 +391,7 @@ X = np.arange(4.0)
         (lambda: np.max(Tensor(X - 5), initial=S), "np.max: initial= has no rule"),
         (lambda: np.sum(Tensor(X), initial=S), "np.sum: initial= has no rule"),
         (lambda: np.maximum.reduce(Tensor(X, True), initial=S * 2), "argument 'initial'"),
-        (lambda: np.nanmax(Tensor(X), initial=S * 9), "np.nanmax: initial= has no rule"),
         (lambda: mg.norm(X, S), "norm: ord"),
-        (lambda: np.linalg.vector_norm(Tensor(X, True), ord=S), "norm: ord"),
         (lambda: mg.pad(X, 1, constant_values=S), "pad: constant_values="),
         (lambda: mg.layer_norm(X, eps=S), "eps= has no rule"),
         (lambda: S * np.timedelta64(1, "s"), "dtype timedelta64"),
@@ -463,31 +425,11 @@ def write_into_array(a: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        write_into_array,
-        lambda a: a.sum() * float(a[0]),
-        lambda a: a.sum() * int(a[0]),
-        lambda a: np.array([float(v) for v in a]).sum(),
-    ],
-)
-@pytest.mark.parametrize(
-    "derivative",
-    [
-        lambda f: mg.grad(f)(np.ones(3)),
-        lambda f: mg.value_and_grad(f)(np.ones(3)),
-        lambda f: mg.vjp(f, np.ones(3)),
-        lambda f: mg.jvp(f, np.ones(3), np.ones(3)),
-        lambda f: mg.jacobian(f)(np.ones(3)),
-        lambda f: mg.hessian(f)(np.ones(3)),
-        lambda f: mg.hvp(f, np.ones(3), np.ones(3)),
-        lambda f: mg.gradcheck(f, np.ones(3)),
-    ],
-)
+@pytest.mark.parametrize("f", [write_into_array, lambda a: a.sum() * int(a[0])])
+@pytest.mark.parametrize("derivative", [mg.grad, mg.jacobian, mg.hessian])
 def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any) -> None:
     with pytest.raises(GradientError, match=r"would lose .*; collect such values with np.stack"):
-        derivative(f)
+        derivative(f)(np.ones(3))
 
 
 def test_number_taken_out_of_a_constant_is_allowed_and_elsewhere_warns() -> None:
@@ -496,7 +438,6 @@ def test_number_taken_out_of_a_constant_is_allowed_and_elsewhere_warns() -> None
     x = Tensor(1.5, requires_grad=True)
     with mg.no_grad():
         assert float(x) == 1.5
-    assert float(Tensor(2.5)) == 2.5 and f"{x:.1f}" == "1.5"
     for convert in (float, int, complex):
         message = rf"{convert.__name__}\(\) of a tensor that requires grad.*write .item\(\)"
         with pytest.warns(UserWarning, match=message):

@@ -12,7 +12,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad import Tensor, optim, runtime
+from minigrad import Tensor, optim
 
 KINDS: dict[str, Callable[..., optim.Optimizer]] = {
     "sgd": lambda ps, **options: optim.SGD(ps, **{"lr": 0.1} | options),
@@ -55,10 +55,10 @@ def test_adam_step_equals_the_formulas_of_the_paper() -> None:
 
 def test_adamw_state_of_float32_parameter_is_float32() -> None:
     p = leaf(dtype=np.float32, gradient=[1, 1])
-    adam = optim.AdamW([p], lr=0.1, clip_norm=1.0)
+    adam = optim.AdamW([p], clip_norm=1.0)
     adam.step()
-    arrays = [p.data, *adam.state_dict()["arrays"].values()]
-    assert {a.dtype for a in arrays} == {np.dtype("float32")}
+    for array in (p.data, *adam.state_dict()["arrays"].values()):
+        assert array.dtype == np.float32
 
 
 def test_groups_of_two_dtypes_and_a_frozen_parameter_have_their_own_rates() -> None:
@@ -80,59 +80,43 @@ def test_clip_norm_limits_the_step_but_not_the_gradient(clip_norm: float, length
     np.testing.assert_array_equal(p.grad.data, [3, 4])
 
 
-@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW])
-def test_adam_counts_the_steps_of_each_parameter(kind: Any) -> None:
-    """A first gradient at step 11 gives a first step, and the state keeps both counts."""
+def test_adam_counts_the_steps_of_each_parameter() -> None:
+    """A first gradient at step 11 gives a first step, also after a state is loaded."""
     early, late = leaf(0, 0, 0), leaf(0, 0, 0)
-    adam = kind([early, late], lr=0.1)
+    adam = optim.Adam([early, late], lr=0.1)
     for _ in range(10):
         give_gradients(early)
         adam.step()
+    resumed = optim.Adam([early, late], lr=0.1)
+    resumed.load_state_dict(copy.deepcopy(adam.state_dict()))
     give_gradients(early)
     late.grad = np.array([2.0, -3.0, 0.5])
-    adam.step()
+    resumed.step()
     np.testing.assert_allclose(late.data, [-0.1, 0.1, -0.1], rtol=1e-6)
-    state = copy.deepcopy(adam.state_dict())
-    assert state["groups"][0]["steps"] == [11, 1]
-    resumed = kind([leaf(*early.tolist()), leaf(*late.tolist())], lr=0.1)
-    resumed.load_state_dict(state)
-    for optimizer in (adam, resumed):
-        give_gradients(*optimizer.param_groups[0]["params"])
-        optimizer.step()
-    np.testing.assert_array_equal(resumed.param_groups[0]["params"][1].data, late.data)
+    assert resumed.state_dict()["groups"][0]["steps"] == [11, 1]
 
 
 def test_zero_grad_fills_with_zeros_or_forgets() -> None:
-    p, q = leaf(), leaf()
-    sgd = optim.SGD([p, q], lr=1.0, momentum=0.5)
-    give_gradients(p)
-    sgd.step()
+    p, q = leaf(gradient=[1, 1]), leaf()
+    sgd = optim.SGD([p, q])
     sgd.zero_grad(set_to_none=False)
-    assert p.grad is not None and p.grad.tolist() == [0, 0] and q.grad is None
-    sgd.step()  # a gradient of zeros still follows the momentum
-    assert p.tolist() == [-0.5, -0.5]
+    assert p.grad.tolist() == [0, 0] and q.grad is None
     sgd.zero_grad()
     assert p.grad is None
-    sgd.step()
-    assert p.tolist() == [-0.5, -0.5]
 
 
-@every_kind
-def test_step_calls_a_closure_and_returns_its_loss(kind: Any) -> None:
-    (a, b), (c, d) = (leaf(), leaf()), (leaf(), leaf())
-    optimizer, other = kind([a, b]), kind([c, d])
+def test_step_with_a_closure_records_its_loss_and_returns_it() -> None:
+    p = leaf()
+    sgd = optim.SGD([p], lr=0.1)
 
     def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = (a * b * 3.0).sum()
+        loss = (p * 3.0).sum()
         loss.backward()
         return loss
 
     with mg.no_grad():
-        assert optimizer.step(closure).item() == 6.0
-    (c * d * 3.0).sum().backward()
-    other.step()
-    np.testing.assert_array_equal([a.data, b.data], [c.data, d.data])
+        assert sgd.step(closure).item() == 6.0
+    np.testing.assert_allclose(p.data, 0.7)
 
 
 # -- parameter groups ------------------------------------------------------------------------------------
@@ -149,35 +133,25 @@ def test_group_added_later_is_trained_as_one_from_the_start(kind: Any) -> None:
         optimizer.step()
         other.step()
     np.testing.assert_array_equal([p.data for p in late], [p.data for p in early])
-    with pytest.raises(ValueError, match="given twice"):
-        optimizer.add_param_group({"params": [late[1]]})
-    with pytest.raises(TypeError, match="a parameter group must be a dict"):
-        optimizer.add_param_group([leaf()])
-    assert len(optimizer.param_groups) == 2
 
 
 def test_param_groups_replaced_by_copies_are_read() -> None:
     p = leaf(gradient=[1, 1])
     sgd = optim.SGD([p], lr=1.0)
-    sgd.param_groups = [dict(group) for group in sgd.param_groups]
-    sgd.param_groups[0]["lr"] = 0.5
+    sgd.param_groups = [{**sgd.param_groups[0], "lr": 0.5, "maximize": True}]
     sgd.step()
-    assert p.tolist() == [0.5, 0.5]
-    sgd.param_groups[0]["maximize"] = True
-    sgd.step()
-    assert p.tolist() == [1.0, 1.0] and sgd.state_dict()["groups"][0]["lr"] == 0.5
+    assert p.tolist() == [1.5, 1.5] and sgd.state_dict()["groups"][0]["lr"] == 0.5
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda groups: groups.append({**groups[0], "params": [leaf()]}),
-        lambda groups: groups[0].update(params=[]),
-        lambda groups: groups[0]["params"].clear(),
         lambda groups: groups[0]["params"].reverse(),
         lambda groups: groups[0]["params"].append(leaf()),
         lambda groups: groups.clear(),
     ],
+    ids=["group appended", "reversed", "appended", "cleared"],
 )
 def test_step_after_params_of_a_group_changed_is_refused(change: Any) -> None:
     leaves = [leaf(gradient=[1, 1]), leaf(gradient=[1, 1])]
@@ -200,7 +174,6 @@ def test_step_with_a_parameter_that_was_frozen_is_refused() -> None:
 # -- arguments and states that are refused -----------------------------------------------------------------
 
 P = leaf()
-NESTEROV = "SGD: momentum must be greater than 0 and dampening 0 if nesterov"
 
 
 @pytest.mark.parametrize(
@@ -209,40 +182,30 @@ NESTEROV = "SGD: momentum must be greater than 0 and dampening 0 if nesterov"
         (lambda: optim.Adam([Tensor([1.0])]), ValueError, "Adam: no parameter requires gradients"),
         (lambda: optim.Adam(nn.Linear(2, 3)), TypeError, "got Linear; pass model.parameters()"),
         (lambda: optim.Adam(P), TypeError, "params must be a list of tensors or of groups"),
-        (lambda: optim.Adam({"params": [P]}), TypeError, "params must be a list of tensors"),
-        (lambda: optim.Adam({P}), TypeError, "params must be a list of tensors or of groups"),
         (lambda: optim.SGD([P * 2], lr=1), TypeError, "SGD: params must be leaf tensors, got"),
         (lambda: optim.Adam([P, P]), ValueError, r"a parameter of shape \(2,\) is given twice"),
+        (lambda: optim.Adam([P]).add_param_group({"params": [P]}), ValueError, "is given twice"),
+        (lambda: optim.Adam([P]).add_param_group([P]), TypeError, "group must be a dict"),
         (
             lambda: optim.Adam([{"params": [P], "learning_rate": 1}]),
             ValueError,
             r"Adam: unknown settings \['learning_rate'\] in a parameter group",
         ),
-        (lambda: optim.SGD([P], lr=1, nesterov=True), ValueError, NESTEROV),
-        (lambda: optim.SGD([P], 1.0, 0.9, 0.5, 0.0, True), ValueError, NESTEROV),
         (
-            lambda: optim.SGD([P], lr=1, dampening=0.5),
+            lambda: optim.SGD([P], momentum=0.9, dampening=0.5, nesterov=True),
             ValueError,
-            "SGD: momentum must be greater than 0 if there is a dampening",
+            "SGD: momentum must be greater than 0 and dampening 0 if nesterov",
         ),
-        (lambda: optim.SGD([P], lr=1, maximize=1), TypeError, "maximize must be True or False"),
-        (
-            lambda: optim.Adam([P], 1e-3, (0.9, 0.99), 1e-8, 0.0, 1.0),
-            TypeError,
-            "Adam: amsgrad must be True or False, got 1.0",
-        ),
+        (lambda: optim.SGD([P], nesterov=True), ValueError, "and dampening 0 if nesterov"),
+        (lambda: optim.SGD([P], dampening=0.5), ValueError, "greater than 0 if there is a damp"),
+        (lambda: optim.SGD([P], maximize=1), TypeError, "maximize must be True or False, got 1"),
+        (lambda: optim.Adam([P], clip_norm=0.0), ValueError, "clip_norm must be finite, greater"),
+        (lambda: optim.AdamW([P], betas=(0.9,)), ValueError, "betas must be two numbers, got"),
+        (lambda: optim.AdamW([P], betas=(1.0, 0.9)), ValueError, r"betas\[0\].*less than 1, got 1"),
         (
             lambda: optim.Adam([leaf(dtype=np.float16)]),
             TypeError,
             r"Adam: a parameter of shape \(2,\) is float16.*train in float32",
-        ),
-        *(
-            (
-                lambda betas=betas: optim.AdamW([P], betas=betas),
-                (TypeError, ValueError),
-                "betas.* mu",
-            )
-            for betas in ((0.9,), (0.9, 0.99, 0.999), 0.9, "ab", (), (1.0, 0.9), (-0.1, 0.9))
         ),
     ],
 )
@@ -284,12 +247,6 @@ def test_setting_that_is_no_valid_number_is_refused_everywhere(name: str, value:
     optimizer.param_groups[0][name] = before
     optimizer.step()
     assert p.tolist() != [1, 1]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1, "0.1", [0.1], True], ids=repr)
-def test_clip_norm_that_is_no_valid_number_is_refused(value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="Adam: clip_norm must be "):
-        optim.Adam([leaf()], clip_norm=value)
 
 
 @pytest.mark.parametrize(
@@ -363,15 +320,10 @@ def test_gradient_that_is_not_finite_changes_nothing(
     [(np.float32, 1e-23), (np.float32, 1e30), (np.float64, 1e-200), (np.float64, 1e200)],
 )
 def test_norm_of_gradients_whose_squares_overflow_is_right(dtype: Any, size: float) -> None:
-    factors = (1, 0, 2)
-    leaves = [leaf(0, 0, dtype=dtype, gradient=[3 * size * f, 4 * size * f]) for f in factors]
-    norm = np.sqrt(125.0) * size
-    np.testing.assert_allclose(optim.clip_grad_norm_(leaves, 1e300), norm, rtol=1e-6)
-    np.testing.assert_allclose(optim.SGD(leaves, lr=0.0).step(), norm, rtol=1e-6)
-    np.testing.assert_allclose(optim.clip_grad_norm_(leaves, 1e-3 * size), norm, rtol=1e-6)
-    if size > 1:
-        clipped = optim.clip_grad_norm_(leaves, 1e300)
-        np.testing.assert_allclose(clipped, 1e-3 * size, rtol=1e-5)
+    leaves = [leaf(0, 0, dtype=dtype, gradient=[3 * size * f, 4 * size * f]) for f in (1, 0, 2)]
+    norm = pytest.approx(np.sqrt(125.0) * size, rel=1e-6)
+    assert optim.SGD(leaves, lr=0.0).step() == norm
+    assert optim.clip_grad_norm_(leaves, 1e300) == norm
 
 
 def test_clip_grad_norm_takes_a_single_tensor() -> None:
@@ -382,23 +334,23 @@ def test_clip_grad_norm_takes_a_single_tensor() -> None:
 
 
 @pytest.mark.parametrize(
-    "make, value, gradient",
+    "kind, options, value, gradient",
     [
-        (lambda ps: optim.Adam(ps), 1.0, 1e30),
-        (lambda ps: optim.AdamW(ps, amsgrad=True), 1.0, 1e30),
-        (lambda ps: optim.Adam(ps, eps=1e-300), 1.0, 0.0),
-        (lambda ps: optim.Adam(ps, lr=1e38), -3e38, 1.0),
-        (lambda ps: optim.Adam(ps, weight_decay=1.0), 1e30, 1.0),
-        (lambda ps: optim.SGD(ps, lr=1e20), 1.0, 1e30),
-        (lambda ps: optim.SGD(ps, lr=1.0, weight_decay=1e37), 1e30, 1.0),
+        (optim.Adam, {}, 1.0, 1e30),
+        (optim.AdamW, {"amsgrad": True}, 1.0, 1e30),
+        (optim.Adam, {"eps": 1e-300}, 1.0, 0.0),
+        (optim.Adam, {"lr": 1e38}, -3e38, 1.0),
+        (optim.Adam, {"weight_decay": 1.0}, 1e30, 1.0),
+        (optim.SGD, {"lr": 1e20}, 1.0, 1e30),
+        (optim.SGD, {"lr": 1.0, "weight_decay": 1e37}, 1e30, 1.0),
     ],
 )
 def test_step_that_overflows_changes_nothing(
-    make: Any, value: float, gradient: float, monkeypatch: pytest.MonkeyPatch
+    kind: Any, options: Any, value: float, gradient: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(optim.optimizer, "BLOCK", 2)  # several blocks, of which the last overflows
     p = leaf(1e-3, 2e-3, 1.0, value, dtype=np.float32, gradient=[1e-3, 2e-3, 1.0, gradient])
-    optimizer, values = make([p]), p.data.copy()
+    optimizer, values = kind([p], **options), p.data.copy()
     before = copy.deepcopy(optimizer.state_dict())
     with pytest.raises(OverflowError, match=r"float32 cannot hold the step \(.*\) with lr="):
         optimizer.step()
@@ -415,14 +367,12 @@ def test_parameters_and_gradients_become_views_of_one_array() -> None:
     adam = optim.Adam(model.parameters())
     np.testing.assert_array_equal(model.weight.data, before)
     assert model.weight.data.base is model.bias.data.base is not None
-    for expected in (2.0, 4.0):  # gradients are added in place
+    for _ in range(2):
+        adam.zero_grad()
+        assert model.weight.grad is None
         model(x).sum().backward()
         assert model.weight.grad.data.base is model.bias.grad.data.base is not None
-        np.testing.assert_allclose(model.bias.grad.data, expected)
-    adam.zero_grad()
-    assert model.weight.grad is None
-    model(x).sum().backward()
-    np.testing.assert_allclose(model.bias.grad.data, 2.0)
+        np.testing.assert_allclose(model.bias.grad.data, 2.0)
 
 
 IDS = np.array([0, 3, 2, 1])
@@ -432,49 +382,21 @@ X = np.random.default_rng(4).standard_normal((4, 4))
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda w, b: mg.linear_cross_entropy(X, w, IDS, linear_bias=b),
-        lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),  # by two ops
-        lambda w, b: mg.linear_cross_entropy(w, w, IDS, linear_bias=b),  # as both operands of one
+        lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),
         lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, IDS, linear_bias=b),
     ],
+    ids=["linear twice", "tied embedding"],
 )
-def test_gradients_in_the_optimizers_array_equal_those_in_other_memory(loss: Any) -> None:
-    def leaves() -> list[Tensor]:
-        rng = np.random.default_rng(5)
-        return [Tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((4, 4), (4,))]
-
-    plain, owned = leaves(), leaves()
+def test_backward_into_the_optimizers_array_gives_the_gradients_and_adds_them(loss: Any) -> None:
+    owned = [Tensor(X, requires_grad=True), Tensor(X[0], requires_grad=True)]
     optimizer = optim.SGD(owned, lr=0.0)
-    for factor, fresh in ((0.7, True), (0.3, False), (1.1, True)):  # the second adds to the first
-        if fresh:
-            plain[0].grad = plain[1].grad = None
-            optimizer.zero_grad()
-        apart = mg.gradients(loss(*owned) * factor, owned)
-        for parameters in (plain, owned):
-            (loss(*parameters) * factor).backward()
-        for p, q, g in zip(plain, owned, apart):
-            np.testing.assert_allclose(q.grad.data, p.grad.data, rtol=1e-12)
-            assert q.grad.data.base is optimizer._groups[0].grad
-            assert not np.shares_memory(g.data, q.grad.data)
-
-
-@pytest.mark.parametrize("rows", [5, 300])
-@pytest.mark.parametrize("padding", [None, 4])
-def test_gradients_of_embedding_rows_are_computed_in_the_optimizers_array(
-    rows: int, padding: int | None
-) -> None:
-    rng = np.random.default_rng(6)
-    table = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
-    optimizer = optim.SGD([table], lr=0.0)
-    for high in (rows, 5, rows):  # few rows after many
-        optimizer.zero_grad()
-        ids, g = rng.integers(0, high, (4, 10)), rng.standard_normal((4, 10, 3))
-        ids[0] = 4
-        expected = np.zeros((rows, 3))
-        np.add.at(expected, ids, g * (ids != padding)[..., None])
-        mg.embedding(table, ids, padding).backward(g)
-        np.testing.assert_allclose(table.grad.data, expected, rtol=1e-12, atol=1e-12)
-        assert table.grad.data.base is optimizer._groups[0].grad
+    apart = mg.gradients(loss(*owned), owned)
+    for factor, total in ((0.7, 0.7), (0.3, 1.0)):
+        (loss(*owned) * factor).backward()
+        for p, g in zip(owned, apart):
+            np.testing.assert_allclose(p.grad.data, total * g.data, rtol=1e-12)
+            assert p.grad.data.base is optimizer._groups[0].grad
+            assert not np.shares_memory(g.data, p.grad.data)
 
 
 def test_gradient_seen_by_a_hook_does_not_change_with_the_next_one() -> None:
@@ -485,12 +407,6 @@ def test_gradient_seen_by_a_hook_does_not_change_with_the_next_one() -> None:
         optimizer.zero_grad()
         (mg.linear(X, w).sum() * factor).backward()
     np.testing.assert_allclose(seen[1].data, 2 * seen[0].data, rtol=1e-12)
-
-
-def test_optimizer_does_not_configure_malloc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "keep_freed_memory", lambda: pytest.fail("malloc was configured"))
-    optim.Adam([leaf()])
-    assert not hasattr(optim.optimizer, "keep_freed_memory")
 
 
 def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> list[np.ndarray]:
@@ -515,12 +431,8 @@ def test_model_and_optimizer_copied_together_train_alike(kind: Any, copied: Any)
     trained(model, optimizer, 3)
     twin, its_optimizer = copied((model, optimizer))
     expected = trained(model, optimizer, 3)
-    for p, q in zip(twin.parameters(), model.parameters()):
-        assert not np.shares_memory(p.data, q.data)
     for array, e in zip(trained(twin, its_optimizer, 3), expected):
         np.testing.assert_array_equal(array, e)
-    its_optimizer.param_groups[0]["lr"] = 0.0
-    np.testing.assert_array_equal(trained(twin, its_optimizer, 1)[0], expected[0])
 
 
 def test_values_loaded_into_a_model_are_trained_on() -> None:

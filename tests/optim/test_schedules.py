@@ -65,13 +65,7 @@ SCHEDULES: list[tuple[str, dict[str, Any]]] = [
     ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "cycle_momentum": False}),
     (
         "OneCycleLR",
-        {
-            "max_lr": 2.0,
-            "total_steps": 20,
-            "pct_start": 0.5,
-            "anneal_strategy": "linear",
-            "cycle_momentum": False,
-        },
+        {"max_lr": 2, "total_steps": 20, "anneal_strategy": "linear", "cycle_momentum": False},
     ),
 ]
 every_schedule = pytest.mark.parametrize("name, options", SCHEDULES, ids=[n for n, _ in SCHEDULES])
@@ -189,69 +183,47 @@ def test_plateau_has_the_rates_of_pytorch(mode: str, threshold_mode: str, cooldo
         schedule.step(float("nan"))
 
 
-@pytest.mark.parametrize(
-    "name, options",
-    [
-        *SCHEDULES[1:],
-        ("Schedule", {"factor": optim.noam_schedule(8, 4)}),
-        ("Schedule", {"factor": optim.inverse_sqrt_schedule(4)}),
-        ("Schedule", {"factor": optim.cosine_schedule(20, 3, 0.1)}),
-        ("Schedule", {"factor": optim.linear_schedule(20, 3, 0.1)}),
-    ],
-)
-def test_deepcopy_of_schedule_goes_on_by_itself(name: str, options: Any) -> None:
-    schedule = getattr(optim, name)(sgd(0.5), **options)
+def test_schedule_copied_deeply_goes_on_by_itself() -> None:
+    schedule = optim.CosineAnnealingLR(sgd(), 7)
     schedule.set(4)
-    before, other, rates = schedule.lr, copy.deepcopy(schedule), []
-    for _ in range(6):
-        rates.append(other.lr)
-        other.step()
-    assert schedule.lr == before == rates[0] and schedule.count == 4
-    for rate in rates:
-        assert schedule.lr == rate
-        schedule.step()
+    before, other = schedule.lr, copy.deepcopy(schedule)
+    other.step()
+    assert schedule.lr == before
+    schedule.step()
+    assert schedule.lr == other.lr
 
 
-def test_pickled_schedule_names_state_dict() -> None:
+def test_schedule_pickled_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a Schedule cannot be pickled.*pickle its state_dict\(\)"):
         pickle.dumps(optim.StepLR(sgd(), 3))
 
 
-@pytest.mark.parametrize(
-    "name, options",
-    [
-        ("Schedule", {"factor": lambda step: 0.5**step}),
-        ("StepLR", {"step_size": 2}),
-        ("CosineAnnealingLR", {"T_max": 6, "eta_min": 0.01}),
-    ],
-)
-def test_schedule_goes_on_from_a_rate_set_by_hand(name: str, options: Any) -> None:
-    optimizer, other = sgd(0.5), sgd(0.5)
-    schedule, plain = (getattr(optim, name)(o, **options) for o in (optimizer, other))
-    floor = schedule.floor
-    optimizer.param_groups[0]["lr"] = floor + 3 * (schedule.lr - floor)
+@pytest.mark.parametrize("eta_min", [0.0, 0.01])
+def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor(
+    eta_min: float,
+) -> None:
+    schedule, plain = (optim.CosineAnnealingLR(sgd(0.5), 6, eta_min) for _ in range(2))
+    schedule.optimizer.param_groups[0]["lr"] = eta_min + 3 * (schedule.lr - eta_min)
     for _ in range(3):
         schedule.step()
         plain.step()
-        assert schedule.lr - floor == pytest.approx(3 * (plain.lr - floor))
+        assert schedule.lr - eta_min == pytest.approx(3 * (plain.lr - eta_min))
 
 
 @pytest.mark.parametrize("optimizer_first", [False, True])
-@pytest.mark.parametrize("milestones", [[3], [5]])
+@pytest.mark.parametrize("milestone", [3, 5])
 def test_sequence_loaded_from_its_state_goes_on_exactly(
-    optimizer_first: bool, milestones: list[int]
+    optimizer_first: bool, milestone: int
 ) -> None:
     def sequence(optimizer: optim.Optimizer) -> optim.SequentialLR:
         parts = optim.LinearLR(optimizer, 0.5, total_iters=4), optim.CosineAnnealingLR(optimizer, 9)
-        return optim.SequentialLR(optimizer, list(parts), milestones)
+        return optim.SequentialLR(optimizer, parts, [milestone])
 
-    optimizer = sgd()
-    schedule = sequence(optimizer)
+    schedule, other = sequence(sgd()), sgd()
     for _ in range(4):
         schedule.step()
-    optimizer.param_groups[0]["lr"] *= 0.95  # by hand
-    states = copy.deepcopy((optimizer.state_dict(), schedule.state_dict()))
-    other = sgd()
+    schedule.optimizer.param_groups[0]["lr"] *= 0.95  # by hand
+    states = copy.deepcopy((schedule.optimizer.state_dict(), schedule.state_dict()))
     if optimizer_first:
         other.load_state_dict(states[0])
     resumed = sequence(other)
@@ -264,7 +236,7 @@ def test_sequence_loaded_from_its_state_goes_on_exactly(
         resumed.step()
 
 
-def test_step_after_a_group_was_added_is_refused() -> None:
+def test_schedule_step_after_a_group_was_added_is_refused() -> None:
     optimizer = sgd()
     schedule = optim.StepLR(optimizer, 2)
     optimizer.add_param_group({"params": [leaf()]})
@@ -276,11 +248,9 @@ def test_state_of_version_0_2_is_read() -> None:
     schedule = optim.StepLR(sgd(), 2, 0.5)
     schedule.load_state_dict({"count": 4, "base": [0.8]})
     assert schedule.lr == 0.4
-    schedule.step()
-    assert schedule.lr == 0.2
 
 
-def test_schedule_may_begin_at_its_first_epoch() -> None:
+def test_schedule_that_changes_at_epoch_0_begins_there() -> None:
     assert optim.lr_scheduler.MultiStepLR(sgd(), [0, 2]).lr == pytest.approx(0.1)
     assert optim.lr_scheduler.ConstantLR(sgd(), 0.5, total_iters=0).lr == 1.0
 
@@ -289,29 +259,14 @@ def test_schedule_may_begin_at_its_first_epoch() -> None:
     "make, message",
     [
         (lambda o: optim.cosine_schedule(10, 10), "warmup must be less than total .10., got 10"),
-        (lambda o: optim.linear_schedule(10, 20), "linear_schedule: warmup must be less than tot"),
         (lambda o: optim.linear_schedule(0), "linear_schedule: total must be at least 1, got 0"),
         (lambda o: optim.cosine_schedule(10.5), "total must be a whole number, got 10.5"),
-        (
-            lambda o: optim.inverse_sqrt_schedule(0),
-            "inverse_sqrt_schedule: warmup must be at least",
-        ),
-        (
-            lambda o: optim.noam_schedule(512, -1),
-            "noam_schedule: warmup must be at least 1, got -1",
-        ),
-        (
-            lambda o: optim.Schedule(o, lambda step: np.nan),
-            "learning rate at step 1 must be finite",
-        ),
-        (lambda o: optim.Schedule(o, lambda step: -1.0), "at step 1 must be finite, at least 0"),
+        (lambda o: optim.inverse_sqrt_schedule(0), "_sqrt_schedule: warmup must be at least 1"),
+        (lambda o: optim.noam_schedule(512, -1), "noam_schedule: warmup must be at least 1, got"),
+        (lambda o: optim.Schedule(o, lambda step: np.nan), "rate at step 1 must be finite, at l"),
         (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
         (lambda o: optim.PolynomialLR(o, power=np.nan), "PolynomialLR: power must be finite"),
         (lambda o: optim.StepLR(o, 0), "StepLR: step_size must be at least 1, got 0"),
-        (
-            lambda o: optim.OneCycleLR(o, 1.0, 10, anneal_strategy="sine", cycle_momentum=False),
-            "anneal_strategy must be 'cos' or 'linear'",
-        ),
         (
             lambda o: optim.OneCycleLR(o, 1.0, 10, cycle_momentum=False).set(12),
             "OneCycleLR: epoch must be at most total_steps .10., got 11",
