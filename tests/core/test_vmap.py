@@ -61,13 +61,11 @@ def test_vmap_of_op_equals_a_loop(info: OpInfo) -> None:
 
 
 RNG = np.random.default_rng(0)
-D, HEADS, LENGTH, CLASSES = 8, 2, 5, 7
+LENGTH, D, HEADS = 5, 8, 2
 PARAMETERS = {
     "embedding": RNG.standard_normal((11, D)),
     "attention": [RNG.standard_normal((D, D)) / 3 for _ in range(4)],
-    "norms": [(RNG.standard_normal(D), RNG.standard_normal(D)) for _ in range(2)],
-    "feed_forward": [RNG.standard_normal((2 * D, D)) / 3, RNG.standard_normal((D, 2 * D)) / 3],
-    "classes": (RNG.standard_normal((CLASSES, D)), RNG.standard_normal(CLASSES)),
+    "feed_forward": (RNG.standard_normal((D, D)) / 3, RNG.standard_normal(D)),
 }
 
 
@@ -77,54 +75,24 @@ def transformer_loss(parameters: Any, ids: Any, mask: Any, targets: Any) -> Any:
     q, k, v, out = parameters["attention"]
     heads = [mg.split_heads(mg.linear(x, w)[None], HEADS) for w in (q, k, v)]
     attended = mg.merge_heads(mg.scaled_dot_product_attention(*heads, mask[None, None, None]))[0]
-    (weight, bias), (weight2, bias2) = parameters["norms"]
-    x = mg.layer_norm(x + mg.linear(attended, out), weight=weight, bias=bias)
-    up, down = parameters["feed_forward"]
-    x = x + mg.linear(mg.gelu(mg.linear(x, up)), down)
-    x = mg.layer_norm(x, weight=weight2, bias=bias2)
-    return mg.cross_entropy(
-        mg.linear(x, *parameters["classes"]), targets, ignore_index=0, label_smoothing=0.1
-    )
+    x = mg.layer_norm(x + mg.linear(attended, out))
+    x = mg.gelu(mg.linear(x, *parameters["feed_forward"]))
+    return mg.cross_entropy(x, targets, ignore_index=0, label_smoothing=0.1)
 
 
-def batch(n: int = 4) -> tuple[Any, Any, Any]:
-    rng = np.random.default_rng(1)
-    mask = np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (n, 1))
-    return rng.integers(0, 11, (n, LENGTH)), mask, rng.integers(0, CLASSES, (n, LENGTH))
-
-
-def assert_trees_close(tree: Any, expected: Any, rtol: float = 1e-9) -> None:
+def assert_trees_close(tree: Any, expected: Any) -> None:
     for x, y in zip(leaves(tree), leaves(expected), strict=True):
-        np.testing.assert_allclose(x.data, y.data, rtol=rtol, atol=1e-11)
+        np.testing.assert_allclose(x.data, y.data, rtol=1e-9, atol=1e-11)
 
 
 def test_vmap_of_grad_gives_the_gradients_of_each_example_of_a_transformer_layer() -> None:
-    xs = batch()
-    gradients = mg.vmap(mg.grad(transformer_loss), (None, 0, 0, 0))(PARAMETERS, *xs)
+    rng = np.random.default_rng(1)
+    mask = np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (4, 1))
+    batch = rng.integers(0, 11, (4, LENGTH)), mask, rng.integers(0, D, (4, LENGTH))
+    gradients = mg.vmap(mg.grad(transformer_loss), (None, 0, 0, 0))(PARAMETERS, *batch)
     for k in range(4):
-        expected = mg.grad(transformer_loss)(PARAMETERS, *[x[k] for x in xs])
-        assert_trees_close([c[k] for c in leaves(gradients)], leaves(expected))
-
-
-def test_grad_of_vmap_sums_the_gradients_of_the_examples() -> None:
-    xs = batch()
-
-    def total(parameters: Any) -> Any:
-        return mg.vmap(transformer_loss, (None, 0, 0, 0))(parameters, *xs).sum()
-
-    def total_by_loop(parameters: Any) -> Any:
-        return sum(transformer_loss(parameters, *[x[k] for x in xs]) for k in range(4))
-
-    assert_trees_close(mg.grad(total)(PARAMETERS), mg.grad(total_by_loop)(PARAMETERS))
-    vs = {"v": RNG.standard_normal((11, D))}
-
-    def of_embedding(f: Any) -> Any:
-        return lambda table: f({**PARAMETERS, "embedding": table})
-
-    products = [
-        mg.hvp(of_embedding(f), PARAMETERS["embedding"], vs["v"]) for f in (total, total_by_loop)
-    ]
-    np.testing.assert_allclose(products[0].data, products[1].data, rtol=1e-8, atol=1e-10)
+        expected = mg.grad(transformer_loss)(PARAMETERS, *[x[k] for x in batch])
+        assert_trees_close([c[k] for c in leaves(gradients)], expected)
 
 
 W, X, V = (RNG.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 4)))
@@ -141,7 +109,6 @@ def f(x: Any, w: Any = W) -> Any:
         mg.hessian(lambda x: f(x).sum()),
         mg.grad(lambda x: (mg.grad(lambda z: f(z).sum())(x) ** 2).sum()),
         lambda x: mg.jvp(f, x, np.arange(4.0)),
-        lambda x: mg.vjp(f, x)[1](np.arange(3.0)),
         lambda x: mg.hvp(lambda z: f(z).sum(), x, x.detach() * 2),
         lambda x: mg.value_and_grad(lambda z, w: f(z, w).sum(), (0, 1))(x, W),
         lambda x: {"same": mg.Tensor(W), "sorted": np.sort(x), "first": (x[0], x.argmax())},
@@ -158,48 +125,38 @@ def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
         assert_trees_close([y[k] for y in leaves(results)], expected)
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_vmap_of_numpy_functions_equals_a_loop(requires_grad: bool) -> None:
-    functions = [
+@pytest.mark.parametrize(
+    "function",
+    [
         *(np.linalg.norm, np.linalg.inv, np.linalg.det, np.std, np.cov, np.corrcoef, np.trace),
         *(np.diff, np.median, np.average, np.ptp, np.nansum, np.nan_to_num, np.trapezoid, np.ravel),
         *(np.round, np.count_nonzero, np.argmax, np.zeros_like, np.sort, np.diag, np.rot90, np.any),
         lambda x: np.full_like(x, 2.0),
         lambda x: np.quantile(x, 0.3, axis=0),
         lambda x: np.kron(x, x),
-        lambda x: np.outer(x[0], x[1]),
         lambda x: np.vstack([x, np.roll(x, 1)]),
-        lambda x: np.einsum("ii", x),
-    ]
-    matrices = mg.tensor(RNG.standard_normal((3, 4, 4)), requires_grad=requires_grad)
-    for function in functions:
-        result = mg.vmap(function)(matrices)
-        expected = [mg.as_tensor(function(matrix)).data for matrix in matrices]
-        np.testing.assert_allclose(result.data, expected, rtol=1e-9, err_msg=str(function))
-        assert result.dtype == expected[0].dtype
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_vmap_of_numpy_function_equals_a_loop(function: Any) -> None:
+    matrices = mg.tensor(RNG.standard_normal((3, 4, 4)), requires_grad=True)
+    expected = np.stack([mg.as_tensor(function(matrix)).data for matrix in matrices])
+    result = mg.vmap(function)(matrices)
+    np.testing.assert_allclose(result.data, expected, rtol=1e-9)
+    assert result.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("derivative", [mg.jacobian, lambda f: mg.jacobian(mg.jacobian(f))])
-def test_derivatives_of_vmap_equal_those_of_a_loop(derivative: Any) -> None:
-    def by_vmap(w: Any) -> Any:
-        return mg.vmap(f, (0, None))(X, w)
-
-    def by_loop(w: Any) -> Any:
-        return np.stack([f(x, w) for x in X])
-
-    np.testing.assert_allclose(derivative(by_vmap)(W).data, derivative(by_loop)(W).data, rtol=1e-9)
+def loss(w: Any, x: Any) -> Any:
+    return f(x, w).sum()
 
 
-def test_grad_through_vmap_of_grad_equals_a_loop() -> None:
-    def penalty(gradient_of_examples: Any) -> Any:
-        return lambda w: (gradient_of_examples(w) ** 3).sum()
+def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
+    def total(gradients: Any) -> Any:
+        return (gradients**3).sum()
 
-    def loss(w: Any, x: Any) -> Any:
-        return f(x, w).sum()
-
-    by_vmap = penalty(lambda w: mg.vmap(mg.grad(loss), (None, 0))(w, X))
-    by_loop = penalty(lambda w: np.stack([mg.grad(loss)(w, x) for x in X]))
-    np.testing.assert_allclose(mg.grad(by_vmap)(W).data, mg.grad(by_loop)(W).data, rtol=1e-9)
+    by_vmap = mg.hessian(lambda w: total(mg.vmap(mg.grad(loss), (None, 0))(w, X)))
+    by_loop = mg.hessian(lambda w: total(np.stack([mg.grad(loss)(w, x) for x in X])))
+    np.testing.assert_allclose(by_vmap(W).data, by_loop(W).data, rtol=1e-9)
 
 
 def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
@@ -215,44 +172,28 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
     np.testing.assert_array_equal(mg.vmap(lambda a: a.T)(np.ones((2, 3, 4))).shape, (2, 4, 3))
 
 
-def test_vmap_works_while_operations_are_watched() -> None:
-    x = mg.tensor(X, requires_grad=True)
-    with mg.detect_anomaly(), mg.profile():
-        mg.vmap(lambda row: f(row) / row.std())(x).sum().backward()
-    y = mg.tensor(X, requires_grad=True)
-    sum((f(row) / row.std()).sum() for row in y).backward()
-    np.testing.assert_allclose(x.grad.data, y.grad.data, rtol=1e-9)
-
-
 @mg.custom_op(x=lambda g: np.fft.ifft(np.fft.fft(g)).real)
 def for_ndarrays(x: Any, /) -> Any:
     return np.fft.ifft(np.fft.fft(x)).real
 
 
-def backward(x: Any) -> Any:
-    w = mg.Tensor(W, requires_grad=True)
-    (w @ x).sum().backward()
-    return w.grad
-
-
 @pytest.mark.parametrize(
     "function, error, message",
     [
-        (lambda x: x * float(x[0]), TypeError, "contains all examples"),
-        (lambda x: x if x.sum() > 0 else -x, TypeError, "contains all examples"),
-        (lambda x: x[x[0].item()], TypeError, "contains all examples"),
-        (lambda x: x * np.asarray(x), TypeError, "contains all examples"),
-        (lambda x: x * x.numpy(), TypeError, "contains all examples"),
-        (lambda x: range(x[0].astype(int)), TypeError, "contains all examples"),
+        (lambda x: x * float(x[0]), TypeError, "stands for many examples"),
+        (lambda x: x if x.sum() > 0 else -x, TypeError, "stands for many examples"),
+        (lambda x: x * np.asarray(x), TypeError, "stands for many examples"),
         (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
         (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
         (for_ndarrays, TypeError, "np.fft has no batching rule|np.fft.* no batching rule"),
         (mg.vmap(f), TypeError, "vmap must not be called inside vmap"),
         (mg.dropout, TypeError, "random values must not be drawn inside vmap"),
-        (lambda x: x + mg.randn(4), TypeError, "random values must not be drawn inside vmap"),
-        (backward, mg.GradientError, "backward: it must not be called inside vmap"),
+        (
+            lambda x: (mg.Tensor(W, True) @ x).sum().backward(),
+            mg.GradientError,
+            "backward: it must not be called inside vmap",
+        ),
         (lambda x: None, TypeError, "data must be numbers or booleans, got dtype object"),
-        (lambda x: 1 / 0, ZeroDivisionError, "division by zero"),
     ],
 )
 def test_vmap_refuses_what_needs_one_example(function: Any, error: Any, message: str) -> None:
