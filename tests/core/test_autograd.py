@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import pickle
 import threading
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,13 +75,10 @@ def test_float32_is_kept_by_numbers_and_reductions() -> None:
     x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
     y = mg.where(x > 0, x * 2 + 1.5, 0.0) / 3 - 1 + x.mean() + x.std(0) ** 2 + 1 / x + 2**x
     assert y.dtype == np.float32
-    y.sum().backward()
-    assert x.grad.dtype == np.float32
 
 
 def test_gradient_has_the_dtype_of_its_operand() -> None:
-    a = Tensor(np.ones(3, np.float32), requires_grad=True)
-    b = Tensor(np.ones(3, np.float64), requires_grad=True)
+    a, b = (Tensor(np.ones(3, dtype), requires_grad=True) for dtype in (np.float32, np.float64))
     (a * b).sum().backward()
     assert a.grad.dtype == np.float32 and b.grad.dtype == np.float64
 
@@ -88,48 +86,13 @@ def test_gradient_has_the_dtype_of_its_operand() -> None:
 # -- graph lifetime ----------------------------------------------------------------------------------
 
 
-def test_backward_of_200_000_ops_needs_no_recursion() -> None:
+def test_graph_of_200_000_ops_needs_no_recursion() -> None:
     x = y = Tensor(np.ones(2), requires_grad=True)
     for _ in range(200_000):
         y = y + 1.0
-    y.sum().backward()
+    y.backward(np.ones(2), retain_graph=True)
     np.testing.assert_array_equal(x.grad.data, np.ones(2))
-
-
-def test_graph_of_200_000_ops_is_freed_without_recursion() -> None:
-    y = Tensor(np.ones(2), requires_grad=True)
-    for _ in range(200_000):
-        y = y * 1.0
     del y
-
-
-def test_backward_frees_memory_without_the_collector() -> None:
-    w = leaf(50, 50)
-
-    def step() -> None:
-        h = w
-        for _ in range(20):
-            h = mg.tanh(h @ w) * 0.5
-        loss = h.sum()
-        loss.backward()
-        del loss
-
-    step()
-    w.grad = None
-    gc.collect()
-    gc.disable()
-    try:
-        tracemalloc.start()
-        step()
-        w.grad = None
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(5):
-            step()
-            w.grad = None
-        assert tracemalloc.get_traced_memory()[0] - before < 2000
-    finally:
-        tracemalloc.stop()
-        gc.enable()
 
 
 def test_chain_that_saves_nothing_takes_constant_memory() -> None:
@@ -234,10 +197,6 @@ def test_modes_nest_decorate_and_end_with_errors() -> None:
         return t * 2
 
     assert f.__doc__ == "Doc." and not f(x).requires_grad
-    mode = mg.set_grad_enabled(False)
-    with mode, mode:
-        assert not mg.is_grad_enabled()
-    assert mg.is_grad_enabled()
     with pytest.raises(ValueError), mg.no_grad():
         raise ValueError
     assert mg.is_grad_enabled()
@@ -271,23 +230,12 @@ def test_mode_belongs_to_its_thread_and_task() -> None:
     assert asyncio.run(both()) == [False, True, False]
 
 
-def test_threads_run_backward_at_once() -> None:
-    w = leaf(20, 20)
-    expected = mg.grad(lambda w: mg.tanh(w @ w).sum())(w.detach()).data
-    wrong: list[int] = []
-
-    def work() -> None:
-        for _ in range(50):
-            g = mg.grad(lambda w: mg.tanh(w @ w).sum())(w.detach())
-            if not np.array_equal(g.data, expected):
-                wrong.append(1)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+def test_backward_in_several_threads_at_once_equals_one_thread() -> None:
+    w = leaf(20, 20).detach()
+    slope = mg.grad(lambda w: mg.tanh(w @ w).sum())
+    with ThreadPoolExecutor(4) as threads:
+        for g in threads.map(slope, [w] * 200):
+            np.testing.assert_array_equal(g.data, slope(w).data)
 
 
 # -- changes in place --------------------------------------------------------------------------------
@@ -295,13 +243,11 @@ def test_threads_run_backward_at_once() -> None:
 
 def test_change_that_no_rule_needs_is_allowed() -> None:
     w, x = leaf(3), leaf(3)
-    y = (w + x).sum()
+    y = (w + x * 2.0).sum()
     w.data -= 0.1
+    x.data -= 0.1
     y.backward()
-    y = (w * 2.0).sum()
-    w.data -= 0.1
-    y.backward()
-    np.testing.assert_allclose(w.grad.data, np.full(3, 3.0))
+    np.testing.assert_array_equal(x.grad.data, np.full(3, 2.0))
 
 
 def test_change_before_use_and_new_array_are_allowed() -> None:
@@ -314,108 +260,82 @@ def test_change_before_use_and_new_array_are_allowed() -> None:
     np.testing.assert_allclose(w.grad.data, 2 * old)
 
 
-def test_data_of_another_shape_or_dtype_is_refused() -> None:
-    w = leaf(3)
-    with pytest.raises(
-        ValueError, match=r"data must have shape \(3,\) and dtype float64, got shape \(2,\)"
-    ):
-        w.data = np.zeros(2)
-    with pytest.raises(ValueError, match="dtype float64, got shape .* dtype float32"):
-        w.data = np.zeros(3, np.float32)
-
-
 # -- errors ------------------------------------------------------------------------------------------
 
+X = leaf(2, 3)
+CONSTANT = Tensor(np.ones(2))
+WRONG = np.ones((2, 3), np.float32)
 
-def test_backward_with_wrong_gradient_or_without_graph_is_refused() -> None:
-    x = leaf(2, 3)
-    with pytest.raises(
-        GradientError,
-        match=r"must be given unless the tensor has one element, got shape \(2, 3\)",
-    ):
-        (x * 2).backward()
-    with pytest.raises(
-        GradientError,
-        match=r"gradient must have shape \(2, 3\) and dtype float64, got shape \(3,\)",
-    ):
-        (x * 2).backward(np.ones(3))
-    with pytest.raises(GradientError, match="and dtype float64, got shape .* and dtype float32"):
-        (x * 2).backward(np.ones((2, 3), np.float32))
-    with pytest.raises(GradientError, match="backward: this tensor does not require gradients"):
-        Tensor(1.0).backward()
+
+def without_recording(x: Tensor) -> Tensor:
     with mg.no_grad():
-        y = x.sum()
-    with pytest.raises(GradientError, match="or they were computed under no_grad"):
-        y.backward()
+        return x.sum()
 
 
-def test_requires_grad_and_grad_refuse_what_has_no_gradient() -> None:
-    with pytest.raises(TypeError, match="the dtype must be floating-point, got int64"):
-        Tensor([1, 2], requires_grad=True)
-    with pytest.raises(TypeError, match="must be floating-point, got bool"):
-        Tensor([True]).requires_grad_()
-    with pytest.raises(TypeError, match="must be floating-point, got complex128"):
-        Tensor([1j]).requires_grad_()
-    x = leaf(3)
-    with pytest.raises(
-        GradientError,
-        match=r"grad: gradient must have shape \(3,\) and dtype float64, got shape \(2,\)",
-    ):
-        x.grad = np.ones(2)
-    with pytest.raises(GradientError, match="grad: this tensor does not require gradients"):
-        Tensor(np.ones(2)).grad = np.ones(2)
-    with pytest.raises(GradientError, match="requires_grad: only a leaf can be changed"):
-        (x * 2).requires_grad = False
-    with pytest.raises(
-        GradientError, match="register_hook: this tensor does not require gradients"
-    ):
-        Tensor(1.0).register_hook(print)
-
-
-def test_copy_of_a_leaf_keeps_its_gradient_and_of_a_result_is_refused() -> None:
-    x = leaf(3)
-    x.sum().backward()
-    y = copy.deepcopy(x)
-    assert y.requires_grad and not np.shares_memory(x.data, y.data)
-    np.testing.assert_array_equal(y.grad.data, x.grad.data)
-    z = pickle.loads(pickle.dumps(x))
-    assert z.requires_grad and np.array_equal(z.data, x.data)
-    with pytest.raises(GradientError, match="deepcopy: only a leaf"):
-        copy.deepcopy(x * 2)
-    with pytest.raises(GradientError, match="pickle: only a leaf"):
-        pickle.dumps(x * 2)
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: (X * 2).backward(), GradientError, r"a tensor of one element, .* shape \(2, 3\)"),
+        (
+            lambda: (X * 2).backward(np.ones(3)),
+            GradientError,
+            r"gradient must have shape \(2, 3\) and dtype float64, got shape \(3,\)",
+        ),
+        (lambda: (X * 2).backward(WRONG), GradientError, "float64, got shape .* dtype float32"),
+        (lambda: CONSTANT.backward(), GradientError, "this tensor does not require gradients"),
+        (lambda: without_recording(X).backward(), GradientError, "was computed under no_grad"),
+        (
+            lambda: setattr(X, "data", np.zeros((3, 2))),
+            ValueError,
+            r"data must have shape \(2, 3\)",
+        ),
+        (lambda: setattr(X, "data", WRONG), ValueError, "dtype float64, got .* dtype float32"),
+        (lambda: setattr(X, "grad", np.ones(2)), GradientError, r"grad: .*, got shape \(2,\)"),
+        (lambda: setattr(CONSTANT, "grad", 1.0), GradientError, "grad: this tensor does not requ"),
+        (lambda: setattr(X * 2, "requires_grad", False), GradientError, "only a leaf can be"),
+        (lambda: CONSTANT.register_hook(print), GradientError, "register_hook: this tensor does"),
+        (lambda: Tensor([1, 2], requires_grad=True), TypeError, "only floating-.* one is int64"),
+        (lambda: Tensor([True]).requires_grad_(), TypeError, "this one is bool"),
+        (lambda: Tensor([1j]).requires_grad_(), TypeError, "this one is complex128"),
+        (lambda: copy.deepcopy(X * 2), GradientError, "deepcopy: only a leaf"),
+        (lambda: pickle.dumps(X * 2), GradientError, "pickle: only a leaf"),
+    ],
+)
+def test_tensor_refuses_what_has_no_gradient_or_another_shape(
+    call: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_no_grad_object_is_shared_by_tasks() -> None:
     shared = mg.no_grad()
-    seen: list[bool] = []
 
     async def task(pause: float) -> None:
         for _ in range(5):
             with shared:
                 await asyncio.sleep(pause)
-                seen.append(mg.is_grad_enabled())
+                assert not mg.is_grad_enabled()
                 with shared:
                     await asyncio.sleep(pause / 2)
-                seen.append(mg.is_grad_enabled())
-            seen.append(not mg.is_grad_enabled())
+                assert not mg.is_grad_enabled()
+            assert mg.is_grad_enabled()
 
-    async def both() -> None:
+    async def together() -> None:
         await asyncio.gather(task(0.001), task(0.0017), task(0.0005))
 
-    asyncio.run(both())
-    assert len(seen) == 45 and not any(seen) and mg.is_grad_enabled()
+    asyncio.run(together())
 
 
-def test_copies_keep_shared_tensors_shared() -> None:
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"]
+)
+def test_copies_keep_gradients_and_shared_tensors_shared(copied: Any) -> None:
     x = Tensor(np.arange(3.0), requires_grad=True)
     (x * x).sum().backward()
-    one, two, again = copy.deepcopy((x, {"weight": x}, x.grad))
-    assert one is two["weight"] and one.requires_grad and one is not x
-    np.testing.assert_array_equal(one.grad.data, [0, 2, 4])
-    assert not np.shares_memory(one.grad.data, x.grad.data) and not np.shares_memory(
-        one.data, x.data
-    )
-    one, two = pickle.loads(pickle.dumps((x, [x])))
-    assert one is two[0] and one.requires_grad
-    np.testing.assert_array_equal(one.grad.data, [0, 2, 4])
+    one, two = copied((x, {"weight": x}))
+    assert one is two["weight"] and one.requires_grad
+    np.testing.assert_array_equal(one.data, x.data)
+    np.testing.assert_array_equal(one.grad.data, x.grad.data)
+    assert not np.shares_memory(one.grad.data, x.grad.data)
+    assert not np.shares_memory(one.data, x.data)
