@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -38,9 +39,9 @@ def flat(tree: Any) -> np.ndarray:
 
 def of_vector(vector: Any) -> Any:
     """Return the loss as a function of a vector with the values of all leaves."""
-    cuts = np.cumsum([np.size(leaf) for leaf in leaves(PARAMETERS)])[:-1]
-    parts = zip(np.split(vector, cuts), leaves(PARAMETERS))
-    return loss(rebuilt(PARAMETERS, [part.reshape(np.shape(leaf)) for part, leaf in parts]))
+    shapes = [np.shape(leaf) for leaf in leaves(PARAMETERS)]
+    parts = np.split(vector, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+    return loss(rebuilt(PARAMETERS, [part.reshape(s) for part, s in zip(parts, shapes)]))
 
 
 PARAMETERS, DIRECTION = parameters(), parameters()
@@ -57,10 +58,9 @@ def assert_tree(tree: Any, expected: np.ndarray) -> None:
 
 def test_gradient_has_the_structure_of_its_argument() -> None:
     assert_tree(mg.grad(loss)(PARAMETERS), GRADIENT)
-    value, gradients = mg.value_and_grad(loss, (0, 1))(PARAMETERS, X)
+    _, gradients = mg.value_and_grad(loss, (0, 1))(PARAMETERS, X)
     assert type(gradients) is tuple and gradients[1].shape == X.shape
     assert_tree(gradients[0], GRADIENT)
-    assert value.item() == loss(PARAMETERS)
     assert_tree(mg.vjp(loss, PARAMETERS)[1](2.0)[0], 2 * GRADIENT)
 
 
@@ -98,42 +98,39 @@ def test_derivatives_of_results_that_are_trees_are_trees() -> None:
         mg.jvp(f, (X,), (V, V))
 
 
-def test_list_of_numbers_is_an_array_and_list_of_arrays_a_tree() -> None:
-    for whole in ([1, 2], np.array([1, 2]), Tensor([1, 2]), [1.0, 2.0]):
-        g = mg.grad(lambda x: (x**0.5).sum())(whole)
-        assert g.dtype == float and g.tolist() == pytest.approx([0.5, 0.5 / 2**0.5])
-    product = mg.grad(lambda x: x[0] * x[1])
-    assert [g.item() for g in product([np.array(2.0), np.array(3.0)])] == [3, 2]
-    assert mg.grad(lambda d: d["a"] * d["b"])(OrderedDict(a=2.0, b=Tensor(3.0)))["a"].item() == 3
+@pytest.mark.parametrize("numbers", [[1, 2], np.array([1, 2]), Tensor([1, 2])], ids=repr)
+def test_grad_of_a_list_of_numbers_is_an_array(numbers: Any) -> None:
+    g = mg.grad(lambda x: (x**0.5).sum())(numbers)
+    assert g.dtype == float and g.tolist() == pytest.approx([0.5, 0.5 / 2**0.5])
 
 
-@pytest.mark.parametrize(
-    "leaf, message", [({"x": 1.0, "activation": "relu"}, "got 'relu'"), ({"x": 1}, "got dtype int")]
-)
-def test_leaf_that_is_no_float_is_refused(leaf: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"grad: arguments must be floating-point, {message}"):
-        mg.grad(lambda d: d["x"])(leaf)
+def test_grad_of_a_list_of_arrays_is_a_list() -> None:
+    gradients = mg.grad(lambda x: x[0] * x[1])([np.array(2.0), np.array(3.0)])
+    assert [g.item() for g in gradients] == [3, 2]
+
+
+@pytest.mark.parametrize("leaf, message", [("relu", "got 'relu'"), (1, "got dtype int")])
+def test_grad_of_a_tree_with_a_leaf_that_is_no_float_is_refused(leaf: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"only floating-point .*differentiated, {message}"):
+        mg.grad(lambda d: d["x"])(OrderedDict(x=leaf))
 
 
 def test_elementwise_grad_equals_formulas() -> None:
-    x = np.linspace(-2, 2, 7).reshape(1, 7)
-    d = mg.elementwise_grad
+    d, x = mg.elementwise_grad, np.linspace(1, 2, 7).reshape(1, 7)
     np.testing.assert_allclose(d(d(d(np.sin)))(x).data, -np.cos(x))
-    a = np.abs(x) + 1
-    np.testing.assert_allclose(d(lambda a, b: a**b, 1)(a, x).data, a**x * np.log(a))
+    np.testing.assert_allclose(d(np.power, 1)(x, x).data, x**x * np.log(x))
 
 
 def test_tensor_of_tracked_numbers_keeps_their_gradients() -> None:
-    s, single = Tensor(3.0, requires_grad=True), Tensor(np.float32(2.0), requires_grad=True)
+    s = Tensor(3.0, requires_grad=True)
     m = mg.tensor([[s, 1.0], [2, s * s]])
     assert m.tolist() == [[3, 1], [2, 9]]
     np.linalg.det(m).backward()
     assert s.grad.item() == pytest.approx(27)
-    assert mg.tensor([single, 1.0]).dtype == np.float32
-    assert mg.tensor([single, 1.0], dtype=float).dtype == np.float64
-    rows = mg.tensor((Tensor([1.0, 2.0], True), [3.0, 4.0]))
-    assert rows.shape == (2, 2) and rows.requires_grad
     with mg.no_grad():
         assert not mg.tensor([s, 1.0]).requires_grad
     with pytest.raises(ValueError, match="stack: arrays must have one shape"):
         mg.tensor([s, [1.0, 2.0]])
+    single = Tensor(np.float32(2.0), requires_grad=True)
+    assert mg.tensor([single, 1.0]).dtype == np.float32
+    assert mg.tensor([single, 1.0], dtype=float).dtype == np.float64
