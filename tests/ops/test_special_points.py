@@ -1,4 +1,7 @@
-"""Values and derivatives where formulas fail: at zeros, ties, infinities, NaN, and far from 0."""
+"""Values and derivatives where formulas fail: at zeros, ties, infinities, NaN, and far from 0.
+
+Points at which PyTorch has the same derivatives are in `tests/oracle/test_special_values.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,18 @@ import minigrad as mg
 from minigrad import Tensor
 
 NAN, INF = math.nan, math.inf
-ROWS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])  # singular
+ROWS = np.arange(1.0, 10.0).reshape(3, 3)  # singular
+ZEROS = np.zeros((2, 2))
 MASK = np.array([[True, False], [False, False]])
 
 GRADIENTS: list[tuple[str, Any, Any, Any]] = [
-    ("abs at 0", np.abs, 0.0, 0),
-    ("relu at 0", mg.relu, 0.0, 0),
     ("clip at its limit", lambda x: mg.clip(x, 0.0, 2.0), 2.0, 1),
     ("maximum of equal values", lambda x: mg.maximum(x, 2.0), 2.0, 0.5),
     ("maximum of one tensor", lambda x: mg.maximum(x, x), 2.0, 1),
-    ("max of equal values", np.max, [1.0, 3.0, 3.0], [0, 0.5, 0.5]),
     ("max of NaN", np.max, [1, NAN, NAN, 3], [0, 0.5, 0.5, 0]),
-    ("min of NaN", np.min, [NAN, 3], [1, 0]),
     ("median between an infinity", np.median, [-INF, -1], [0.5, 0.5]),
     ("median beside an infinity", np.median, [INF, 1, 2], [0, 0, 1]),
     ("median of huge values", np.median, [1e308, 1.5e308, 1.2e308], [0, 0, 1]),
-    ("power 2 at 0", lambda x: x**2, 0.0, 0),
-    ("power 1 at 0", lambda x: x**1, 0.0, 1),
-    ("power 0 at 0", lambda x: x**0, 0.0, 0),
-    ("power 2 of a negative base", lambda x: x**2.0, -3.0, -6),
-    ("power with a tensor as exponent", lambda x: 2.0**x, 3.0, 8 * math.log(2)),
-    ("power of base 0", lambda x: mg.power(0.0, x), 2.0, 0),
     ("power of base and exponent 0", lambda x: x[0] ** x[1], [0.0, 0.0], [0, 0]),
     ("prod with a 0", np.prod, [2.0, 0.0, 3.0], [0, 6, 0]),
     ("prod of tiny values", np.prod, [1e-200, 2e-200], [2e-200, 1e-200]),
@@ -42,33 +36,11 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("logaddexp of infinities", lambda x: np.logaddexp(x, -INF), -INF, 0),
     ("softplus of infinities", mg.softplus, [INF, 800, 0, -INF], [1, 1, 0.5, 0]),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
-    ("logsumexp of inf", mg.logsumexp, [INF, 1.0], [1, 0]),
-    (
-        "softmax of masked rows",
-        lambda x: mg.softmax(x, where=MASK)[:, 0] * 3,
-        [[1.0, 2.0], [3.0, INF]],
-        [[0, 0], [0, 0]],
-    ),
+    ("masked softmax", lambda x: mg.softmax(x, where=MASK)[:, 0], [[1, 2], [3, INF]], ZEROS),
     ("where with an infinity", lambda x: mg.where(x > 5, INF, x), [1.0, 1.0], [1, 1]),
     ("log behind where", lambda x: np.where(x > 0, np.log(x), 0), [0, 1, 0.5], [0, 1, 2]),
-    (
-        "sqrt behind where",
-        lambda x: mg.where(x > 0, np.sqrt(mg.maximum(x, 0.0)), 0.0),
-        [4.0, 0.0, -1.0],
-        [0.25, 0, 0],
-    ),
-    (
-        "std of equal rows",
-        lambda x: mg.std(x, 1),
-        [[2.5, 2.5], [0.0, 2.0]],
-        [[0, 0], [-0.5, 0.5]],
-    ),
-    (
-        "quantile by its rank",
-        lambda q: mg.quantile([5.0, 1.0, 2.0], q),
-        [0.0, 0.25, 0.5, 0.75, 1.0],
-        [2, 2, 6, 6, 6],
-    ),
+    ("std of equal values", np.std, [2.5, 2.5], [0, 0]),
+    ("quantile by its rank", lambda q: mg.quantile([5, 1, 2.0], q), [0, 0.5, 1], [2, 6, 6]),
 ]
 
 
@@ -82,17 +54,14 @@ def test_gradient_at_special_point(f: Any, x: Any, expected: Any) -> None:
 
 
 HESSIANS: list[tuple[str, Any, Any, Any]] = [
-    ("prod with a 0", np.prod, [2.0, 0.0, 3.0], [[0, 3, 0], [3, 0, 2], [0, 2, 0]]),
     ("prod of zeros", np.prod, [0.0, 0.0], [[0, 1], [1, 0]]),
-    ("hypot", lambda x: np.hypot(x[0], x[1]), [0, 0], np.zeros((2, 2))),
-    ("arctan2", lambda x: np.arctan2(x[0], x[1]), [0, 0], np.zeros((2, 2))),
-    ("norm", np.linalg.norm, [0, 0], np.zeros((2, 2))),
-    ("std", np.std, [2, 2], np.zeros((2, 2))),
-    ("nanstd", np.nanstd, [2, 2], np.zeros((2, 2))),
-    *(
-        (f.__name__, lambda x, f=f: f(x, np.ones(2), reduction="sum"), [1, 1], np.eye(2))
-        for f in (mg.huber_loss, mg.smooth_l1_loss)
-    ),
+    ("hypot", lambda x: np.hypot(x[0], x[1]), [0, 0], ZEROS),
+    ("arctan2", lambda x: np.arctan2(x[0], x[1]), [0, 0], ZEROS),
+    ("norm", np.linalg.norm, [0, 0], ZEROS),
+    ("std", np.std, [2, 2], ZEROS),
+    ("nanstd", np.nanstd, [2, 2], ZEROS),
+    ("huber_loss", lambda x: mg.huber_loss(x, [1, 1], reduction="sum"), [1, 1], np.eye(2)),
+    ("smooth_l1_loss", lambda x: mg.smooth_l1_loss(x, [1, 1], reduction="sum"), [1, 1], np.eye(2)),
 ]
 
 
@@ -101,17 +70,14 @@ def test_hessian_at_special_point(f: Any, x: Any, expected: Any) -> None:
     np.testing.assert_array_equal(mg.hessian(f)(np.array(x, float)).data, expected)
 
 
-HUGE = [1e4, 0.0, -1e4]
 VALUES: list[tuple[str, Any, Any, Any]] = [
     ("sigmoid", mg.sigmoid, -40.0, math.exp(-40)),
     ("softplus", mg.softplus, -40.0, math.exp(-40)),
     ("log_sigmoid", mg.log_sigmoid, -1000.0, -1000),
-    ("softmax", mg.softmax, HUGE, [1, 0, 0]),
-    ("log_softmax", mg.log_softmax, HUGE, [0, -1e4, -2e4]),
-    ("logsumexp", mg.logsumexp, HUGE, 1e4),
-    ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], -INF),
+    ("softmax", mg.softmax, [1e4, 0.0, -1e4], [1, 0, 0]),
+    ("log_softmax", mg.log_softmax, [1e4, 0.0, -1e4], [0, -1e4, -2e4]),
+    ("logsumexp", mg.logsumexp, [1e4, 0.0, -1e4], 1e4),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK), [[1, 2], [3, INF]], [[1, 0], [0, 0]]),
-    ("max of NaN", np.max, [1.0, NAN], NAN),
     ("median of an infinity", np.median, [-INF, -1.0], -INF),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
     ("remainder", lambda x: mg.remainder(x, 7.0), [1e17, -1e17], np.remainder([1e17, -1e17], 7)),
@@ -154,21 +120,14 @@ def test_norm_with_zeros_has_finite_gradients(ord: float, values: list[float]) -
     assert np.isfinite(gradient.data).all() and gradient.data[1] == 0
 
 
-@pytest.mark.parametrize("scale, shift", [(1, 0), (3, 0), (1, 0.1), (7, 0.3)])
-def test_corrcoef_of_proportional_rows_has_its_curvature(scale: float, shift: float) -> None:
-    """Rounding can give a correlation above 1, which is then limited."""
-    x, y = np.array([0.1, 0.7, 0.4]) * scale + shift, np.array([0.2, 1.4, 0.8])
-    y -= y.mean()
-    r = lambda v: np.corrcoef(v, y)[0, 1]
-    exact = lambda v: np.sum((v - v.mean()) * y) / mg.norm(v - v.mean()) / np.linalg.norm(y)
-    assert r(x).item() <= 1
-    found, expected = mg.hessian(r)(x).data, mg.hessian(exact)(x).data
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-
-
-def test_softmax_of_no_classes_has_empty_gradient() -> None:
-    for f in (mg.softmax, mg.log_softmax, lambda x: mg.logsumexp(x, -1)):
-        assert mg.grad(lambda x, f=f: f(x).sum())(np.zeros((3, 0))).shape == (3, 0)
+def test_corrcoef_that_rounding_puts_above_1_has_its_curvature() -> None:
+    x = np.array([1.1, 1.9, 1.6])
+    centred = x - x.mean()
+    correlation = lambda v: np.corrcoef(v, x)[0, 1]
+    exact = lambda v: (v * centred).sum() / mg.norm(v - v.mean()) / np.linalg.norm(centred)
+    assert correlation(x).item() <= 1
+    found, expected = mg.hessian(correlation)(x).data, mg.hessian(exact)(x).data
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 # -- third derivatives, where a rule compares a value that is itself differentiated ---------------------
@@ -176,15 +135,6 @@ def test_softmax_of_no_classes_has_empty_gradient() -> None:
 
 def third_derivatives(f: Any, x: np.ndarray) -> np.ndarray:
     return mg.jacobian(mg.hessian(f))(x).data
-
-
-@pytest.mark.parametrize("a", [0.5, 2.0, 3.0])
-@pytest.mark.parametrize("b", [-1.0, 0.0, 1.0, 2.0, 3.0])
-def test_power_at_integer_exponents_has_third_derivatives_of_exp(a: float, b: float) -> None:
-    x = np.array([a, b])
-    found = third_derivatives(lambda x: x[0] ** x[1], x)
-    expected = third_derivatives(lambda x: np.exp(x[1] * np.log(x[0])), x)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("order, expected", [(1, 1.0), (2, 2.0), (3, 6.0), (4, 0.0)])
@@ -210,15 +160,10 @@ def test_element_that_is_not_used_has_third_derivatives_of_zero(f: Any) -> None:
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-9, 1e-3])
-def test_det_of_nearly_singular_matrix_has_third_derivatives_of_its_expansion(
+def test_det_of_nearly_singular_matrix_has_third_derivatives_of_its_triple_product(
     smallest: float,
 ) -> None:
     q = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     x = q @ np.diag([1.0, 2.0, smallest]) @ q.T
-
-    def expanded(x: Any) -> Any:
-        minor = lambda i, j: x[1, i] * x[2, j] - x[1, j] * x[2, i]
-        return x[0, 0] * minor(1, 2) - x[0, 1] * minor(0, 2) + x[0, 2] * minor(0, 1)
-
-    found = third_derivatives(np.linalg.det, x)
-    np.testing.assert_allclose(found, third_derivatives(expanded, x), atol=1e-6)
+    expected = third_derivatives(lambda x: (x[0] * np.cross(x[1], x[2])).sum(), x)
+    np.testing.assert_allclose(third_derivatives(np.linalg.det, x), expected, atol=1e-6)
