@@ -23,52 +23,33 @@ def attend(*shapes: tuple[int, ...], **options: Any) -> Any:
 
 
 CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    # errors of NumPy, with the name and the arguments of the op
     (lambda: mg.add(MATRIX, np.ones(4)), ValueError, r"add: .*\(2, 3\) float64.*\(4,\)"),
+    (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
+    (lambda: mg.concatenate([MATRIX, MATRIX.T]), ValueError, r"concatenate: .*\(2, 3\).*\(3, 2\)"),
+    (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
+    (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
+    (lambda: mg.einsum("ij,jk->ik", MATRIX, MATRIX), ValueError, r"einsum: .*'ij,jk->ik'"),
+    (lambda: mg.inv(np.zeros((2, 2))), np.linalg.LinAlgError, r"inv: .*\(2, 2\)"),
+    # arrays
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
     (lambda: mg.select([], []), ValueError, "must have one length, not 0, got 0 and 0"),
-    (
-        lambda: np.nan_to_num(Tensor(TWO, True), copy=False),
-        TypeError,
-        "np.nan_to_num: copy=False has no rule for tensors that require gradients",
-    ),
-    # arrays
-    (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
-    (lambda: mg.transpose(MATRIX, 0, 0), ValueError, r"transpose: .*\(2, 3\)"),
+    (lambda: np.nan_to_num(Tensor(TWO, True), copy=False), TypeError, "copy=False has no rule"),
     (lambda: mg.transpose(CUBE, 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
-    (lambda: mg.broadcast_to(THREE, (2,)), ValueError, r"\(3,\) float64, shape=\(2,\)"),
-    (lambda: mg.concatenate([MATRIX, MATRIX.T]), ValueError, r"concatenate: .*\(2, 3\).*\(3, 2\)"),
-    (
-        lambda: mg.stack([TWO, THREE]),
-        ValueError,
-        r"stack: arrays must have one shape, got \[\(2,\), \(3,\)\]",
-    ),
+    (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
     (lambda: mg.array_split(THREE, 0), ValueError, "array_split: sections must be at least 1, got"),
     (lambda: mg.split(THREE, 2), ValueError, "sections must divide the length 3, got 2; array_spl"),
-    (
-        lambda: mg.pad(THREE, 1, mode="empty"),
-        ValueError,
-        "pad: mode must be 'constant', .* got 'em",
-    ),
+    (lambda: mg.pad(THREE, 1, mode="empty"), ValueError, "mode must be 'constant', .* got 'empty'"),
     (lambda: mg.diff(THREE, -1), ValueError, "diff: n must be at least 0, got -1"),
     (lambda: mg.diff(np.ones(())), ValueError, "diff: x must have at least one axis"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
     (lambda: mg.chunk(THREE, 0), ValueError, "chunk: chunks must be at least 1, got 0"),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"cannot expand shape \(3,\) to \(-1, 3\)"),
-    (
-        lambda: mg.flatten(MATRIX, 1, 0),
-        ValueError,
-        "flatten: start_dim must be at most end_dim, got 1 and 0",
-    ),
+    (lambda: mg.flatten(MATRIX, 1, 0), ValueError, "start_dim must be at most end_dim, got 1 and"),
     # indices
-    (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
-    (lambda: Tensor(MATRIX)[0, 0, 0], IndexError, r"getitem: too many indices.*\(2, 3\)"),
-    (
-        lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)),
-        IndexError,
-        r"scatter: index 3 is out of bounds.*\(2,\)",
-    ),
+    (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.take(MATRIX, [5], 1), IndexError, "index 5 is out of bounds for axis 1"),
     (lambda: mg.take_along_axis(MATRIX, [0]), ValueError, "indices must have 2 axes as x"),
     (lambda: mg.gather(MATRIX, 0, [0]), ValueError, "gather: indices must have 2 axes as x"),
@@ -83,28 +64,16 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "norm: ord must be None, 'fro', .* over two axes, got 'x'",
     ),
     (lambda: mg.average(MATRIX, weights=TWO), ValueError, r"weights must have the shape \(2, 3\)"),
-    (
-        lambda: mg.average(MATRIX, 1, TWO),
-        ValueError,
-        r"weights must have .* got shape \(2,\) for axis .1,.",
-    ),
-    (
-        lambda: mg.average(TWO, weights=[1, -1]),
-        ZeroDivisionError,
-        "weights must not sum to zero in a slice",
-    ),
+    (lambda: mg.average(MATRIX, 1, TWO), ValueError, r"weights .* got shape \(2,\) for axis .1,."),
+    (lambda: mg.average(TWO, weights=[1, -1]), ZeroDivisionError, "weights must not sum to zero"),
     (lambda: mg.softmax(TWO, where=TWO), TypeError, "softmax: where must be booleans"),
     (lambda: mg.quantile(TWO, 1.5), ValueError, "quantile: q must be from 0 to 1, got 1.5"),
     (
-        lambda: mg.quantile(TWO, 0.5, method="weibull"),
+        lambda: mg.quantile(TWO, 0, method="weibull"),
         ValueError,
         "method 'weibull' is not supported",
     ),
-    (
-        lambda: mg.quantile(np.ones((0, 2)), 0.5, 0),
-        ValueError,
-        "quantile: no elements over axis 0",
-    ),
+    (lambda: mg.quantile(np.ones((0, 2)), 0.5, 0), ValueError, "quantile: no elements over axis 0"),
     (lambda: mg.cov(CUBE), ValueError, r"cov: m must have 1 or 2 axes, got shape \(2, 2, 2\)"),
     (lambda: mg.cov(TWO, ddof=0.5), ValueError, "cov: ddof must be an integer, got 0.5"),
     # calculus
@@ -113,69 +82,22 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.convolve(TWO, ONE, "no"), ValueError, "mode must be 'full', 'same' or 'valid'"),
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     # linear algebra
-    (
-        lambda: Tensor(MATRIX) @ MATRIX,
-        ValueError,
-        r"^matmul: the shapes do not match; got a \(2, 3\) float64, b \(2, 3\) float64$",
-    ),
-    (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
-    (
-        lambda: mg.tensordot(TWO, np.ones((2, 2)), ([0], [0, 1])),
-        ValueError,
-        "tensordot: axes .0. of a and .0, 1. of b must have the same lengths, got .2.",
-    ),
-    (
-        lambda: mg.einsum("ij,jk->ik", MATRIX, MATRIX),
-        ValueError,
-        r"einsum: .*\(2, 3\).*\(2, 3\).*'ij,jk->ik'",
-    ),
-    (
-        lambda: mg.einsum([0, 1], TWO),
-        TypeError,
-        "einsum: subscripts must be a string, got a list",
-    ),
+    (lambda: mg.tensordot(TWO, MATRIX, ([0], [0, 1])), ValueError, "axes .0. of a, of lengths .2."),
+    (lambda: mg.einsum([0, 1], TWO), TypeError, "subscripts must be a string, got a list"),
     (lambda: mg.diag(CUBE), ValueError, r"x must be a vector or a matrix, got shape \(2, 2, 2\)"),
-    (lambda: mg.inv(MATRIX), ValueError, r"inv: .*\(2, 3\)"),
-    (lambda: mg.inv(np.zeros((2, 2))), np.linalg.LinAlgError, r"inv: .*\(2, 2\)"),
-    (lambda: mg.det(MATRIX), ValueError, r"det: .*\(2, 3\)"),
-    (
-        lambda: mg.solve(np.eye(2), THREE),
-        ValueError,
-        r"solve: .*a \(2, 2\) float64, b \(3,\) float64",
-    ),
-    (
-        lambda: mg.cholesky(-np.eye(2)),
-        np.linalg.LinAlgError,
-        r"cholesky: .*positive definite.*\(2, 2\)",
-    ),
-    (lambda: mg.eigh(MATRIX), np.linalg.LinAlgError, r"eigh: .*\(2, 3\)"),
+    (lambda: mg.cholesky(-np.eye(2)), np.linalg.LinAlgError, "cholesky: .*positive definite"),
     (lambda: mg.eigh(np.eye(2), "X"), ValueError, "eigh: UPLO must be 'L' or 'U', got 'X'"),
-    (
-        lambda: mg.qr(MATRIX.T, "complete"),
-        ValueError,
-        r"qr: mode must be 'reduced' or 'r' for shape .3, 2., got 'complete'",
-    ),
-    (
-        lambda: mg.matrix_power(MATRIX, 2),
-        np.linalg.LinAlgError,
-        r"matrix_power: x must be square matrices.*\(2, 3\)",
-    ),
+    (lambda: mg.qr(MATRIX.T, "complete"), ValueError, r"qr: mode 'complete' of shape \(3, 2\)"),
+    (lambda: mg.matrix_power(MATRIX, 2), np.linalg.LinAlgError, "x must be square matrices"),
     # losses
-    (
-        lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1),
-        ValueError,
-        "smooth_l1_loss: beta must be at least 0, got -1",
-    ),
-    (
-        lambda: mg.huber_loss(1.0, 2.0, delta=0),
-        ValueError,
-        "huber_loss: delta must be above 0, got 0",
-    ),
+    (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
+    (lambda: mg.huber_loss(1.0, 2.0, delta=0), ValueError, "delta must be above 0, got 0"),
     (
         lambda: mg.binary_cross_entropy(np.array([2.0, -1]), TWO),
         ValueError,
         "input must be probabilities from 0 to 1, got -1.0 to 2.0; for logits write",
     ),
+    (lambda: mg.mse_loss(np.ones((2, 1)), TWO), ValueError, r"one shape, got \(2, 1\) and \(2,\)"),
     (lambda: mg.nll_loss(MATRIX, [0, 1], reduction="max"), ValueError, "reduction must be"),
     (lambda: mg.nll_loss(MATRIX, [0, 3]), IndexError, "nll_loss: target must be from 0 to 2"),
     (
@@ -183,72 +105,36 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"on the last axis, not on axis 1 as in PyTorch, got .*; write moveaxis\(logits, 1, -1\)",
     ),
-    (
-        lambda: mg.cross_entropy(MATRIX, [0, 3]),
-        IndexError,
-        "target must be from 0 to 2 or -100, got 0 to 3",
-    ),
+    (lambda: mg.cross_entropy(MATRIX, [0, 3]), IndexError, "from 0 to 2 or -100, got 0 to 3"),
     (
         lambda: mg.cross_entropy(MATRIX, [0]),
         ValueError,
         r"target must have shape \(2,\), got \(1,\)",
     ),
-    (
-        lambda: mg.cross_entropy(MATRIX, [0.0, 1.0]),
-        TypeError,
-        "target must be integers, got dtype float64",
-    ),
+    (lambda: mg.cross_entropy(MATRIX, [0.0, 1]), TypeError, "target must be integers, got dtype f"),
+    (lambda: mg.cross_entropy(MATRIX, [0, 1], TWO), ValueError, r"weight must have shape \(3,\)"),
     (
         lambda: mg.cross_entropy(MATRIX, [0, 1], reduction="max"),
         ValueError,
         "reduction must be 'mean', 'sum' or 'none'",
     ),
-    (
-        lambda: mg.cross_entropy(MATRIX, [0, 1], TWO),
-        ValueError,
-        r"weight must have shape \(3,\), got \(2,\)",
-    ),
     # kernels
-    (
-        lambda: mg.linear(MATRIX, np.ones((4, 2))),
-        ValueError,
-        r"linear: x and weight must have shapes .*x \(2, 3\) float64",
-    ),
+    (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
     (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be at least 0 and less than 1, got 1.0"),
     (lambda: mg.relu_dropout(TWO, p=1.0), ValueError, "p must be at least 0 and less than 1"),
     (lambda: mg.embedding(MATRIX, [0, 3]), IndexError, "indices must be from 0 to 1, got 0 to 3"),
     (lambda: mg.embedding(MATRIX, [0.0]), TypeError, "indices must be integers, got dtype float"),
     (lambda: mg.split_heads(CUBE, 3), ValueError, "num_heads must divide the last axis of x, got"),
-    (
-        lambda: attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)),
-        ValueError,
-        "h_kv dividing h, got",
-    ),
-    (
-        lambda: attend((2, 4), (2, 4), (2, 4)),
-        ValueError,
-        r"must have shapes \(N, h, L_q, d_k\), .* got \(2, 4\)",
-    ),
-    (
-        lambda: attend(mask=np.ones((2, 2))),
-        TypeError,
-        "mask must be booleans, True = may attend, got dtype float64",
-    ),
-    (
-        lambda: attend(mask=np.ones((3, 3), bool)),
-        ValueError,
-        r"mask must broadcast to \(N, h, L_q, L_kv\), \(1, 1, 2, 2\), got \(3, 3\)",
-    ),
+    (lambda: attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)), ValueError, "h_kv dividing h, got"),
+    (lambda: attend((2, 4), (2, 4), (2, 4)), ValueError, r"must have shapes \(N, h, L_q, d_k\), "),
+    (lambda: attend(mask=np.ones((2, 2))), TypeError, "mask must be booleans, True = may attend"),
+    (lambda: attend(mask=np.ones((3, 3), bool)), ValueError, r"mask must broadcast to \(N, h, L_q"),
     (
         lambda: attend(mask=np.ones((2, 2, 2), bool)),
         ValueError,
         r"mask must have two axes .* got shape \(2, 2, 2\)\. Write mask\[:, None\] for",
     ),
-    (
-        lambda: attend(bias=CUBE),
-        ValueError,
-        r"bias must broadcast to \(N, h, L_q, L_kv\), \(1, 1, 2, 2\), got \(2, 2, 2\)",
-    ),
+    (lambda: attend(bias=CUBE), ValueError, r"bias must broadcast to .*, got \(2, 2, 2\)"),
 ]
 
 
@@ -256,16 +142,3 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_op_called_wrongly_names_the_argument(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
-
-
-LOSSES = (
-    mg.mse_loss, mg.l1_loss, mg.smooth_l1_loss, mg.huber_loss, mg.binary_cross_entropy, mg.binary_cross_entropy_with_logits,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_loss_of_other_shapes_or_reduction_names_them(loss: Any) -> None:
-    with pytest.raises(ValueError, match=r"input and target must have one shape, got \(2, 1\) and"):
-        loss(np.ones((2, 1)) / 2, TWO / 2)
-    with pytest.raises(ValueError, match=f"{loss.__name__}: reduction must be"):
-        loss(TWO, TWO, reduction="max")

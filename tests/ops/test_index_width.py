@@ -16,19 +16,14 @@ from minigrad.ops import indexing
 
 numpy_take, numpy_repeat = np.take, np.repeat
 CALLS: list[tuple[str, Callable[[Any, Any], Any]]] = [  # of x (4, 3) and four integers from 0 to 2
-    ("getitem", lambda x, i: x[i]), ("getitem", lambda x, i: x[1:, i]), ("getitem", lambda x, i: x[i, i]),
-    ("getitem", lambda x, i: x[mg.Tensor(i), None]), ("getitem", lambda x, i: x[i[:1].reshape(())]),
-    ("take", lambda x, i: mg.take(x, i, 0)), ("take", lambda x, i: numpy_take(x, i)),
-    ("take", lambda x, i: x.take(i, 1, mode="wrap")), ("take", lambda x, i: mg.take(x, i, 0, mode="clip")),
+    ("getitem", lambda x, i: x[i]), ("getitem", lambda x, i: x[i, i]), ("getitem", lambda x, i: x[mg.Tensor(i), None]),
+    ("take", lambda x, i: numpy_take(x, i)), ("take", lambda x, i: x.take(i, 1, mode="wrap")),
     ("take_along_axis", lambda x, i: mg.take_along_axis(x, i[:, None], 0)),
-    ("take_along_axis", lambda x, i: np.take_along_axis(x, i, None)),
     ("gather", lambda x, i: x.gather(1, i[:, None])), ("index_select", lambda x, i: x.index_select(1, i)),
-    ("index_add", lambda x, i: mg.index_add(x, index=i, values=1.0)), ("index_add", lambda x, i: mg.index_add(np.eye(4), index=i, values=x[:, :1])),
-    ("scatter", lambda x, i: mg.scatter(x, index=i, shape=(3, 3))),
+    ("index_add", lambda x, i: mg.index_add(np.eye(4), index=i, values=x[:, :1])),
     ("scatter", lambda x, i: mg.scatter(x[0], index=(i[:3], mg.Tensor(i[1:])), shape=(3, 3))),
     ("embedding", lambda x, i: mg.embedding(x, i)), ("embedding", lambda x, i: mg.embedding(x.T, i, 1)),
-    ("embedding", lambda x, i: mg.embedding(np.tile(x, (100, 1)), i)),
-    ("repeat", lambda x, i: mg.repeat(x, i, 0)), ("repeat", lambda x, i: numpy_repeat(x, mg.Tensor(i), axis=0)),
+    ("repeat", lambda x, i: numpy_repeat(x, mg.Tensor(i), axis=0)),
     ("one_hot", lambda x, i: mg.one_hot(i, 3)), ("nll_loss", lambda x, i: mg.nll_loss(x, i)),
     ("cross_entropy", lambda x, i: mg.cross_entropy(x, i, np.ones(3), label_smoothing=0.1)),
     ("linear_cross_entropy", lambda x, i: mg.linear_cross_entropy(x, np.eye(3), i)),
