@@ -80,6 +80,7 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ("masked softmax", lambda x: mg.softmax(x, where=MASK), [[1, 2], [3, INF]], [[1, 0], [0, 0]]),
     ("median of an infinity", np.median, [-INF, -1.0], -INF),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
+    ("quantile of integer ranks", lambda x: mg.quantile(x, [0, 1]), [4.0, 1.0, 2.0], [1, 4]),
     ("remainder", lambda x: mg.remainder(x, 7.0), [1e17, -1e17], np.remainder([1e17, -1e17], 7)),
     ("softmax of integers", mg.softmax, np.array([1, 1]), [0.5, 0.5]),
     ("logsumexp of integers", mg.logsumexp, np.array([1, 1]), 1 + math.log(2)),
