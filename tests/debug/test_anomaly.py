@@ -89,7 +89,7 @@ def test_write_through_a_view_is_noticed() -> None:
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
 def test_watched_gradient_is_the_same(watch: Any) -> None:
     a = np.random.default_rng(0).standard_normal((3, 3))
-    f = lambda x: (mg.softmax(x @ x) * mg.concatenate([x, x])[:3]).sum()
+    f = lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum()
     with watch():
         watched = mg.grad(f)(a)
     np.testing.assert_array_equal(watched.data, mg.grad(f)(a).data)

@@ -35,37 +35,23 @@ def softmax(x: Any) -> Any:
 
 WRONG: dict[str, tuple[Any, list[np.ndarray]]] = {
     "factor missing": (custom_op(x=lambda g, x: g * x)(lambda x: x * x), [A]),
-    "divisor missing": (custom_op(x=lambda g, x: g * np.ones_like(x))(lambda x: x.mean()), [A]),
     "one row of a broadcast": (
         custom_op(a=lambda g: g, b=lambda g: g[:1])(lambda a, b: a + b),
         [A, A[:1]],
     ),
     "repeated index overwritten": (custom_op(x=overwritten)(lambda x: x[INDEX]), [A]),
-    "elements shifted": (
-        custom_op(x=lambda g, x: np.roll(g * np.cos(x), 1))(lambda x: np.sin(x)),
-        [A],
-    ),
     "one element of a thousandth": (custom_op(x=almost_cos)(lambda x: np.sin(x)), [A]),
     "transposed": (custom_op(x=lambda g: (SQUARE @ g).T)(lambda x: x @ SQUARE.T), [A[:, :3]]),
-    "products transposed": (
-        custom_op(a=lambda g, b: g @ b, b=lambda g, a: a.T @ g)(lambda a, b: a @ b),
-        [SQUARE, SQUARE.T @ SQUARE + A[:, :3]],
-    ),
     "right only for a cotangent of ones": (custom_op(x=lambda g, y: g * y - y)(softmax), [A]),
-    "sign of one operand": (
-        custom_op(a=lambda g: g, b=lambda g: g)(lambda a, b: a - b),
-        [A, A],
-    ),
     "operands exchanged": (
         custom_op(a=lambda g, a: g * a, b=lambda g, b: g * b)(lambda a, b: a * b),
         [A, A * 2],
     ),
-    "zero": (custom_op(x=lambda g: g * 0)(lambda x: x * 3), [A]),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_gradcheck_rejects_wrong_gradient(name: str) -> None:
+def test_gradcheck_of_wrong_gradient_rejects_it(name: str) -> None:
     f, inputs = WRONG[name]
     with pytest.raises(GradcheckError):
         mg.gradcheck(f, inputs)
@@ -75,14 +61,23 @@ def test_gradcheck_rejects_wrong_gradient(name: str) -> None:
             mg.gradcheck(f, inputs, elementwise=False)
 
 
-def test_gradcheck_accepts_right_gradients_and_constants() -> None:
-    f = lambda a, b: np.tanh(a @ b)
-    assert mg.gradcheck(f, [A, B]) and mg.gradgradcheck(f, [A, B])
+@pytest.mark.parametrize(
+    "f, inputs",
+    [
+        (lambda a, b: np.tanh(a @ b), [A, B]),
+        (lambda a: (a * 2, a.sum()), A),
+        (lambda a, i: a[i], [A, np.array([0, 0, 2])]),
+        (lambda x: (x.sum(), np.floor(x), 3.0, np.argmax(x)), A),
+        (np.floor, A),
+    ],
+    ids=["two inputs", "two results", "index", "constants", "constant"],
+)
+def test_gradcheck_and_gradgradcheck_accept_right_gradients(f: Any, inputs: Any) -> None:
+    assert mg.gradcheck(f, inputs) and mg.gradgradcheck(f, inputs)
+
+
+def test_gradcheck_with_complex_step_has_no_truncation_error() -> None:
     assert mg.gradcheck(lambda a, b: np.sin(a @ b), [A, B], complex_step=True, rtol=1e-13)
-    assert mg.gradcheck(lambda a: (a * 2, a.sum()), A)
-    assert mg.gradcheck(lambda a, i: a[i], [A, np.array([0, 0, 2])])
-    assert mg.gradcheck(lambda x: (x.sum(), np.floor(x), 3.0, np.argmax(x)), A)
-    assert mg.gradcheck(np.floor, A) and mg.gradgradcheck(np.floor, A)
 
 
 def changes_its_input(x: Any) -> Any:
@@ -91,38 +86,22 @@ def changes_its_input(x: Any) -> Any:
     return y
 
 
-POSITIVE = np.abs(A) + 1
-LOST: dict[str, tuple[Any, list[np.ndarray]]] = {
-    "array": (lambda x: np.bincount([0, 0, 1], weights=x.detach()), [np.arange(1.0, 4.0)]),
-    "one of two results": (lambda x: (x * 2, Tensor(x.data.sum() ** 2)), [A]),
-    "number": (lambda x: (x * x.sum().item()).sum(), [A]),
-    "imaginary part": (
-        custom_op(x=lambda g, x: g * np.sign(x) * 0.6)(lambda x: np.abs((0.6 + 0.8j) * x)),
-        [A],
+LOST: dict[str, Any] = {
+    "one of two results": lambda x: (x * 2, Tensor(x.data.sum() ** 2)),
+    "number": lambda x: (x * x.sum().item()).sum(),
+    "imaginary part": custom_op(x=lambda g, x: g * np.sign(x) * 0.6)(
+        lambda x: np.abs((0.6 + 0.8j) * x)
     ),
-    "masked elements": (
-        custom_op(x=lambda g, x: g / x)(
-            lambda x: np.log(x, where=A > 0, out=np.zeros_like(x, float))
-        ),
-        [POSITIVE],
-    ),
-    "input changed": (changes_its_input, [A]),
-    "random": (lambda x: mg.dropout(x, 0.5).sum(), [A]),
-    "operand of length 1": (
-        custom_op(b=lambda g: (g[:, None] * A[:3, :1])[:1].sum(1))(
-            lambda b: (A[:3, :1] * b).sum(1)
-        ),
-        [np.ones(1)],
-    ),
+    "input changed": changes_its_input,
+    "random": lambda x: mg.dropout(x, 0.5).sum(),
 }
 
 
 @pytest.mark.parametrize("name", LOST)
 @pytest.mark.parametrize("elementwise", [True, False])
-def test_gradcheck_rejects_lost_gradient_and_side_effect(name: str, elementwise: bool) -> None:
-    f, inputs = LOST[name]
+def test_gradcheck_of_lost_gradient_or_side_effect_rejects_it(name: str, elementwise: bool) -> None:
     with pytest.raises(GradcheckError):
-        mg.gradcheck(f, [x.copy() for x in inputs], elementwise=elementwise)
+        mg.gradcheck(LOST[name], A.copy(), elementwise=elementwise)
 
 
 def test_gradcheck_raises_the_error_of_a_rule() -> None:
@@ -158,36 +137,25 @@ def test_gradcheck_refuses_float32_and_integers() -> None:
         mg.gradcheck(np.sin, np.ones(2, int))
 
 
-EXPONENTS = np.array([0.0, 1.0])
+def detached_cos(g: Any, x: Any) -> Any:
+    return g * np.cos(x.data if isinstance(x, Tensor) else x)
 
 
 @pytest.mark.parametrize(
     "f, inputs",
     [
-        (
-            custom_op(x=lambda g, x: g * np.cos(x.data if isinstance(x, Tensor) else x))(
-                lambda x: np.sin(x)
-            ),
-            [A],
-        ),
+        (custom_op(x=detached_cos)(lambda x: np.sin(x)), [A]),
         (
             custom_op(
                 a=lambda g, a, b: g * (b * a ** np.where(b == 0, 1, b - 1)),
                 b=lambda g, y, a: g * y * np.log(a),
             )(lambda a, b: a**b),
-            [np.array([2.0, 3.0]), EXPONENTS],
-        ),
-        (
-            custom_op(
-                a=lambda g, a, b: g * b * a ** (b - 1),
-                b=lambda g, y, a: g * y * np.log(np.where(a == 1, 1, a)),
-            )(lambda a, b: a**b),
-            [np.array([1.0, 3.0]), EXPONENTS],
+            [np.array([2.0, 3.0]), np.array([0.0, 1.0])],
         ),
     ],
-    ids=["detached", "exponent compared", "base compared"],
+    ids=["detached", "exponent compared"],
 )
-def test_gradgradcheck_rejects_rule_that_hides_a_dependence(f: Any, inputs: Any) -> None:
+def test_gradgradcheck_of_rule_that_hides_a_dependence_rejects_it(f: Any, inputs: Any) -> None:
     assert mg.gradcheck(f, inputs)
     with pytest.raises(GradcheckError, match="gradient of the gradient of"):
         mg.gradgradcheck(f, inputs)
@@ -203,10 +171,9 @@ def test_custom_op_rule_reads_result_shape_and_option() -> None:
         return np.exp(x * scale)
 
     assert scaled_exp.__doc__ == "exp(scale x)."
-    assert mg.gradgradcheck(scaled_exp, A)
-    for f in (scaled_exp, lambda x: scaled_exp(x, scale=0.5), lambda x: scaled_exp(x, 0.5)):
-        assert mg.gradcheck(f, A)
     assert repr(scaled_exp(Tensor([0.0], True))).endswith("op=scaled_exp)")
+    for f in (scaled_exp, lambda x: scaled_exp(x, scale=0.5)):
+        assert mg.gradcheck(f, A) and mg.gradgradcheck(f, A)
 
 
 def test_custom_op_with_one_rule_for_all_operands_has_their_gradients() -> None:
