@@ -275,7 +275,11 @@ def without_recording(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: (X * 2).backward(), GradientError, r"a tensor of one element, .* shape \(2, 3\)"),
+        (
+            lambda: (X * 2).backward(),
+            GradientError,
+            r"unless the tensor has one element, got shape \(2, 3\)",
+        ),
         (
             lambda: (X * 2).backward(np.ones(3)),
             GradientError,
@@ -283,7 +287,11 @@ def without_recording(x: Tensor) -> Tensor:
         ),
         (lambda: (X * 2).backward(WRONG), GradientError, "float64, got shape .* dtype float32"),
         (lambda: CONSTANT.backward(), GradientError, "this tensor does not require gradients"),
-        (lambda: without_recording(X).backward(), GradientError, "was computed under no_grad"),
+        (
+            lambda: without_recording(X).backward(),
+            GradientError,
+            "or they were computed under no_grad",
+        ),
         (
             lambda: setattr(X, "data", np.zeros((3, 2))),
             ValueError,
@@ -294,9 +302,17 @@ def without_recording(x: Tensor) -> Tensor:
         (lambda: setattr(CONSTANT, "grad", 1.0), GradientError, "grad: this tensor does not requ"),
         (lambda: setattr(X * 2, "requires_grad", False), GradientError, "only a leaf can be"),
         (lambda: CONSTANT.register_hook(print), GradientError, "register_hook: this tensor does"),
-        (lambda: Tensor([1, 2], requires_grad=True), TypeError, "only floating-.* one is int64"),
-        (lambda: Tensor([True]).requires_grad_(), TypeError, "this one is bool"),
-        (lambda: Tensor([1j]).requires_grad_(), TypeError, "this one is complex128"),
+        (
+            lambda: Tensor([1, 2], requires_grad=True),
+            TypeError,
+            "the dtype must be floating-point, got int64",
+        ),
+        (lambda: Tensor([True]).requires_grad_(), TypeError, "must be floating-point, got bool"),
+        (
+            lambda: Tensor([1j]).requires_grad_(),
+            TypeError,
+            "must be floating-point, got complex128",
+        ),
         (lambda: copy.deepcopy(X * 2), GradientError, "deepcopy: only a leaf"),
         (lambda: pickle.dumps(X * 2), GradientError, "pickle: only a leaf"),
     ],

@@ -145,10 +145,22 @@ LEAF = Tensor(V, requires_grad=True)
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: mg.grad(np.sin)(1), TypeError, "only floating-point .*, got dtype int64"),
-        (lambda: mg.grad(np.sin)(V), GradientError, "only for a tensor of one element"),
+        (
+            lambda: mg.grad(np.sin)(1),
+            TypeError,
+            "grad: arguments must be floating-point, got dtype int64",
+        ),
+        (
+            lambda: mg.grad(np.sin)(V),
+            GradientError,
+            "gradient must be given unless the tensor has one element",
+        ),
         (lambda: mg.grad(lambda x: 1.0)(1.0), TypeError, "must return a Tensor, got a float"),
-        (lambda: mg.grad(np.sin, 1)(1.0), ValueError, "argnums has 1, but .* given 1 arguments"),
+        (
+            lambda: mg.grad(np.sin, 1)(1.0),
+            ValueError,
+            "argnums must be from -1 to 0 for 1 arguments, got 1",
+        ),
         (lambda: mg.grad(np.sin, True)(1.0), TypeError, "grad: argnums must be an integer or int"),
         (lambda: mg.grad(np.sin, (0, None))(1.0), TypeError, "argnums must be an integer or int"),
         (
@@ -171,5 +183,5 @@ def test_derivative_called_wrongly_names_the_argument(call: Any, error: Any, mes
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), [1, -1], np.array([1, 1])], ids=str)
 @pytest.mark.parametrize("derivative", [mg.value_and_grad, mg.elementwise_grad, mg.jacobian])
 def test_derivative_by_an_argument_named_twice_is_refused(derivative: Any, argnums: Any) -> None:
-    with pytest.raises(ValueError, match="argnums must name each argument once, got .* 2 argum"):
+    with pytest.raises(ValueError, match="argnums must contain each argument once, got .* 2 argum"):
         derivative(lambda x, y: (x * y).sum(), argnums)(V, V)

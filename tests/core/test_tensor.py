@@ -35,7 +35,7 @@ def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
     [
         ([None], "Tensor: data must be numbers or booleans, got dtype object"),
         ("a", "dtype <U1"),
-        ([Tensor(1.0, True)], "this tensor requires gradients, which an ndarray cannot carry"),
+        ([Tensor(1.0, True)], "this tensor requires gradients, which an ndarray cannot have"),
     ],
     ids=["None", "string", "list of tensors"],
 )
@@ -174,9 +174,9 @@ MASK = np.ones((2, 2), bool)
         (lambda: np.sum(X, out=np.ones(())), "np.sum: out= cannot hold"),
         (lambda: np.take(X, 1, mode="wrap", out=np.ones(())), "np.take: out= cannot hold"),
         (lambda: np.copy(X, order="F"), "np.copy: order=.F. has no rule"),
-        (lambda: np.asarray(X), r"use \.detach\(\) or \.data to step out of the graph"),
-        (lambda: np.array([X, X]), r"use \.detach\(\) or \.data to step out"),
-        (lambda: X.numpy(), r"use \.detach\(\) or \.data to step out"),
+        (lambda: np.asarray(X), r"use \.detach\(\) or \.data to leave the graph"),
+        (lambda: np.array([X, X]), r"use \.detach\(\) or \.data to leave the graph"),
+        (lambda: X.numpy(), r"use \.detach\(\) or \.data to leave the graph"),
         (lambda: operator.iadd(np.ones((2, 2)), X), "np.add: .* cannot be written into an ndarray"),
         (lambda: np.add(MASK, MASK, out=X), "np.add: out must be an ndarray, got a Tensor"),
     ],

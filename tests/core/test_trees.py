@@ -111,7 +111,7 @@ def test_grad_of_a_list_of_arrays_is_a_list() -> None:
 
 @pytest.mark.parametrize("leaf, message", [("relu", "got 'relu'"), (1, "got dtype int")])
 def test_grad_of_a_tree_with_a_leaf_that_is_no_float_is_refused(leaf: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"only floating-point .*differentiated, {message}"):
+    with pytest.raises(TypeError, match=f"grad: arguments must be floating-point, {message}"):
         mg.grad(lambda d: d["x"])(OrderedDict(x=leaf))
 
 

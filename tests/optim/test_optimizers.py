@@ -375,40 +375,6 @@ def test_parameters_and_gradients_become_views_of_one_array() -> None:
         np.testing.assert_allclose(model.bias.grad.data, 2.0)
 
 
-IDS = np.array([0, 3, 2, 1])
-X = np.random.default_rng(4).standard_normal((4, 4))
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),
-        lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, IDS, linear_bias=b),
-    ],
-    ids=["linear twice", "tied embedding"],
-)
-def test_backward_into_the_optimizers_array_gives_the_gradients_and_adds_them(loss: Any) -> None:
-    owned = [Tensor(X, requires_grad=True), Tensor(X[0], requires_grad=True)]
-    optimizer = optim.SGD(owned, lr=0.0)
-    apart = mg.gradients(loss(*owned), owned)
-    for factor, total in ((0.7, 0.7), (0.3, 1.0)):
-        (loss(*owned) * factor).backward()
-        for p, g in zip(owned, apart):
-            np.testing.assert_allclose(p.grad.data, total * g.data, rtol=1e-12)
-            assert p.grad.data.base is optimizer._groups[0].grad
-            assert not np.shares_memory(g.data, p.grad.data)
-
-
-def test_gradient_seen_by_a_hook_does_not_change_with_the_next_one() -> None:
-    w, seen = Tensor(X, requires_grad=True), []
-    optimizer = optim.SGD([w], lr=0.0)
-    w.register_hook(seen.append)
-    for factor in (1.0, 2.0):
-        optimizer.zero_grad()
-        (mg.linear(X, w).sum() * factor).backward()
-    np.testing.assert_allclose(seen[1].data, 2 * seen[0].data, rtol=1e-12)
-
-
 def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> list[np.ndarray]:
     """Train the model and return its parameters."""
     x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
