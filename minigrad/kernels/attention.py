@@ -133,7 +133,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
         else:
             top = np.max(scores, axis=-1, keepdims=True, where=mask, initial=-np.inf)
             np.subtract(scores, np.where(np.isfinite(top), top, 0), out=scores)
-            np.minimum(scores, 0, out=scores)  # where masked, anything that does not overflow
+            np.minimum(scores, 0, out=scores)  # masked scores must not overflow
     np.exp(scores, out=scores)
     if mask is not None:
         scores *= mask
@@ -141,7 +141,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     with np.errstate(invalid="ignore"):  # OpenBLAS (AVX-512) flags unset lanes beside 5 columns
         total = (scores.reshape(-1, length) @ ones(length, scores.dtype))[:, 0]
     if mask is not None:
-        total[total == 0] = 1  # nothing to attend to
+        total[total == 0] = 1  # rows that may attend to nothing
     np.divide(factor, total, out=total)
     # for a short last axis, repeated values are multiplied faster than broadcast ones
     scores *= np.repeat(total, length).reshape(scores.shape)
@@ -263,7 +263,7 @@ def forward_attention(
     mask: np.ndarray | None,
     scale: float,
 ) -> np.ndarray:
-    """Compute the heads of arrays, in memory for the weights of a few sequences at a time."""
+    """Compute the heads of arrays, with memory for the weights of a few sequences at a time."""
     return _attend(query, key, value, bias, mask, scale, None, 1.0, False)[0]
 
 

@@ -29,7 +29,7 @@ from .linear import linear_definition
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
 
-_FEW = 1 << 20  # fewer logits are one block: 4 MB of float32
+_ONE_BLOCK = 1 << 20  # fewer logits are computed in one block: 4 MB of float32
 
 
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
@@ -55,14 +55,16 @@ def _losses(
         top = rows.max(-1, keepdims=True)
         rows = np.subtract(rows, top, out=exponentials)
     at_target = rows[np.arange(len(index)), index]
-    every: Any = 0
+    smoothed: Any = 0
     if targets.smooth:
         weight = ones(rows.shape[1], rows.dtype)[:, 0] if targets.weight is None else targets.weight
-        every = rows @ weight * targets.on_all[block]
+        smoothed = rows @ weight * targets.on_all[block]
     np.exp(rows, out=exponentials)
     total = exponentials @ ones(rows.shape[1], rows.dtype)
     loss = (
-        np.log(total)[:, 0] * targets.factor[block] - at_target * targets.on_target[block] - every
+        np.log(total)[:, 0] * targets.factor[block]
+        - at_target * targets.on_target[block]
+        - smoothed
     )
     return loss, top, total
 
@@ -125,12 +127,12 @@ def cross_entropy(
     weight : array, shape (C,), optional
         Weights of the classes.
     ignore_index : int, optional
-        Rows with this target do not count.
+        Rows with this target are ignored; -100 by default.
     label_smoothing : float
-        Share of each target that is spread evenly over all classes.
+        Share of each target that is spread evenly over all classes; 0 by default.
     reduction : {"mean", "sum", "none"}
-        "mean" divides the sum by the weights of the targets that count, and is 0 if no row counts.
-        For probabilities it divides by the number of rows.
+        "mean", the default, divides the sum by the weights of the targets that are not ignored,
+        and is 0 if all rows are ignored. For probabilities it divides by the number of rows.
 
     Returns
     -------
@@ -143,10 +145,10 @@ def cross_entropy(
             "cross_entropy", input, target, weight, label_smoothing, reduction
         )
     dtype = to_array(input).dtype
-    goal = Targets(
+    targets = Targets(
         "cross_entropy", shape_of(input), target, weight, ignore_index, label_smoothing, dtype
     )
-    return reduced(_cross_entropy(input, targets=goal), reduction, goal.divisor)
+    return reduced(_cross_entropy(input, targets=targets), reduction, targets.divisor)
 
 
 def linear_cross_entropy_definition(
@@ -176,7 +178,7 @@ def _linear_cross_entropy_vjp(
 def _blocks_of_logits(rows: int, weight: np.ndarray) -> Sequence[slice]:
     """Return equal blocks of rows whose logits take no more memory than the weight's gradient."""
     classes = len(weight)
-    count = max(1, math.ceil(rows * classes / max(weight.size, _FEW)))
+    count = max(1, math.ceil(rows * classes / max(weight.size, _ONE_BLOCK)))
     return row_blocks(rows, classes, math.ceil(rows / count) * classes + 1)
 
 
@@ -201,9 +203,8 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
                 part += bias
             block = slice(outer.start + inner.start, outer.start + inner.stop)
             targets.without_ignored(part, block)
-            losses, _, total = _losses(
-                part, targets, block, part
-            )  # logits give way to their exponentials
+            # writes the exponentials over the logits
+            losses, _, total = _losses(part, targets, block, part)
             loss += float(losses.sum())
             if with_gradient:
                 _logits_gradient(
@@ -214,7 +215,7 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             gb += (ones(len(logits), rows.dtype).T @ logits)[0]
             if outer.start == 0:
                 np.matmul(logits.T, rows[outer], out=gw)
-            else:  # in parts, so that no second array of the weight's size is needed
+            else:  # in parts, which need no second array of the weight's size
                 for columns in row_blocks(classes, weight.shape[1], 8 * BLOCK):
                     gw[columns] += logits[:, columns].T @ rows[outer]
     return np.asarray(loss / divisor, rows.dtype), (
@@ -277,7 +278,7 @@ def linear_cross_entropy(
         raise ValueError(
             f"linear_cross_entropy: linear_bias must have shape {classes}, got {linear_bias.shape}"
         )
-    goal = Targets(
+    targets = Targets(
         "linear_cross_entropy",
         x.shape[:-1] + classes,
         target,
@@ -286,9 +287,9 @@ def linear_cross_entropy(
         label_smoothing,
         x.dtype,
     )
-    divisor = goal.divisor if reduction == "mean" else 1.0
+    divisor = targets.divisor if reduction == "mean" else 1.0
     operands = (x, linear_weight, linear_bias)
     tracked = MODE.get().record and any(
         isinstance(t, Tensor) and t._node is not None for t in operands
     )
-    return _linear_cross_entropy(*operands, goal, divisor, tracked)
+    return _linear_cross_entropy(*operands, targets, divisor, tracked)

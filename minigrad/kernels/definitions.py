@@ -34,7 +34,8 @@ def kernel(
     definition, vjp, **rules
         As in `minigrad.core.registry.op`.
     single : bool
-        False for a function that only moves values, which needs no float32.
+        Compute float16 operands in float32, as by default. False is for a function that only moves
+        values.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:

@@ -65,12 +65,12 @@ def dropout(
     ----------
     x : Tensor
     p : float
-        At least 0 and less than 1. It is rounded to the nearest k / 256 with 0 < k < 256, and the
-        elements are divided by 1 - k / 256, so the expectation is exact.
+        At least 0 and less than 1; 0.5 by default. It is rounded to the nearest k / 256 with
+        0 < k < 256, and the elements are divided by 1 - k / 256, so the expectation is exact.
     training : bool
-        If False, return x unchanged.
+        Drop elements, as by default; False returns x unchanged.
     generator : numpy.random.Generator, optional
-        By default the default generator.
+        Source of random numbers; the default generator by default.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
     return relu(x) * mask * scale
 
 
-# An element of the result is not 0 if it was positive and kept.
+# The rule needs no mask: the result is 0 exactly where the gradient is 0.
 @kernel(definition=relu_dropout_definition, x=lambda g, y, scale: _masked(g, y != 0, scale))
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")

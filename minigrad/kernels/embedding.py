@@ -37,14 +37,12 @@ def _scattered(rows: np.ndarray, indices: np.ndarray, length: int) -> np.ndarray
     ordered = indices[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else order
     counts = np.diff(np.r_[starts, len(ordered)])
-    for start, count in zip(
-        starts[counts > 8], counts[counts > 8]
-    ):  # frequent rows, such as padding
+    # frequent indices, such as padding, one by one
+    for start, count in zip(starts[counts > 8], counts[counts > 8]):
         table[ordered[start]] = np.add.reduce(rows[order[start : start + count]], axis=0)
+    # then the k-th occurrences of all others, among which no index is repeated
     starts, counts = starts[counts <= 8], counts[counts <= 8]
-    for k in range(
-        counts.max(initial=0)
-    ):  # the k-th occurrence of each index, so that no index is repeated
+    for k in range(counts.max(initial=0)):
         starts, counts = starts[counts > k], counts[counts > k]
         table[ordered[starts]] += rows[order[starts + k]]
     return table
@@ -54,19 +52,16 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any) ->
     g = np.ascontiguousarray(g).reshape(indices.size, weight_shape[1])
     indices = indices.reshape(-1)
     if padding_idx is not None:
-        real = indices != padding_idx
-        g, indices = g[real], indices[real]
+        is_token = indices != padding_idx
+        g, indices = g[is_token], indices[is_token]
     return (_scattered(g, indices, weight_shape[0]),)
 
 
 @kernel(vjp=_embedding_vjp, definition=embedding_definition, single=False)
 def _embedding(weight, /, indices, padding_idx):
-    # take() would first copy a table that is not in C order
-    return (
-        np.take(weight, indices, axis=0)
-        if weight.flags.c_contiguous
-        else np.ascontiguousarray(weight[indices])
-    )
+    if weight.flags.c_contiguous:
+        return np.take(weight, indices, axis=0)
+    return np.ascontiguousarray(weight[indices])  # take() would first copy the whole table
 
 
 forward_embedding = _embedding.op.forward  # type: ignore[attr-defined]  # of arrays
@@ -92,7 +87,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     weight = weight if isinstance(weight, Tensor) else as_array(weight)
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must have shape (n, d), got {weight.shape}")
-    # a copy, since the caller may fill the array with the next batch
+    # a copy, because the caller may write the next batch into the array
     indices = as_indices(integers("embedding", indices)).copy()
     length = weight.shape[0]
     if not holds((indices >= 0) & (indices < length)):

@@ -17,9 +17,8 @@ from .definitions import kernel
 __all__ = ["gelu"]
 
 _SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715
-_FLAT = 100.0  # farther out nothing changes, and squares need not overflow
-# log(Φ(-x) / Φ(x)) / x as a function of x²: fitted so that the relative error of Φ(|x|) is below
-# 2e-9
+_FLAT = 100.0  # beyond it the function does not change, and squares could overflow
+# log(Φ(-x) / Φ(x)) / x as a function of x², fitted to a relative error of Φ(|x|) below 2e-9
 _LOG_ODDS = (
     (-9.49246607, -372.353094, -4892.03276, -39460.4937),
     (1.0, 146.155723, 1939.50898, 24728.1969),
@@ -53,7 +52,7 @@ def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
         y *= -2 * _SLOPE * _CUBIC
         y += -2 * _SLOPE
     y *= x
-    with np.errstate(over="ignore"):  # of the result nothing is left
+    with np.errstate(over="ignore"):  # exp may be inf, and its reciprocal 0
         np.exp(y, out=y)
     y += 1
     return np.reciprocal(y, out=y)
@@ -93,9 +92,9 @@ def _gelu(x, /, approximate):
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     """Replace a contiguous x by gelu(x), and return it."""
     flat = x.reshape(-1)
-    long = 4 * BLOCK  # blocks, since threads that share a batch wait for the interpreter
-    for start in range(0, flat.size, long):
-        block = slice(start, start + long)
+    step = 4 * BLOCK  # larger blocks, because threads wait for the interpreter lock between them
+    for start in range(0, flat.size, step):
+        block = slice(start, start + step)
         flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x
 

@@ -52,7 +52,7 @@ def linear(x, weight, bias=None, /):
         raise ValueError(f"bias must have shape {weight.shape[:1]}, got {bias.shape}")
     y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T
     if bias is not None:
-        rows = max(1, BLOCK // max(1, len(weight)))  # which stay in the cache
+        rows = max(1, BLOCK // max(1, len(weight)))  # as many as fit the cache
         for start in range(0, len(y), rows):
             y[start : start + rows] += bias
     return y.reshape(*x.shape[:-1], len(weight))

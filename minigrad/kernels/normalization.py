@@ -127,7 +127,7 @@ def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-
     bias : Tensor, shape (d,), optional
         Added to the normalized rows.
     eps : float
-        Added to the variance, which is divided by d.
+        Added to the variance, whose divisor is d; 1e-5 by default.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
     weight : Tensor, shape (d,), optional
         Factor of the normalized rows.
     eps : float, optional
-        Added to the mean square; by default the machine epsilon of x's dtype.
+        Added to the mean square; the machine epsilon of the dtype of x by default.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     ----------
     x : array_like
     n : int
-        How often differences are taken; 1 by default.
+        Number of times that differences are taken; 1 by default.
     axis : int
         The last by default.
     prepend : array_like, optional
@@ -75,7 +75,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     y : array_like
         Values of a function.
     x : array_like, optional
-        Where the values are.
+        Positions of the values.
     dx : float
         The distance of neighbours if there is no x; 1 by default.
     axis : int
@@ -108,12 +108,12 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     f : array_like
         Values of a function.
     *varargs : float or array_like
-        The distances of neighbours: one for all axes (1 by default), or for each axis a number or
-        the coordinates.
+        Distances of neighbours: one for all axes (1 by default), or for each axis a distance or
+        the coordinates of the values.
     axis : int or tuple of int, optional
         All axes by default.
     edge_order : {1, 2}
-        The order of the estimates at the ends.
+        Order of the estimates at the ends; 1 by default.
 
     Returns
     -------
@@ -154,9 +154,9 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     Parameters
     ----------
     x : array_like
-        Where to interpolate; outside of xp, the first or last value is returned.
+        Positions. For positions outside of xp, the first or last value is returned.
     xp, fp : array_like, shape (n,)
-        Coordinates, in rising order, and values of the points.
+        Coordinates in rising order, and values, of the points.
 
     Returns
     -------
@@ -189,7 +189,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
     ----------
     a, v : array_like, shapes (n,) and (m,)
     mode : {"full", "same", "valid"}
-        Return all n + m - 1 values, the middle max(n, m), or those without missing factors.
+        Return all n + m - 1 values, the middle max(n, m) values, or only the values of complete
+        overlap; "full" by default.
 
     Returns
     -------
@@ -211,13 +212,13 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
 
 @function(numpy=np.correlate)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
-    """Correlate two vectors: y[k] is the sum of a[i + k] * v[i]; modes as in `convolve`.
+    """Correlate two vectors: y[k] is the sum of a[i + k] * v[i].
 
     Parameters
     ----------
     a, v : array_like, shape (n,) and (m,)
-    mode : str
-        "full", "same" or "valid", the default; as in `convolve`.
+    mode : {"full", "same", "valid"}
+        As in `convolve`; "valid" by default.
 
     Returns
     -------

@@ -24,18 +24,18 @@ def multinomial(
     Parameters
     ----------
     input : array_like, shape (n,) or (rows, n)
-        Weights, which need not sum to 1. A gradient does not pass through the draw.
+        Weights, which need not sum to 1. They get no gradient.
     num_samples : int
         Number of indices for each row.
     replacement : bool
-        Whether an index can be drawn more than once; False by default.
+        Allow an index to be drawn more than once; False by default.
     generator : numpy.random.Generator, optional
-        The default generator if not given.
+        Source of random numbers; the default generator by default.
 
     Returns
     -------
     Tensor of int64, shape (num_samples,) or (rows, num_samples)
-        In the order in which the indices were drawn.
+        Indices in the order in which they were drawn.
     """
     weights = np.asarray(unwrap(input), float)
     if weights.ndim not in (1, 2):
@@ -53,7 +53,7 @@ def multinomial(
             f"that are not 0, {counts.min()}, got {num_samples}"
         )
     random = default_generator(generator)
-    if not replacement:  # waiting times with these rates: the shortest is drawn first
+    if not replacement:  # the shortest of the waiting times with these rates is drawn first
         with np.errstate(divide="ignore"):
             waiting = random.standard_exponential(weights.shape) / weights
         return Tensor(np.argsort(waiting, axis=-1)[..., :num_samples].astype(np.int64))

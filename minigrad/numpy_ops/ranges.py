@@ -13,7 +13,7 @@ from ..ops.shape import astype, broadcast_to, clone, moveaxis
 
 
 def _weak(x: Any) -> Any:
-    """Return the array of x, or a Python number unchanged, since it changes no dtype."""
+    """Return the array of x, or a Python number unchanged, so that it changes no dtype."""
     return x if isinstance(x, (int, float)) else to_array(x)
 
 
@@ -31,6 +31,6 @@ def linspace(start: Any, stop: Any, num: int = 50, *, dtype: Any = None, axis: i
 
 @numpy_form(np.full_like)
 def full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Tensor:
-    """Return `fill_value`, which may be a tensor, in the shape and dtype of a, or in others."""
+    """Return `fill_value`, which may be a tensor, in the shape and dtype of `a` by default."""
     like = np.empty_like(unwrap(a), dtype, shape=shape)
     return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))

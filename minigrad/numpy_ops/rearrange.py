@@ -132,7 +132,7 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more:
     axis : int, optional
         The flattened x by default.
     *more : int
-        Refused: PyTorch's `repeat` is `tile` here.
+        Raise a TypeError, because PyTorch's `repeat` is `tile` here.
 
     Returns
     -------
@@ -199,10 +199,11 @@ def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
     ----------
     x : array_like
     axis : int
+        Axis to divide into windows.
     size : int
-        The length of a window.
+        Length of a window.
     step : int
-        The distance of windows; 1 by default.
+        Distance of the starts of windows; 1 by default.
 
     Returns
     -------
@@ -235,10 +236,10 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
     Parameters
     ----------
     x : array_like
-    pad_width : int, pair or list of pairs
-        The numbers of elements, as in `numpy.pad`.
+    pad_width : int, pair, list of pairs or dict
+        Numbers of elements before and after each axis, as in `numpy.pad`.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
-        The added elements: a constant, or elements of x as in `numpy.pad`.
+        Added elements: a constant, as by default, or elements of x as in `numpy.pad`.
     constant_values : float or list of pairs
         The constant; 0 by default.
 

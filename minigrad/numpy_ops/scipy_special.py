@@ -1,9 +1,8 @@
 """Derivatives of the ufuncs of `scipy.special`; SciPy is imported by the caller.
 
-    scipy.special.gammaln(t)        a tensor, with derivatives of every order
-
-The rules are mostly from Abramowitz, Stegun (1964), chapters 5 to 9 and 26. Functions of SciPy that
-are not ufuncs (logsumexp, softmax, log_softmax) are minigrad's functions of these names.
+`scipy.special.gammaln(t)` of a tensor returns a tensor with derivatives of every order. The rules
+are mostly from Abramowitz, Stegun (1964), chapters 5 to 9 and 26. Functions of SciPy that are not
+ufuncs (logsumexp, softmax, log_softmax) are minigrad's functions of these names.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..core.nested import needs_gradient
 from ..core.op import Op
 from ..core.registry import OPS
 from ..core.tensor import DISPATCH
-from ..ops import activations as activations  # whose rules serve SciPy's functions too
+from ..ops import activations as activations  # registers erf, whose rule is used here
 from ..ops.elementwise import safe_divide
 from . import special as special
 
@@ -43,8 +42,7 @@ def _normal(x: Any, log_of: Any = 0) -> Any:
     return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
 
 
-# By the name of the function: a rule for each operand by which it can be differentiated, by order
-# (None: by it not).
+# For each function by name, the rules of its operands in order; None for an operand without a rule.
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
@@ -56,9 +54,8 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "expit": (lambda g, y: g * y * (1 - y),),
     "logit": (lambda g, x: g / (x * (1 - x)),),
     # entropies
-    # by the factor: the logarithm, but for 0 times that of 0 or less, a branch that does not count
     "xlog1py": (
-        lambda g, a, b: g * np.log1p(np.where((a == 0) & (b <= -1), 0, b)),
+        lambda g, a, b: g * np.log1p(np.where((a == 0) & (b <= -1), 0, b)),  # 0 · log 0 is 0
         lambda g, a, b: safe_divide(g * a, 1 + b),
     ),
     "entr": (lambda g, x: -g * (np.log(x) + 1),),
@@ -100,10 +97,10 @@ RULES |= {
 
 @cache
 def op_of(ufunc: np.ufunc) -> Op | None:
-    """Return the op of a ufunc of SciPy, or None if its derivative is not known."""
+    """Return the op of a ufunc of SciPy, or None if its derivative is not implemented."""
     rules = RULES.get(ufunc.__name__)
     original = getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None)
-    if rules is None or ufunc is not original:  # others may have functions of these names
+    if rules is None or ufunc is not original:  # other libraries may use these names
         return None
     if len(rules) == 1:
         return Op(ufunc, {"x": rules[0]})  # type: ignore[dict-item]
@@ -126,8 +123,8 @@ def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
         for name, x in zip(entry.operands, inputs):
             if name not in entry.rules and needs_gradient(x):
                 raise TypeError(
-                    f"{entry.name}: its derivative by {name} is not known; detach() it if none is "
-                    "needed"
+                    f"{entry.name}: {name} must not require gradients, because the derivative is "
+                    "not implemented; use .detach()"
                 )
         return entry.function(*inputs)
 

@@ -33,9 +33,9 @@ def sort(
     axis : int or None
         The last by default; None sorts the flattened x.
     kind : str, optional
-        Ignored: sorting is always stable.
+        Ignored, because sorting is always stable.
     stable : bool, optional
-        Ignored: sorting is always stable.
+        Ignored, because sorting is always stable.
     descending : bool
         Sort in falling order; False by default.
 
@@ -77,9 +77,7 @@ def argsort(
         Indices in the shape of x.
     """
     array = to_array(x)
-    # as NumPy has it from 2.5 on: what reverses the order leaves NaN last, and equal elements in
-    # order
-    if descending:
+    if descending:  # as in NumPy 2.5, NaN still comes last and equal elements keep their order
         array = ~array if array.dtype.kind in "biu" else -array
     return Tensor(np.argsort(array, axis, kind, stable=stable))
 
@@ -106,13 +104,14 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
     ----------
     x : array_like
     k : int
+        Number of elements, at most the length of `axis`.
     axis : int
         The last by default.
 
     Returns
     -------
     TopK
-        `values` and `indices`.
+        `values`, a Tensor, and `indices`, an ndarray of int, with length k along `axis`.
     """
     array = to_array(x)
     axis = one_axis("top_k", axis, array.ndim)
@@ -121,9 +120,8 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
         raise ValueError(f"top_k: k must be from 1 to {n}, got {k}")
     chosen = np.sort(np.argpartition(array, n - k, axis).take(np.arange(n - k, n), axis), axis)
     falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
-    order = (
-        k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)
-    )  # of equal ones, the first comes first
+    # equal elements keep their order
+    order = k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)
     indices = np.take_along_axis(chosen, order, axis)
     return TopK(take_along_axis(x, indices, axis), indices)
 
@@ -146,7 +144,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     Returns
     -------
     Tensor
-        x without the reduced axes.
+        Shape of x without the reduced axes.
     """
     return ranked("median", x, 0.5, axis, "midpoint", keepdims)
 
@@ -161,7 +159,7 @@ def quantile(
     ----------
     x : array_like
     q : float or array_like
-        From 0, the smallest element, to 1, the largest.
+        Fractions from 0, the smallest element, to 1, the largest.
     axis : int, tuple of int or None
         All axes by default.
     method : {"linear", "lower", "higher", "nearest", "midpoint"}
@@ -172,7 +170,7 @@ def quantile(
     Returns
     -------
     Tensor
-        The shape of q comes first.
+        Shape of q, followed by the shape of x without the reduced axes.
     """
     return ranked("quantile", x, q, axis, method, keepdims)
 
@@ -187,7 +185,9 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) ->
     last, with_ones = flattened_last(x, axis, name)
     if not last.shape[-1]:
         if name == "quantile":
-            raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
+            raise ValueError(
+                f"{name}: x must have elements over axis {axis}, got shape {shape_of(x)}"
+            )
         return Tensor(
             np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, x.dtype)
         )
@@ -206,15 +206,14 @@ def _at_positions(ordered: Tensor, position: Tensor, end: int, method: str) -> T
         return ordered[..., whole[method](position.data).astype(np.intp)]
     if method not in ("linear", "midpoint"):
         raise ValueError(
-            f"quantile: method {method!r} is not supported; use linear, midpoint, "
-            f"{', '.join(whole)}"
+            f"quantile: method must be linear, midpoint, {', '.join(whole)}, got {method!r}"
         )
     low, high = np.floor(position.data).astype(np.intp), np.ceil(position.data).astype(np.intp)
     if method == "midpoint":
         half = np.asarray(0.5, position.dtype)
         return ordered[..., low] * half + ordered[..., high] * half
-    # The line through a position: at an integer the one to the right, at the end the one to the
-    # left, so that the derivative by the position is one of a line.
+    # Interpolate on the line to the right of an integer position, or to the left of the last one,
+    # so that the derivative with respect to the position exists.
     start = np.clip(low, 0, max(end - 1, 0))
     rise = ordered[..., np.minimum(start + 1, end)] - ordered[..., start]
     fraction = position - low.astype(position.dtype)
@@ -222,7 +221,7 @@ def _at_positions(ordered: Tensor, position: Tensor, end: int, method: str) -> T
 
 
 def hundredths(q: Any) -> Any:
-    """Return percents as fractions of 1."""
+    """Convert percents to fractions."""
     return q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
 
 
@@ -230,12 +229,13 @@ def hundredths(q: Any) -> Any:
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Compute `quantile` for q from 0 to 100.
+    """Compute percentiles: quantiles of q / 100.
 
     Parameters
     ----------
     x : array_like
     q : float or array_like
+        Percents from 0 to 100.
     axis : int, tuple of int or None
         All axes by default.
     method : str

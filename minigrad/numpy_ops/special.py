@@ -224,11 +224,11 @@ def unwrap(
     p : array_like
         Angles.
     discont : float, optional
-        The least difference that is changed; half a period by default.
+        Smallest difference that is changed; half a period by default.
     axis : int
-        The axis of the neighbours; the last by default.
+        Axis of the neighbours; the last by default.
     period : float
-        2 pi by default.
+        Length of a period; 2 pi by default.
 
     Returns
     -------
@@ -277,7 +277,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(
-            "select: condlist and choicelist must have one length, not 0, got "
+            "select: condlist and choicelist must have the same length, at least 1, got "
             f"{len(condlist)} and {len(choicelist)}"
         )
     if any(to_array(c).dtype != bool for c in condlist):

@@ -26,13 +26,11 @@ def _writes(name: str, numpy: Callable[..., Any], first: str) -> Callable[..., A
             else not needs_gradient(values)
         )
         if not allowed:
-            shown = (
-                f"{name}, which np.full and np.full_like use too" if numpy is np.copyto else name
-            )
+            shown = f"{name}, which np.full and np.full_like call" if numpy is np.copyto else name
             raise GradientError(
-                f"{shown}: what is written would lose its gradient; write np.where(mask, source, "
-                "target), "
-                "np.broadcast_to(value, shape), or index_add(target, index, values)"
+                f"{shown}: the written values would lose their gradient; use np.where(mask, "
+                "source, target), np.broadcast_to(value, shape), or index_add(target, index, "
+                "values)"
             )
         on_arrays(numpy, (target, *rest), options)
         mark_changed(unwrap(target))

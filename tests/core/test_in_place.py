@@ -373,17 +373,20 @@ X = np.arange(4.0)
     "call, message",
     [
         (lambda: np.copyto(T, 5.0), "np.copyto: a leaf that requires gradients cannot be changed"),
-        (lambda: np.copyto(np.zeros(3), T), "np.copyto.* lose its gradient; write np.where"),
+        (lambda: np.copyto(np.zeros(3), T), "np.copyto.* lose their gradient; use np.where"),
         (lambda: np.add.at(T, [0], 1.0), "np.add.at: a leaf that requires gradients cannot be"),
-        (lambda: np.add.at(np.zeros(3), [0, 0, 1], T), "np.add.at: what is .* lose .* index_add"),
-        (lambda: np.put(np.zeros(3), [0, 1], T[:2]), "np.put: what is written would lose its gra"),
-        (lambda: np.putmask(np.zeros(3), [True, False, True], T), "np.putmask: what is written"),
+        (
+            lambda: np.add.at(np.zeros(3), [0, 0, 1], T),
+            "np.add.at: the written values .* lose .* index_add",
+        ),
+        (lambda: np.put(np.zeros(3), [0, 1], T[:2]), "np.put: the written values would lose their"),
+        (lambda: np.putmask(np.zeros(3), [True, False, True], T), "np.putmask: the written values"),
         (
             lambda: np.put_along_axis(np.zeros(3), np.array([1]), T[:1], 0),
-            "np.put_along_axis: what is written",
+            "np.put_along_axis: the written values",
         ),
         (lambda: Tensor(T), r"Tensor: data must not require gradients.* write data.clone\(\)"),
-        (lambda: np.full_like(np.zeros(3), T[0]), "np.full_like.* lose its .* np.broadcast_to"),
+        (lambda: np.full_like(np.zeros(3), T[0]), "np.full_like.* lose their .* np.broadcast_to"),
         (
             lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=S * 0.1),
             "cross_entropy: the weights of classes and label",

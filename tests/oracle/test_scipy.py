@@ -184,7 +184,9 @@ def test_special_function_has_first_and_second_derivatives(name: str) -> None:
     np.testing.assert_array_equal(closed(*[mg.Tensor(x, True) for x in inputs]).data, f(*operands))
     assert mg.gradcheck(closed, inputs) and mg.gradgradcheck(closed, inputs)
     for i in set(range(len(operands))) - set(known):
-        with pytest.raises(TypeError, match="its derivative by . is not known"):
+        with pytest.raises(
+            TypeError, match=". must not require gradients, because the derivative is not impl"
+        ):
             f(*[mg.Tensor(x, i == k) for k, x in enumerate(operands)])
 
 
@@ -205,7 +207,7 @@ def test_derivative_of_zero_times_logarithm_is_finite(f: Any, edge: float) -> No
 def test_special_function_without_rule_takes_only_tensors_without_gradients(f: Any) -> None:
     x = np.array([0.3, 0.6])
     np.testing.assert_array_equal(f(mg.Tensor(x)), f(x))
-    with pytest.raises(TypeError, match="has no rule|or minigrad's function of that name"):
+    with pytest.raises(TypeError, match="has no rule|or minigrad's function of the same name"):
         f(mg.Tensor(x, requires_grad=True))
 
 
