@@ -28,8 +28,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("explore", __doc__)
-    parser.add_argument("model", type=Path, metavar="DIR", help="directory of a run or a model")
+    parser = command_parser("explore", __doc__, "directory of a run or a model")
     parser.add_argument("text", help="a sentence")
     parser.add_argument(
         "--out",

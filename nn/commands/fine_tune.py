@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +21,29 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.console import amount, count, seed
+from minigrad.console import amount, seed
 from minigrad.optim import AdamW, linear_schedule
 from nn.text import read_pairs
 
-from .inputs import command_parser, load_text
+from .inputs import add_number, command_parser, load_text
 
 __all__ = ["main"]
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("fine-tune", __doc__)
-    add = parser.add_argument
-    add("model", type=Path, metavar="DIR", help="directory of the encoder")
+    parser = command_parser("fine-tune", __doc__, "directory of the encoder")
+    add, number = parser.add_argument, partial(add_number, parser)
     add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label on each line")
     add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
-    kinds = ("all", "lora", "head")
-    add("--train", choices=kinds, default="all", help="weights to train (default: %(default)s)")
+    add("--train", choices=["all", "lora", "head"], default="all", help="weights to train")
     adapter = "also save the adapter of --train lora, as PEFT reads it"
     add("--save-adapter", type=Path, metavar="DIR", help=adapter)
-    add("--epochs", type=count, default=3, metavar="N", help="(default: %(default)s)")
-    add("--lr", type=amount, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)")
-    add("--batch-size", type=count, default=16, metavar="N", help="(default: %(default)s)")
-    add("--max-len", type=count, default=64, metavar="N", help="tokens of a text (%(default)s)")
-    add("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
+    number("--epochs", 3, "passes over the training texts")
+    number("--lr", None, "learning rate (default: 5e-5; 1e-3 for head and lora)", amount, "X")
+    number("--batch-size", 16, "texts in a batch")
+    number("--max-len", 64, "the most tokens of a text")
+    number("--seed", 0, "seed of the random numbers", seed)
     args = parser.parse_args(argv)
     if args.save_adapter and args.train != "lora":
         parser.error("--save-adapter needs --train lora")

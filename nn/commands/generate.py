@@ -12,42 +12,40 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
 import minigrad as mg
 import nn
-from minigrad.console import amount, count, seed
+from minigrad.console import amount, seed
 from minigrad.extras import require
 
-from .inputs import command_parser, load_text, read_texts
+from .inputs import add_number, command_parser, load_text, read_texts
 
 __all__ = ["main"]
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("generate", __doc__)
-    parser.add_argument("model", type=Path, metavar="DIR", help="directory of the model")
+    parser = command_parser("generate", __doc__, "directory of the model")
     parser.add_argument(
         "text", nargs="*", help="texts to continue (default: lines of standard input, or a prompt)"
     )
     parser.add_argument("--chat", action="store_true", help="use the model's chat template")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
+    add_number(parser, "--seed", 0, "seed of the random numbers", seed)
     parser.add_argument(
         "--stop",
         action="append",
         metavar="TEXT",
         help="end at this text, which is not printed; may be given several times",
     )
-    add = parser.add_argument_group(
-        "sampling", "Defaults are the settings of the model's directory."
-    ).add_argument
-    add("--max-len", type=count, metavar="N", help="number of new tokens (or 20)")
-    add("--temperature", type=amount, metavar="T", help="0: always the likeliest token")
-    add("--top-k", type=count, metavar="K", help="draw from the K likeliest tokens")
-    add("--top-p", type=float, metavar="P", help="draw from the likeliest tokens of this share")
-    add("--min-p", type=float, metavar="P", help="draw from tokens P times as likely as the first")
-    add("--repetition-penalty", type=float, metavar="X", help="above 1: repeat fewer tokens")
+    where = "Defaults are the settings of the model's directory."
+    add = partial(add_number, parser.add_argument_group("sampling", where))
+    add("--max-len", None, "number of new tokens (or 20)")
+    add("--temperature", None, "0: always the likeliest token", amount, "T")
+    add("--top-k", None, "draw from the K likeliest tokens", metavar="K")
+    add("--top-p", None, "draw from the likeliest tokens of this share", float, "P")
+    add("--min-p", None, "draw from tokens P times as likely as the first", float, "P")
+    add("--repetition-penalty", None, "above 1: repeat fewer tokens", float, "X")
     return parser.parse_intermixed_args(argv)
 
 

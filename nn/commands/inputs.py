@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from minigrad.console import piped
+from minigrad.console import count, piped
 from nn import text
 from nn.pretrained.load import refuse_gguf
 
-__all__ = ["command_parser", "load_text", "read_batches", "read_texts"]
+__all__ = ["add_number", "command_parser", "load_text", "read_batches", "read_texts"]
+
+BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
+"""Tokenizers of sacrebleu that need no other package."""
 
 
-def command_parser(name: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the arguments of `minigrad NAME`; `description` keeps its lines."""
-    plain = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(f"minigrad {name}", None, description, formatter_class=plain)
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keep the lines of the description, and append each default to the help of its option."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, argparse.SUPPRESS) or action.default is False:
+            return action.help
+        return f"{action.help} (default: %(default)s)"
+
+
+def command_parser(
+    name: str, description: str | None, model: str | None = None
+) -> argparse.ArgumentParser:
+    """Return a parser of the arguments of `minigrad NAME`; `model` describes the first one."""
+    parser = argparse.ArgumentParser(
+        f"minigrad {name}", description=description, formatter_class=_HelpFormatter
+    )
+    if model is not None:
+        parser.add_argument("model", type=Path, metavar="DIR", help=model)
+    return parser
+
+
+def add_number(
+    group: Any,
+    name: str,
+    default: float | None,
+    help: str,
+    kind: Callable[[str], Any] = count,
+    metavar: str = "N",
+) -> None:
+    """Add an option with a number to a parser or a group of options."""
+    group.add_argument(name, default=default, help=help, type=kind, metavar=metavar)
 
 
 def load_text(directory: Path) -> text.ModelText:
@@ -27,7 +58,7 @@ def load_text(directory: Path) -> text.ModelText:
 
 
 def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]]:
-    """Yield lists of texts: the given ones, all lines of standard input, or one at a time.
+    """Yield lists of texts: of the command line, of standard input, or one text at a time.
 
     Parameters
     ----------
@@ -56,5 +87,5 @@ def _ask(prompt: str) -> str:
     try:
         return input(prompt).strip()
     except EOFError:
-        print(file=sys.stderr)  # what follows starts on a new line
+        print(file=sys.stderr)  # the shell continues on a new line
         return ""

@@ -17,27 +17,23 @@ from pathlib import Path
 import numpy as np
 
 import nn
-from minigrad.console import count
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.json import checksum
 from nn.text import read_lines
 
-from .inputs import command_parser, read_texts
+from .inputs import add_number, command_parser, read_texts
 
 __all__ = ["main"]
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("search", __doc__)
-    parser.add_argument("model", type=Path, metavar="DIR", help="directory of the encoder")
+    parser = command_parser("search", __doc__, "directory of the encoder")
     parser.add_argument("file", type=Path, metavar="FILE", help="UTF-8 text, plain or .gz")
     parser.add_argument(
         "question", nargs="*", help="(default: lines of standard input, or a prompt)"
     )
-    parser.add_argument(
-        "--top", type=count, default=3, metavar="N", help="lines to print (default: %(default)s)"
-    )
+    add_number(parser, "--top", 3, "lines to print")
     parser.add_argument(
         "--index",
         type=Path,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.console import count, seed
+from minigrad.console import seed
 from minigrad.extras import require
 from minigrad.io import read_json, write_json
 from minigrad.optim import (
@@ -61,7 +61,7 @@ from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
 from nn.train import ModelLoss, MovingAverage, ProgressLine, Trainer, average_weights
 
-from .inputs import command_parser
+from .inputs import BLEU_TOKENIZERS, add_number, command_parser
 
 __all__ = ["main"]
 
@@ -73,9 +73,9 @@ FILES = {
     "max_len": 128, "min_count": 2,
 }  # fmt: skip
 """Defaults with --data, if they differ from those of the generated sentences."""
-OF_A_CALL = ("out", "resume", "quiet", "processes")
+OF_A_CALL = {"out", "resume", "quiet", "processes"}
 """Options that are not settings of a run."""
-MAY_CHANGE = ("epochs", "steps", "patience", "data", "valid", "test")
+MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
 
 
@@ -85,70 +85,75 @@ def make_parser() -> argparse.ArgumentParser:
     parser = command_parser("train", __doc__)
     parser.usage = "%(prog)s [options]"
     parser.epilog = f"With --data other defaults are used: {defaults}."
-    add = parser.add_argument_group("sentences").add_argument
+    group = parser.add_argument_group("sentences")
+    add = group.add_argument
     add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="languages of generated pairs")
-    add("--sentences", type=count, default=8000, metavar="N", help="number of generated pairs")
+    add_number(group, "--sentences", 8000, "number of generated pairs")
     files = "one file of source TAB target, or source and target; UTF-8, plain or .gz"
     add("--data", nargs="+", metavar="FILE", help=f"learn from these pairs instead: {files}")
     add("--valid", nargs="+", metavar="FILE", help="validate with these pairs")
     add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
-    add("--valid-size", type=count, default=200, metavar="N", help="pairs held out to validate")
-    add("--test-size", type=count, default=600, metavar="N", help="pairs held out to the end")
+    add_number(group, "--valid-size", 200, "pairs held out to validate")
+    add_number(group, "--test-size", 600, "pairs held out to the end")
     add("--reverse", action="store_true", help="exchange source and target")
-    add("--max-len", type=count, default=64, metavar="N", help="leave out longer sentences")
-    add = parser.add_argument_group("tokens").add_argument
+    add_number(group, "--max-len", 64, "leave out longer sentences")
+    group = parser.add_argument_group("tokens")
+    add = group.add_argument
     kinds = ["word", "char", "space", "bpe"]
     add("--source-tokenizer", choices=kinds, help="(default: char for Chinese, else word)")
     add("--target-tokenizer", choices=kinds, help="likewise")
     add("--joint", action="store_true", help="one vocabulary of bpe for both sides")
-    add("--vocab-size", type=count, default=8000, metavar="N", help="largest number of tokens")
-    add("--min-count", type=count, default=1, metavar="N", help="rarer tokens become <unk>")
+    add_number(group, "--vocab-size", 8000, "largest number of tokens")
+    add_number(group, "--min-count", 1, "rarer tokens become <unk>")
     add("--whole-words", action="store_true", help="bpe splits at spaces only (tokenized text)")
-    add("--bpe-dropout", type=float, default=0.0, metavar="P", help="share of skipped merges")
+    add_number(group, "--bpe-dropout", 0.0, "share of skipped merges", float, "P")
     add("--lowercase", action="store_true", help="convert all text to lower case")
     add("--simplified", action="store_true", help="convert Chinese to simplified characters")
     add("--source-eos", action="store_true", help="end each source with <eos>")
-    add = parser.add_argument_group("model").add_argument
-    add("--d-model", type=count, default=128, metavar="N", help="size of all vectors")
-    add("--num-heads", type=count, default=4, metavar="N", help="attention heads")
-    add("--layers", type=count, default=2, metavar="N", help="encoder layers, and decoder layers")
-    add("--d-ff", type=count, default=256, metavar="N", help="size of the feed-forward networks")
-    add("--dropout", type=float, default=0.05, metavar="P", help="share of values set to zero")
+    group = parser.add_argument_group("model")
+    add = group.add_argument
+    add_number(group, "--d-model", 128, "size of all vectors")
+    add_number(group, "--num-heads", 4, "attention heads")
+    add_number(group, "--layers", 2, "encoder layers, and decoder layers")
+    add_number(group, "--d-ff", 256, "size of the feed-forward networks")
+    add_number(group, "--dropout", 0.05, "share of values set to zero", float, "P")
     add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ...")
     add("--norm-first", action="store_true", help="normalize before each sublayer, not after")
     tied = "share the output layer with the target embedding, or with both (needs --joint)"
     add("--tie", choices=["none", "target", "all"], default="target", help=tied)
-    add = parser.add_argument_group("training").add_argument
-    add("--epochs", type=count, default=7, metavar="N", help="passes over the training pairs")
-    add("--steps", type=count, metavar="N", help="stop after this number of steps")
-    add("--batch-tokens", type=count, default=1024, metavar="N", help="tokens a side in a batch")
-    add("--accumulate", type=count, default=1, metavar="N", help="batches in a step")
-    add("--lr", type=float, default=2e-3, metavar="X", help="largest learning rate")
+    group = parser.add_argument_group("training")
+    add = group.add_argument
+    add_number(group, "--epochs", 7, "passes over the training pairs")
+    add_number(group, "--steps", None, "stop after this number of steps")
+    add_number(group, "--batch-tokens", 1024, "tokens a side in a batch")
+    add_number(group, "--accumulate", 1, "batches in a step")
+    add_number(group, "--lr", 2e-3, "largest learning rate", float, "X")
     schedules = ["noam", "inverse-sqrt", "cosine", "linear"]
     add("--schedule", choices=schedules, default="cosine", help="how the learning rate falls")
-    add("--warmup", type=count, default=100, metavar="N", help="steps in which it rises")
-    add("--label-smoothing", type=float, default=0.05, metavar="P", help="share of all tokens")
-    add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients")
-    add("--ema", type=float, metavar="D", help="decay of an average of weights to validate")
-    add("--validate-every", type=count, metavar="N", help="steps (default: an epoch)")
+    add_number(group, "--warmup", 100, "steps in which it rises")
+    add_number(group, "--label-smoothing", 0.05, "share of all tokens", float, "P")
+    add_number(group, "--clip", 1.0, "largest norm of the gradients", float, "X")
+    add_number(group, "--ema", None, "decay of an average of weights to validate", float, "D")
+    add_number(group, "--validate-every", None, "steps (default: an epoch)")
     best = "the best weights have the smallest loss, or the highest BLEU of greedy translations"
     add("--select", choices=["loss", "bleu"], default="loss", help=best)
-    add("--patience", type=count, metavar="N", help="stop after N validations without a better one")
-    add("--average", type=count, default=0, metavar="N", help="use the mean of the last N weights")
-    add("--seed", type=seed, default=0, metavar="N", help="seed of all random numbers")
-    add = parser.add_argument_group("run").add_argument
+    add_number(group, "--patience", None, "stop after N validations without a better one")
+    add_number(group, "--average", 0, "use the mean of the last N weights")
+    add_number(group, "--seed", 0, "seed of all random numbers", seed)
+    group = parser.add_argument_group("run")
+    add = group.add_argument
     add("--out", type=Path, metavar="DIR", help="run directory (default: runs/NAME)")
     add("--resume", action="store_true", help="continue the run in --out, with its settings")
-    add("--save-every", type=count, default=200, metavar="N", help="steps between saved states")
-    add("--processes", type=count, metavar="N", help="share each batch (default: at most 4 cores)")
-    add("--beam", type=count, default=4, metavar="N", help="beam of the last translations")
-    add("--length-penalty", type=float, default=1.0, metavar="A", help="of the beam search")
-    tokens = ["13a", "zh", "none", "char", "intl"]
-    add("--bleu-tokenize", choices=tokens, help="of sacrebleu (default: by the target's script)")
+    add_number(group, "--save-every", 200, "steps between saved states")
+    add_number(group, "--processes", None, "share each batch (default: at most 4 cores)")
+    add_number(group, "--beam", 4, "beam of the last translations")
+    add_number(group, "--length-penalty", 1.0, "of the beam search", float, "A")
+    add(
+        "--bleu-tokenize",
+        choices=BLEU_TOKENIZERS,
+        help="of sacrebleu (default: by the target's script)",
+    )
     add("--quiet", action="store_true", help="print the last line only")
-    for action in parser._actions:
-        if action.default and action.default != argparse.SUPPRESS:
-            action.help = f"{action.help} (default: %(default)s)"
     return parser
 
 
@@ -156,11 +161,11 @@ def parse(
     argv: Sequence[str] | None = None, settings: Mapping[str, Any] | None = None
 ) -> argparse.Namespace:
     """Return the options of the command; `main` describes the parameters."""
-    parser = make_parser()
-    parser.set_defaults(**(settings or {}))
+    parser, settings = make_parser(), dict(settings or {})
+    parser.set_defaults(**settings)
     args = parser.parse_args(argv)
     if args.data:
-        parser.set_defaults(**{**FILES, **(settings or {})})
+        parser.set_defaults(**FILES | settings)
         args = parser.parse_args(argv)
     if args.out is None:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
@@ -195,12 +200,12 @@ def with_settings_of_run(
     config = read_json(path)
     saved = config.object("settings")
     config.expect_unchanged("settings")
-    if missing := sorted(vars(args).keys() - saved.keys() - {*OF_A_CALL}):
+    if missing := sorted(vars(args).keys() - saved.keys() - OF_A_CALL):
         parser.error(f"{path}: {missing[0]} is missing; the run was begun by another program")
     parser.set_defaults(**saved)
     out, args = args.out, parser.parse_args(argv)
     args.out = out
-    for name in saved.keys() - {*MAY_CHANGE}:
+    for name in saved.keys() - MAY_CHANGE:
         if getattr(args, name) != saved[name]:
             option = f"--{name.replace('_', '-')}"
             parser.error(f"{option} must be {saved[name]}, as the run began; leave it out")
@@ -309,14 +314,13 @@ def make_batches(
     if not (learn and args.bpe_dropout):
         ids = [encode(splits[0](a), splits[1](b)) for a, b in pairs]
         return PairBatches(ids, args.batch_tokens, **options)
-    bpe = [s if isinstance(s, BPETokenizer) else None for s in splits]
-    if bpe == [None, None]:
+    bpe = {s: BPEDropout(s, args.bpe_dropout) for s in splits if isinstance(s, BPETokenizer)}
+    if not bpe:
         raise ValueError("--bpe-dropout needs bpe: pass --joint, or --source-tokenizer bpe")
-    drops = [s if b is None else BPEDropout(b, args.bpe_dropout) for s, b in zip(splits, bpe)]
 
     def draw(pair: Pair, generator: np.random.Generator) -> tuple[list[int], list[int]]:
-        texts = zip(drops, pair)
-        return encode(*[d(t, generator) if isinstance(d, BPEDropout) else d(t) for d, t in texts])
+        texts = zip(splits, pair)
+        return encode(*[bpe[s](t, generator) if s in bpe else s(t) for s, t in texts])
 
     return PairBatches(pairs, args.batch_tokens, encode=draw, **options)
 

@@ -19,13 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import nn
-from minigrad.console import count
 from minigrad.extras import require
 from minigrad.io import read_json
 from nn.pretrained.load import refuse_gguf
 from nn.text import SPECIALS, SpaceTokenizer, read_lines, translation_scores
 
-from .inputs import command_parser, load_text, read_batches
+from .inputs import BLEU_TOKENIZERS, add_number, command_parser, load_text, read_batches
 
 __all__ = ["main"]
 
@@ -34,23 +33,22 @@ Translate = Callable[[list[str]], list[str]]
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("translate", __doc__)
+    model = "run directory, or directory of a published model"
+    parser = command_parser("translate", __doc__, model)
     parser.usage = "%(prog)s DIR [text ...] [options]"
     add = parser.add_argument
-    add("model", type=Path, metavar="DIR", help="run directory, or directory of a published model")
     add("text", nargs="*", help="sentences (default: lines of standard input, or a prompt)")
-    add("--beam", type=count, metavar="N", help="beam size; 1 is greedy (default: 4 for a run)")
-    add("--max-len", type=count, metavar="N", help="the most tokens of a translation")
+    add_number(parser, "--beam", None, "beam size; 1 is greedy (default: 4 for a run)")
+    add_number(parser, "--max-len", None, "the most tokens of a translation")
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
-    tokens = ["13a", "zh", "none", "char", "intl"]
-    add("--bleu-tokenize", choices=tokens, default="13a", help="(default: %(default)s)")
-    add = parser.add_argument_group("runs").add_argument
-    add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
-    add("--scores", action="store_true", help="print the score of each translation")
-    weights = "a file of the run (default: %(default)s)"
-    add("--weights", default="best.safetensors", metavar="FILE", help=weights)
+    add("--bleu-tokenize", choices=BLEU_TOKENIZERS, default="13a", help="tokenizer of sacrebleu")
+    runs = parser.add_argument_group("runs")
+    add_number(runs, "--length-penalty", 1.0, "of the beam search", float, "A")
+    runs.add_argument("--scores", action="store_true", help="print the score of each translation")
+    weights = "a file of the run"
+    runs.add_argument("--weights", default="best.safetensors", metavar="FILE", help=weights)
     average = "use the mean of the last N weights that the run kept (see train --average)"
-    add("--average", type=count, metavar="N", help=average)
+    add_number(runs, "--average", None, average)
     add = parser.add_argument_group("models of many languages").add_argument
     add("--from", dest="language", metavar="CODE", help="language of the sentences")
     add("--to", metavar="CODE", help="language of the translations")
