@@ -365,14 +365,18 @@ def attention_maps(
     dict of lists of arrays
         Weights of each layer, by "encoder", "decoder" and "cross".
     """
-    source, target = np.asarray(source).reshape(1, -1), np.asarray(target).reshape(1, -1)
-    seen = np.concatenate([[[model.config.bos_id]], target[:, :-1]], axis=1)
+    source = np.asarray(source).reshape(1, -1)
     with evaluating(), no_grad(), record_attention(model) as recorded:
-        model.hidden(source, seen)
+        model.hidden(source, target_inputs(model, target))
     maps: dict[str, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
     for name, weights in recorded.items():
         maps[kind_of(name)] += [of_batch[0] for of_batch in weights]
     return maps
+
+
+def target_inputs(model: Any, target: Any) -> np.ndarray:
+    """Return the inputs (1, L_t) of a decoder that predicts a target (L_t,), from BOS on."""
+    return np.r_[model.config.bos_id, np.asarray(target).reshape(-1)[:-1]][None]
 
 
 def kind_of(attention: str) -> str:

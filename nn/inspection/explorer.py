@@ -18,10 +18,11 @@ import numpy as np
 from minigrad import no_grad, softmax
 from minigrad.core.tensor import unwrap
 from minigrad.io import write_atomically
+from minigrad.kernels import attention_weights
 
-from ..generation.search import kind_of
+from ..generation.search import kind_of, target_inputs
 from ..layers.module import Module, evaluating
-from ..layers.probes import record_attention, recording
+from ..layers.probes import recording
 from ..text.vocabulary import BOS, SPECIALS
 
 __all__ = ["ExplorerPage", "attention_page", "explore"]
@@ -234,26 +235,22 @@ def explore(
         A string, which a notebook shows.
     """
     ids = np.asarray(ids).reshape(1, -1)
-    inputs: list[Any] = [ids]
-    if target is not None:
-        after = np.asarray(target).reshape(1, -1)
-        bos = model.config.bos_id  # type: ignore[attr-defined]
-        inputs.append(np.concatenate([[[bos]], after[:, :-1]], 1))
-    with (
-        evaluating(),
-        no_grad(),
-        record_attention(model) as weights,
-        recording(model, _vectors) as pairs,
-    ):
+    inputs = [ids] if target is None else [ids, target_inputs(model, target)]
+    with evaluating(), no_grad(), recording(model, _attended) as calls:
         logits = unwrap(model(*inputs))
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[Any, ...]]] = {}
-    for name, layer in weights.items():
+    for name, results in calls.items():
         kind = "self" if target is None else kind_of(name)
-        maps.setdefault(kind, []).extend(w[0] for w in layer)
-        vectors.setdefault(kind, []).extend(pairs[name])
-    said = list(tokens[1:] if target is None else target_tokens)
-    steps = _steps(logits, said, vocabulary) if vocabulary is not None and logits.ndim == 3 else []
+        for weights, *parts in results:
+            maps.setdefault(kind, []).append(weights)
+            vectors.setdefault(kind, []).append(tuple(parts))
+    steps: list[dict[str, Any]] = []
+    if vocabulary is not None and logits.ndim == 3:
+        said = tokens[1:] if target is None else target_tokens
+        for token, p in zip(said, softmax(logits[0]).data):
+            best = [(vocabulary[i], p[i]) for i in np.argsort(-p)[:5]]
+            steps.append({"said": token, "likeliest": best})
     return attention_page(
         maps,
         tokens,
@@ -267,19 +264,9 @@ def explore(
     )
 
 
-def _steps(
-    logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], count: int = 5
-) -> list[dict[str, Any]]:
-    """Return the most probable tokens of each step, from logits (1, L, vocabulary)."""
-    steps = []
-    for token, p in zip(said, softmax(logits[0]).data):
-        best = [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]]
-        steps.append({"said": token, "likeliest": best})
-    return steps
-
-
-def _vectors(q: Any, k: Any, mask: Any, bias: Any, scale: float) -> tuple[Any, ...]:
-    """Return what scores are made of: queries and keys (h, L, d_k), the scale and the bias."""
+def _attended(q: Any, k: Any, mask: Any, bias: Any, scale: float) -> tuple[Any, ...]:
+    """Return weights (h, L_q, L_kv), queries and keys (h, L, d_k), scale and bias of a call."""
+    weights = attention_weights(q, k, mask, bias, scale)
     queries, keys = unwrap(q)[0], unwrap(k)[0]
     shared = np.repeat(keys, len(queries) // len(keys), axis=0)
-    return queries, shared, scale, None if bias is None else unwrap(bias)
+    return unwrap(weights)[0], queries, shared, scale, None if bias is None else unwrap(bias)

@@ -37,17 +37,17 @@ def record_hidden(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
         For each module by name, an array for each call.
     """
     kinds = (InputEmbedding, PatchEmbedding, TransformerEncoderLayer, TransformerDecoderLayer)
-    modules = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
-    recorded: dict[str, list[np.ndarray]] = {name: [] for name in modules}
+    recorded: dict[str, list[np.ndarray]] = {}
+
+    def record(name: str, module: Module, inputs: Any, result: Any) -> None:
+        recorded[name].append(unwrap(result))
+
     with ExitStack() as stack:
-        for name, module in modules.items():
-            see = partial(_append, recorded[name])
-            stack.callback(module.register_forward_hook(see).remove)
+        for name, module in model.named_modules():
+            if isinstance(module, kinds):
+                recorded[name] = []
+                stack.callback(module.register_forward_hook(partial(record, name)).remove)
         yield recorded
-
-
-def _append(states: list[np.ndarray], module: Module, inputs: Any, result: Any) -> None:
-    states.append(unwrap(result))
 
 
 def attribute(

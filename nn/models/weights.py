@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.io import load_arrays, save_arrays
-from minigrad.io.safetensors import SafetensorsFile, misfit
+from minigrad.io.safetensors import misfit
 from minigrad.ops.axes import check_choice
 
 from ..layers.module import Module
@@ -140,19 +140,24 @@ def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
     ValueError
         The weights are those of another model; see also `fit_weights`.
     """
-    arrays, metadata = load_arrays(path)
-    if isinstance(state := metadata.get("trainer"), dict):  # the optimizer's arrays are there too
-        prefix = "model."
-        arrays = {
-            name.removeprefix(prefix): array
-            for name, array in arrays.items()
-            if name.startswith(prefix)
-        }
-        metadata["model"] = state.get("model")
-    if differ := differing(settings_of(model), metadata.pop("model", None)):
+    arrays, made_with, metadata = _read(path)
+    if differ := differing(settings_of(model), made_with):
         raise ValueError(f"{path}: the weights of another model: this one has {differ}")
     fit_weights(model, arrays, path)
     return metadata
+
+
+def _read(
+    path: str | Path, mmap: bool = False
+) -> tuple[dict[str, np.ndarray], Any, dict[str, Any]]:
+    """Return the arrays of the model in a file, its settings (or None), and other metadata."""
+    arrays, metadata = load_arrays(path, mmap)
+    made_with = metadata.pop("model", None)
+    if isinstance(state := metadata.get("trainer"), dict):  # beside the arrays of the optimizer
+        made_with = state.get("model")
+        names = [name for name in arrays if name.startswith("model.")]
+        arrays = {name.removeprefix("model."): arrays[name] for name in names}
+    return arrays, made_with, metadata
 
 
 def settings_of(model: Module) -> dict[str, Any] | None:
@@ -262,21 +267,19 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where} must be an object of settings, got {data!r:.60}")
-    file = None if path is None else SafetensorsFile(path)
+    arrays, made_with, _ = ({}, None, {}) if path is None else _read(path, mmap=True)
     try:
         kind, config = config_from_dict(data, where)
-        if file is not None:
-            # a trainer's state has long flat arrays of the optimizer, too
-            prefix = "model." if "trainer" in file.metadata else ""
-            shapes = {name: entry.shape for name, entry in file.items() if name.startswith(prefix)}
-            check_sizes(config, shapes, file.path.name)
+        if path is not None:
+            shapes = {name: array.shape for name, array in arrays.items()}
+            check_sizes(config, shapes, Path(path).name)
         model = kind(config, init=path is None)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
+    if differ := differing(settings_of(model), made_with):
+        raise ValueError(f"{where}: changed since {path} was written: {differ}")
     if path is not None:
-        if differ := differing(settings_of(model), _made_with(path)):
-            raise ValueError(f"{where}: changed since {path} was written: {differ}")
         load_weights(path, model)
     return model
 
@@ -302,21 +305,10 @@ def load_run(path: str | Path) -> Any:
     """
     path = Path(path)
     path = path / "best.safetensors" if path.is_dir() else path
-    settings = _made_with(path)
+    _, settings, _ = _read(path, mmap=True)
     if settings is None:
         raise ValueError(
             f"{path}: no settings of a model of nn stand beside these weights; build it, and "
             "load_weights"
         )
     return load_model(settings, str(path), path).eval()
-
-
-def _made_with(path: str | Path) -> Any:
-    """Return the settings in the metadata of a file, or None; `load_weights` refuses wrong ones."""
-    metadata = SafetensorsFile(path).metadata
-    try:
-        if "trainer" in metadata:
-            return json.loads(metadata["trainer"])["model"]
-        return json.loads(metadata.get("model", "null"))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
