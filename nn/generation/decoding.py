@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.kernels.blocks import row_blocks
 from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
@@ -186,12 +187,9 @@ def prompt_rows(prompt: Any, hidden_id: int | None) -> np.ndarray:
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:
     """Return log Σ exp of each row of logits, (rows, 1), a few rows at a time."""
     result = np.empty((len(logits), 1), logits.dtype)
-    step = 1 + (1 << 15) // logits.shape[1]
-    for start in range(0, len(logits), step):
-        part, out = logits[start : start + step], result[start : start + step]
-        top = part.max(-1, keepdims=True)
-        e = np.subtract(part, top)
+    for rows in row_blocks(*logits.shape):
+        top = logits[rows].max(-1, keepdims=True)
+        e = np.subtract(logits[rows], top)
         np.exp(e, out=e)
-        np.log(e.sum(-1, keepdims=True), out=out)
-        out += top
+        result[rows] = np.log(e.sum(-1, keepdims=True)) + top
     return result

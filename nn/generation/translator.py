@@ -159,8 +159,9 @@ class Translator:
         data = read_json(run_dir / "config.json", _EXPECTED)
         vocabs = read_json(run_dir / "vocab.json", _EXPECTED)
         tokenizers = data.object("tokenizers")
-        source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in _SIDES)
-        split_source, split_target = (_tokenizer(tokenizers.object(side)) for side in _SIDES)
+        sides = ("source", "target")
+        source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in sides)
+        split_source, split_target = (_tokenizer(tokenizers.object(side)) for side in sides)
         source_eos = data.flag("source_eos", False)
         path = None if weights is None else run_dir / weights
         model = load_model(data.get("model"), f"{data.where}: model", path)
@@ -311,9 +312,6 @@ class Translator:
         maps = attention_maps(self.model, source, translation.ids)
         source_tokens = translation.source_tokens + [SPECIALS[EOS]] * self.source_eos
         return maps, source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
-
-
-_SIDES = ("source", "target")
 
 
 def _tokenizer(settings: Settings) -> Tokenizer:

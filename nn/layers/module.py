@@ -344,11 +344,8 @@ class Module:
             "missing": current.keys() - arrays.keys() if strict else (),
             "unexpected": arrays.keys() - current.keys() if strict else (),
         }
-        if any(problems.values()):
-            text = "; ".join(
-                f"{kind}: {listed(names, 5)}" for kind, names in problems.items() if names
-            )
-            raise KeyError(f"the state does not fit {type(self).__name__}: {text}")
+        if texts := [f"{kind}: {listed(names, 5)}" for kind, names in problems.items() if names]:
+            raise KeyError(f"the state does not fit {type(self).__name__}: {'; '.join(texts)}")
         for name in common:
             current[name][...] = arrays[name]
             mark_changed(current[name])
@@ -536,7 +533,7 @@ class Module:
         Report
             A string that is shown as a table.
         """
-        rows = [("module", "type", "parameters", "count")]
+        rows = [("module", "type", "parameters", f"{'count':>12}")]
         counted: set[int] = set()
         for name, module in self.named_modules():
             level = name.count(".") + bool(name)
@@ -550,10 +547,10 @@ class Module:
             sizes = {id(p): p.size for p in inside}
             count = sum(size for key, size in sizes.items() if key not in counted)
             counted |= sizes.keys()
-            shown = f"{count:,}" if sizes else ""
+            shown = f"{count:12,}" if sizes else ""
             rows.append((name or "(model)", type(module).__name__, ", ".join(shapes), shown))
-        a, b, c, d = (max(map(len, column)) for column in zip(*rows))
-        table = [f"{r[0]:{a}}  {r[1]:{b}}  {r[2]:{c}}  {r[3]:>{d}}".rstrip() for r in rows]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         rule = "-" * max(map(len, table))
         trained = self.num_parameters(trainable_only=True)
         total = f"{self.num_parameters():,} parameters, {trained:,} trained"

@@ -74,7 +74,8 @@ def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) ->
             value = tuple(value)
             object.__setattr__(config, name, value)
         low, high = _RANGES.get(name, (0, math.inf))
-        numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if _is_number(x)]
+        values = value if isinstance(value, tuple) else (value,)
+        numbers = [x for x in values if isinstance(x, (int, float)) and not isinstance(x, bool)]
         if name in mistyped:
             expected = mistyped[name]
         elif isinstance(value, str) and value not in choices.get(name, (value,)):
@@ -84,10 +85,6 @@ def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) ->
         else:
             continue
         raise ValueError(f"{prefix}{name} must be {expected}, got {value!r:.60}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _has_option(kind: str, option: str) -> bool:
@@ -398,7 +395,7 @@ class ModelConfig(_OlderNames):
     @property
     def size_of_head(self) -> int:
         """Return `attention.head_dim`, or d_model / num_heads."""
-        return cast(int, _or(self.attention.head_dim, self.d_model // self.num_heads))
+        return self.attention.head_dim or cast(int, self.d_model) // self.num_heads
 
     def rotary(self) -> RotaryPositions:
         """Return the rotation of queries and keys, for positions of kind "rotary".
@@ -441,10 +438,6 @@ class ModelConfig(_OlderNames):
         ModelConfig
             Of the same class.
         """
-        return self._effective
-
-    @cached_property
-    def _effective(self) -> Any:
         positions, attention = cast(PositionConfig, self.positions), self.attention
         scale, bias = self.embeddings.scale, _or(attention.bias, self.bias)
         if isinstance(scale, bool):
@@ -452,28 +445,25 @@ class ModelConfig(_OlderNames):
         if isinstance(bias, str):
             letters = "".join(letter for letter in "qkvo" if letter in bias)
             bias = {"": False, "qkvo": True}.get(letters, letters)
-        changes: dict[str, Any] = {}
-        if getattr(self, "head_dropout", 0) is None:
-            changes["head_dropout"] = self.dropout
         if positions.kind == "rotary":
-            rotary_dim = _or(positions.rotary_dim, self.size_of_head)
-            changes["positions"] = replace(positions, rotary_dim=rotary_dim)
+            rotary_dim = positions.rotary_dim or self.size_of_head
+            positions = replace(positions, rotary_dim=rotary_dim)
         return replace(
             self,
             activation_dropout=_or(self.activation_dropout, self.dropout),
             final_norm=_or(self.final_norm, self.norm_first),
             attention=replace(
                 attention,
-                num_kv_heads=_or(attention.num_kv_heads, self.num_heads),
+                num_kv_heads=attention.num_kv_heads or self.num_heads,
                 head_dim=self.size_of_head,
-                scale=_or(attention.scale, self.size_of_head**-0.5),
+                scale=attention.scale or self.size_of_head**-0.5,
                 bias=bias,
                 dropout=_or(attention.dropout, self.dropout),
             ),
+            positions=positions,
             embeddings=replace(
-                self.embeddings, scale=scale, size=_or(self.embeddings.size, self.d_model)
+                self.embeddings, scale=scale, size=self.embeddings.size or self.d_model
             ),
-            **changes,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -720,6 +710,16 @@ class EncoderConfig(ModelConfig):
     num_channels: int = 3
     pad_id: int | None = 0
 
+    def effective(self) -> EncoderConfig:
+        """Return the configuration with the value that takes effect in place of each None.
+
+        Returns
+        -------
+        EncoderConfig
+            Of the same class.
+        """
+        return replace(super().effective(), head_dropout=_or(self.head_dropout, self.dropout))
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.patch_size:
@@ -759,12 +759,11 @@ def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: 
         limits |= dict.fromkeys(("num_channels", "patch_size"), largest_size)
     if kind.startswith("sinusoidal"):
         limits["max_len"] = ((1 << 27) // config.d_model, "the limit of a table of positions")
-    for option, value in config.flatten(config.to_dict()).items():
-        if option in limits and isinstance(value, int):
-            most, reason = limits[option]
-            rows = config.max_len if option == "image_size" else value
-            if rows > most:
-                raise ValueError(f"{option} must be at most {most} ({reason}), got {value}")
+    values = config.flatten(config.to_dict())
+    for option, (most, reason) in limits.items():
+        value = values.get(option) or 0  # other kinds of models have no such option
+        if (config.max_len if option == "image_size" else value) > most:
+            raise ValueError(f"{option} must be at most {most} ({reason}), got {value}")
 
 
 _DEPTHS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
