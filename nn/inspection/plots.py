@@ -9,7 +9,7 @@ import contextlib
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +50,17 @@ _CJK_FONTS = (
 
 def _figure(width: float, height: float, *texts: str) -> Any:
     """Return a figure for these texts; its parts take their font when they are made."""
-    _has_font(map(str, texts))
+    _has_font("".join(map(str, texts)))
     figure = require("matplotlib.figure", "plotting").Figure
     return figure(figsize=(width, height), layout="constrained")
 
 
-def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `draw` in the style of all pictures, where text is never a formula."""
-
-    @functools.wraps(draw)
-    def styled(*args: Any, **options: Any) -> Any:
-        with style():
-            require("matplotlib", "plotting").rcParams["text.parse_math"] = False
-            return draw(*args, **options)
-
-    return styled
+@contextlib.contextmanager
+def _style_of_pictures() -> Iterator[None]:
+    """Set the style of all pictures, in which text is never a formula."""
+    with style():
+        require("matplotlib", "plotting").rcParams["text.parse_math"] = False
+        yield
 
 
 def _save(figure: Any, path: str | Path | None) -> Any:
@@ -93,9 +89,9 @@ def _rescanned() -> None:
             manager.fontManager.addfont(path)
 
 
-def _has_font(texts: Iterable[str]) -> bool:
-    """Return whether a font here has the characters of these texts, and add it to the style."""
-    if not any(map(_is_wide, texts)):
+def _has_font(text: str) -> bool:
+    """Return whether a font has the characters of a text, and add that font to the style."""
+    if not _is_wide(text):
         return True
     manager = require("matplotlib.font_manager", "plotting").fontManager
     for scan in (lambda: None, _rescanned):
@@ -114,12 +110,12 @@ def _drawable(text: str) -> str:
 
 
 def _title(title: str) -> str:
-    """Return a title with an ellipsis for what no font here can draw."""
+    """Return a title with an ellipsis for characters that no font can draw."""
     title = _drawable(title)
-    if not _has_font([title]):
-        shown = "".join("…" if _is_wide(c) else c for c in title)
-        title = re.sub(r"\s*…[\s…]*", " … ", shown).strip()
-    return title
+    if _has_font(title):
+        return title
+    shown = "".join("…" if _is_wide(c) else c for c in title)
+    return re.sub(r"\s*…[\s…]*", " … ", shown).strip()
 
 
 def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> None:
@@ -131,16 +127,14 @@ def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> 
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    """Return tokens as labels; numbers for those that no font here can draw."""
+    """Return tokens as labels; numbers for those that no font can draw."""
     labels = [_drawable(str(token)) for token in tokens]
-    if _has_font(labels):
-        return labels
-    return [f"#{i}" if _is_wide(label) else label for i, label in enumerate(labels, 1)]
+    return [label if _has_font(label) else f"#{i}" for i, label in enumerate(labels, 1)]
 
 
 def _keys_label(*tokens: Sequence[str]) -> str:
     """Return the label of the keys' axis, with a note if tokens are numbered."""
-    if _has_font(str(token) for side in tokens for token in side):
+    if all(_has_font(str(token)) for side in tokens for token in side):
         return "attends to (keys)"
     return "attends to (keys)\nno font for these characters is installed: tokens are numbered"
 
@@ -159,7 +153,7 @@ def _draw_heatmap(
     return image
 
 
-@_styled
+@_style_of_pictures()
 def attention_heatmap(
     weights: Any,
     queries: Sequence[str],
@@ -197,7 +191,7 @@ def attention_heatmap(
     return _save(figure, path)
 
 
-@_styled
+@_style_of_pictures()
 def attention_grid(
     layers: Sequence[Any],
     queries: Sequence[str],
@@ -256,7 +250,7 @@ def attention_grid(
     return _save(figure, path)
 
 
-@_styled
+@_style_of_pictures()
 def loss_curve(
     history: Iterable[Mapping[str, Any]],
     title: str = "",
@@ -345,7 +339,7 @@ def smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
     return float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other))
 
 
-@_styled
+@_style_of_pictures()
 def position_picture(
     max_len: int = 100, d_model: int = 64, halves: bool = False, path: str | Path | None = None
 ) -> Any:
@@ -379,7 +373,7 @@ def position_picture(
     return _save(figure, path)
 
 
-@_styled
+@_style_of_pictures()
 def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None) -> Any:
     """Draw boolean masks side by side: filled = may attend.
 
@@ -407,7 +401,7 @@ def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None
     return _save(figure, path)
 
 
-@_styled
+@_style_of_pictures()
 def schedule_curve(
     schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None
 ) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -39,6 +39,16 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
         for name, module in model.named_modules()
         if isinstance(module, MultiHeadAttention)
     }
+
+
+def expect_attentions(owner: str, argument: str, model: Module, names: Iterable[str]) -> None:
+    """Raise a KeyError that lists the names that are not those of attentions of a model."""
+    attentions = attentions_of(model)
+    if unknown := sorted(set(names) - set(attentions)):
+        raise KeyError(
+            f"{owner}: {argument} must have names of attentions ({listed(attentions)}), got "
+            f"{listed(unknown)}"
+        )
 
 
 @contextmanager
@@ -124,12 +134,7 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
     None
         The block has no value.
     """
-    names = list(attentions_of(model))
-    if unknown := sorted(set(gates) - set(names)):
-        raise KeyError(
-            f"gate_heads: gates must have names of attentions ({listed(names)}), got "
-            f"{listed(unknown)}"
-        )
+    expect_attentions("gate_heads", "gates", model, gates)
 
     def probe(name: str, function: Attend) -> Attend:
         def attend(*arguments: Any, **options: Any) -> Tensor:

@@ -10,7 +10,6 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
-from minigrad.io.reading import listed
 
 from ..layers import init
 from ..layers.cache import AttentionCache, KeysAndValues
@@ -18,7 +17,7 @@ from ..layers.init import skipped
 from ..layers.linear import Embedding, Linear
 from ..layers.module import Module
 from ..layers.position import LearnedPositions
-from ..layers.probes import attentions_of
+from ..layers.probes import attentions_of, expect_attentions
 from ..layers.pruning import heads_without, prune_heads
 from .config import ModelConfig
 
@@ -86,12 +85,8 @@ class Model(Module):
         KeyError, ValueError
             There is no such attention, or no such head. The model is left unchanged.
         """
+        expect_attentions("prune_heads", "heads", self, heads)
         attentions = attentions_of(self)
-        if unknown := sorted(set(heads) - set(attentions)):
-            raise KeyError(
-                f"prune_heads: heads must have names of attentions ({listed(attentions)}), got "
-                f"{listed(unknown)}"
-            )
         lists = {name: list(indices) for name, indices in heads.items()}
         for name, indices in lists.items():
             heads_without(attentions[name], indices)  # an error here comes before any change
