@@ -30,12 +30,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
     parser = command_parser("explore", __doc__, "directory of a run or a model")
     parser.add_argument("text", help="a sentence")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="page (.html) or picture (.png, .svg, .pdf) to write (default: runs/NAME.html)",
-    )
+    out = "page (.html) or picture (.png, .svg, .pdf) to write (default: runs/NAME.html)"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=out)
     return parser.parse_args(argv)
 
 

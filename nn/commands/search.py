@@ -82,12 +82,8 @@ def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | No
             raise ValueError(f"{index}: not an index of minigrad search; choose another file")
         vectors = arrays["vectors"]
         first = encoder.encode(lines[:1])
-        same_lines = metadata["lines"] == key["lines"] and len(vectors) == len(lines)
-        if (
-            same_lines
-            and vectors.shape[1:] == first.shape[1:]
-            and np.allclose(vectors[:1], first, atol=1e-4)
-        ):
+        fits = metadata == key and vectors.shape == (len(lines), first.shape[1])
+        if fits and np.allclose(vectors[:1], first, atol=1e-4):
             print(f"{len(lines):,} lines in {index}")
             return vectors
         print(f"{index}: made with another encoder or other lines; encoding them again")

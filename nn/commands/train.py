@@ -338,18 +338,14 @@ def evaluate(
     references: dict[str, list[str]] = {}
     for source, target in test:
         references.setdefault(source, []).append(target)
-    limit = translator.model.config.max_len - translator.source_eos
-    sources = [a for a in references if 0 < len(translator.source_tokenizer(a)) <= limit]
-    with ProgressLine(len(sources), not args.quiet, "held-out sentence") as line:
-        line.update(0)
+    with ProgressLine(len(references), not args.quiet, "held-out sentence") as line:
         translations = translator.translate(
-            sources, args.beam, args.length_penalty, done=line.update
+            [*references], args.beam, args.length_penalty, done=line.update
         )
-    judged = []
+    judged, split = [], translator.target_tokenizer
     for t in translations:
-        split = translator.target_tokenizer
         same = [r for r in references[t.source] if split.join(split(r)) == t.text]
-        judged.append((t, [*same, references[t.source][0]][0], bool(same)))
+        judged.append((t, (same or references[t.source])[0], bool(same)))
     result = {
         "sentences": len(judged),
         "exact_match": sum(match for *_, match in judged) / len(judged),
@@ -481,15 +477,14 @@ def build(
 
 def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
     """Write what `Translator.load` needs, or resume the run that wrote it."""
-    if trainer.parallel.rank:  # of the processes of mpiexec, the first writes
-        pass
-    elif not (args.out / "config.json").exists():
-        settings = {k: v for k, v in vars(args).items() if k not in OF_A_CALL}
-        translator.save(args.out, settings=settings)
-    elif not translator.has_vocabularies_of(args.out):
-        raise ValueError(
-            f"{args.out}: its vocabulary is not that of this data; has the data changed?"
-        )
+    if trainer.parallel.rank == 0:  # of the processes of mpiexec, the first writes
+        if not (args.out / "config.json").exists():
+            settings = {k: v for k, v in vars(args).items() if k not in OF_A_CALL}
+            translator.save(args.out, settings=settings)
+        elif not translator.has_vocabularies_of(args.out):
+            raise ValueError(
+                f"{args.out}: its vocabulary is not that of this data; has the data changed?"
+            )
     if args.resume and trainer.resume() and not args.quiet:
         print(f"continuing from step {trainer.step:,}")
 

@@ -93,11 +93,7 @@ def beam_search(
 
 def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str = False) -> None:
     """Raise an error for settings that `beam_search` refuses, before anything is computed."""
-    if (
-        not isinstance(beam_size, int)
-        or isinstance(beam_size, bool)
-        or not 1 <= beam_size <= WIDEST
-    ):
+    if type(beam_size) is not int or not 1 <= beam_size <= WIDEST:
         raise ValueError(f"beam_size must be an integer from 1 to {WIDEST}, got {beam_size!r}")
     if not isinstance(length_penalty, (int, float)) or not abs(length_penalty) <= STEEPEST:
         raise ValueError(

@@ -205,8 +205,8 @@ def generate(
         raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
     inputs = {"source": source, "prompt": prompt, **options}
     if beams:
-        beam: dict[str, Any] = {"length_penalty": length_penalty, "early_stopping": early_stopping}
-        hypotheses = [h for h, *_ in beam_search(model, beam_size=num_beams, **beam, **inputs)]
+        inputs |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
+        hypotheses = [best for best, *_ in beam_search(model, beam_size=num_beams, **inputs)]
     elif do_sample:
         hypotheses = sample(model, generator=generator, **vars(sampling), **inputs)
     else:
@@ -302,7 +302,8 @@ def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
         for row, token, log_prob in zip(rows, tokens.tolist(), log_probs.tolist()):
             hypotheses[row].tokens.append(token)
             hypotheses[row].log_prob += log_prob
-            hypotheses[row].score = hypotheses[row].log_prob
+    for hypothesis in hypotheses:
+        hypothesis.score = hypothesis.log_prob
     return hypotheses
 
 

@@ -17,8 +17,7 @@ from ..models.transformer import Transformer
 from ..models.weights import load_model, model_to_dict
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from ..text.tokenize import library_errors
-from .beam import beam_search, check_beam
-from .decoding import Hypothesis
+from .beam import beam_search
 from .inference import for_inference
 from .search import attention_maps, greedy_search
 
@@ -234,7 +233,6 @@ class Translator:
         list of Translation
             One for each text.
         """
-        check_beam(beam_size, length_penalty)
         checked_count("translate", "batch_size", batch_size)
         if isinstance(texts, str):
             raise TypeError(
@@ -249,9 +247,19 @@ class Translator:
             rows = order[start : start + batch_size]
             width = len(tokens[rows[-1]]) + self.source_eos
             limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
-            for i, best in zip(
-                rows, self._search(ids[rows, :width], beam_size, length_penalty, limit)
-            ):
+            source = ids[rows, :width]
+            if beam_size == 1:
+                results = greedy_search(self.model, source, max_len=limit)
+            else:
+                beams = beam_search(
+                    self.model,
+                    source,
+                    max_len=limit,
+                    beam_size=beam_size,
+                    length_penalty=length_penalty,
+                )
+                results = [best for best, *_ in beams]
+            for i, best in zip(rows, results):
                 words = self.target_vocab.decode(best.tokens)
                 text = self.target_tokenizer.join(words)
                 translations[i] = Translation(
@@ -260,20 +268,6 @@ class Translator:
             if done is not None:
                 done(start + len(rows))
         return [translations[i] for i in range(len(texts))]
-
-    def _search(
-        self, source: np.ndarray, beam_size: int, length_penalty: float, max_len: int
-    ) -> list[Hypothesis]:
-        if beam_size == 1:
-            return greedy_search(self.model, source, max_len=max_len)
-        beams = beam_search(
-            self.model,
-            source,
-            max_len=max_len,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-        )
-        return [best for best, *_ in beams]
 
     def unknown(self, translation: Translation) -> list[str]:
         """Return the source tokens that are not in the vocabulary.

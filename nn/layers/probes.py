@@ -138,21 +138,18 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
 
     def probe(name: str, function: Attend) -> Attend:
         def attend(*arguments: Any, **options: Any) -> Tensor:
-            return _gated(function(*arguments, **options), gates[name])
+            heads = function(*arguments, **options)  # (N, h, L_q, d_k)
+            gate, (n, h) = mg.astype(gates[name], heads.dtype), heads.shape[:2]
+            if gate.shape not in ((h,), (n, h)):
+                raise ValueError(
+                    f"gate_heads: a gate must have shape ({h},) or {n, h}, got {gate.shape}"
+                )
+            return heads * gate[..., None, None]
 
         return attend if name in gates else function
 
     with attending(model, probe):
         yield
-
-
-def _gated(heads: Tensor, gate: Any) -> Tensor:
-    """Multiply heads (N, h, L_q, d_k) by their gates (h,) or (N, h)."""
-    n, h = heads.shape[:2]
-    gate = mg.astype(gate, heads.dtype)
-    if gate.shape not in ((h,), (n, h)):
-        raise ValueError(f"gate_heads: a gate must have shape ({h},) or {n, h}, got {gate.shape}")
-    return heads * gate[..., None, None]
 
 
 def with_weights(
