@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.references:
         require("sacrebleu", "minigrad translate --references")
-    check, translate = of_run(args) if is_run(args.model) else of_published(args)
+    check, translate = (
+        make_run_functions(args) if is_run(args.model) else make_published_functions(args)
+    )
     lines: list[str] = []
     status = 0
     for sentences in read_batches(args.text):
@@ -116,7 +118,7 @@ def load_run(args: argparse.Namespace) -> nn.Translator:
     return translator
 
 
-def of_run(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
+def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
     """Return a check of a sentence, and a function that translates sentences with a run."""
     translator = load_run(args)
     beam = args.beam or 4
@@ -136,19 +138,19 @@ def of_run(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
     return check, translate
 
 
-def of_published(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
+def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
     """Return a check of a sentence, and a function that translates with a published model."""
     text = load_text(args.model)
     model = nn.for_inference(nn.load(args.model))
     if not hasattr(model.config, "source_vocab_size"):
-        raise ValueError(f"{args.model}: not a model that translates: {type(model).__name__}")
-    chosen = {
+        raise ValueError(f"{args.model}: not a model that translates, got {type(model).__name__}")
+    settings = {
         "language": args.language,
         "to": args.to,
         "num_beams": args.beam,
         "max_len": args.max_len,
     }
-    options = {name: value for name, value in chosen.items() if value is not None}
+    options = {name: value for name, value in settings.items() if value is not None}
 
     def translate(sentences: list[str]) -> list[str]:
         parts = (sentences[i : i + 16] for i in range(0, len(sentences), 16))

@@ -107,7 +107,9 @@ class Decoding:
     def _start_text(self, source: Any, prompt: Any) -> None:
         config, name = self.model.config, type(self.model).__name__
         if source is not None:
-            raise ValueError(f"source must be None for a {name}, which continues a prompt")
+            raise ValueError(
+                f"source must be None for a {name}, which continues a prompt, got {source!r:.60}"
+            )
         if prompt is None:
             raise ValueError(f"prompt must hold token ids for a {name}, got None")
         self.history = prompt_rows(prompt, config.hidden_id)

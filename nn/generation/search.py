@@ -290,10 +290,9 @@ def _steps(
     while len(rows) and decoding.new < decoding.max_len:
         tokens, log_probs = choose(decoding, decoding.logits())
         yield rows, tokens, log_probs
-        going = ~np.isin(tokens, decoding.ends)
-        left = np.flatnonzero(going)
-        rows = rows[left]
-        decoding.advance(tokens[left], None if len(left) == len(going) else left)
+        running = np.flatnonzero(~np.isin(tokens, decoding.ends))
+        rows = rows[running]
+        decoding.advance(tokens[running], None if len(running) == len(tokens) else running)
 
 
 def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
@@ -371,7 +370,7 @@ def attention_maps(
         model.hidden(source, target_inputs(model, target))
     maps: dict[str, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
     for name, weights in recorded.items():
-        maps[kind_of(name)] += [of_batch[0] for of_batch in weights]
+        maps[attention_kind(name)] += [of_batch[0] for of_batch in weights]
     return maps
 
 
@@ -380,8 +379,8 @@ def target_inputs(model: Any, target: Any) -> np.ndarray:
     return np.r_[model.config.bos_id, np.asarray(target).reshape(-1)[:-1]][None]
 
 
-def kind_of(attention: str) -> str:
+def attention_kind(name: str) -> str:
     """Return "encoder", "decoder" or "cross" for the name of an attention of a Transformer."""
-    if attention.endswith("cross_attention"):
+    if name.endswith("cross_attention"):
         return "cross"
-    return "encoder" if attention.startswith("encoder.") else "decoder"
+    return "encoder" if name.startswith("encoder.") else "decoder"

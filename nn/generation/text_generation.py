@@ -134,21 +134,21 @@ def stream_text(
 def until_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
     """Yield pieces of a text up to the string of `stop` that is complete first.
 
-    The end of a piece that may be the beginning of such a string is held back.
+    The end of a piece is kept back while it may be the beginning of such a string.
     """
-    held = ""
+    pending = ""
     for piece in pieces:
-        held += piece
-        if matches := [(held.index(s) + len(s), held.index(s)) for s in stop if s in held]:
-            held = held[: min(matches)[1]]
+        pending += piece
+        if matches := [(pending.index(s) + len(s), pending.index(s)) for s in stop if s in pending]:
+            pending = pending[: min(matches)[1]]
             break
         starts = (s[:n] for s in stop for n in range(len(s) - 1, 0, -1))
-        kept = max((len(start) for start in starts if held.endswith(start)), default=0)
-        ready, held = held[: len(held) - kept], held[len(held) - kept :]
+        prefix = max((len(start) for start in starts if pending.endswith(start)), default=0)
+        ready, pending = pending[: len(pending) - prefix], pending[len(pending) - prefix :]
         if ready:
             yield ready
-    if held:
-        yield held
+    if pending:
+        yield pending
 
 
 def _is_chat(prompt: Any) -> bool:
@@ -248,8 +248,8 @@ def _max_len(config: Any, settings: Settings, width: int) -> int:
     if "max_new_tokens" in settings:
         return int(settings["max_new_tokens"])
     if "max_length" not in settings:
-        left = math.inf if config.positions.kind in UNLIMITED else config.max_len - width
-        return int(min(20, left)) if left > 0 else 20
+        room = math.inf if config.positions.kind in UNLIMITED else config.max_len - width
+        return int(min(20, room)) if room > 0 else 20
     if (length := int(settings["max_length"])) <= width:
         raise ValueError(
             f"{settings.where}: max_length must be above the {width} tokens of the prompt, got "
@@ -264,13 +264,15 @@ def _drop_other_searches(
     """Remove the defaults that do not fit the chosen search, and return those that matter."""
     options = {**defaults, **arguments}
     beams, samples = options.get("num_beams", 1) > 1, options.get("do_sample", False)
-    lost = ""  # of a beam search that draws tokens, or that streams
+    refused = ""  # no beam search draws tokens or streams
     if beams and (streams or samples):
-        lost = "num_beams" if streams or "do_sample" in arguments else "do_sample"
-    dropped = ["num_beams"] if streams else [lost]
-    dropped += [] if samples and lost != "do_sample" else ["temperature", "top_k", "top_p", "min_p"]
-    dropped += [] if beams and lost != "num_beams" else ["length_penalty", "early_stopping"]
-    return [name for name in dropped if defaults.pop(name, None) is not None and name == lost]
+        refused = "num_beams" if streams or "do_sample" in arguments else "do_sample"
+    dropped = ["num_beams" if streams else refused]
+    if not samples or refused == "do_sample":
+        dropped += ["temperature", "top_k", "top_p", "min_p"]
+    if not beams or refused == "num_beams":
+        dropped += ["length_penalty", "early_stopping"]
+    return [name for name in dropped if defaults.pop(name, None) is not None and name == refused]
 
 
 def _unsupported(settings: Settings, options: Mapping[str, Any]) -> list[str]:

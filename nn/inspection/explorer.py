@@ -20,7 +20,7 @@ from minigrad.core.tensor import unwrap
 from minigrad.io import write_atomically
 from minigrad.kernels import attention_weights
 
-from ..generation.search import kind_of, target_inputs
+from ..generation.search import attention_kind, target_inputs
 from ..layers.module import Module, evaluating
 from ..layers.probes import recording
 from ..text.vocabulary import BOS, SPECIALS
@@ -241,7 +241,7 @@ def explore(
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[Any, ...]]] = {}
     for name, results in calls.items():
-        kind = "self" if target is None else kind_of(name)
+        kind = "self" if target is None else attention_kind(name)
         for weights, *parts in results:
             maps.setdefault(kind, []).append(weights)
             vectors.setdefault(kind, []).append(tuple(parts))

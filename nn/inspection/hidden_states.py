@@ -103,7 +103,7 @@ def attribute(
         stack.enter_context(mg.enable_grad())
         logits = model(*rows, None if padding_mask is None else np.atleast_2d(padding_mask))[0]
         logits = logits[-1] if logits.ndim == 2 else logits
-        chosen = int(np.argmax(logits.data)) if goal is None else goal
-        grads = gradients(logits[chosen], inputs)
+        index = int(np.argmax(logits.data)) if goal is None else goal
+        grads = gradients(logits[index], inputs)
     attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(grads, inputs)]
     return attributions[0] if target is None else tuple(attributions)

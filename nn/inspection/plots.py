@@ -83,8 +83,8 @@ def _is_wide(text: str) -> bool:
 def _rescanned() -> None:
     """Add the fonts that were installed after matplotlib made its list of them."""
     manager = require("matplotlib.font_manager", "plotting")
-    known = {font.fname for font in manager.fontManager.ttflist}
-    for path in {*manager.findSystemFonts()} - known:
+    listed = {font.fname for font in manager.fontManager.ttflist}
+    for path in {*manager.findSystemFonts()} - listed:
         with contextlib.suppress(OSError, RuntimeError):  # no font, or a broken one
             manager.fontManager.addfont(path)
 

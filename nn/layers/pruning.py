@@ -25,7 +25,7 @@ def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
         Original indices of the heads, 0 to h - 1, whatever was pruned before.
         `attention.pruned_heads` contains the removed ones.
     """
-    left, indices = heads_without(attention, heads)
+    remaining, indices = heads_without(attention, heads)
     rows = (np.array(indices)[:, None] * attention.d_k + np.arange(attention.d_k)).reshape(-1)
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
         projection.weight.replace(projection.weight.data[rows])
@@ -36,8 +36,8 @@ def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
     out.weight.replace(np.ascontiguousarray(out.weight.data[:, rows]))
     out.in_features = len(rows)
     total = attention.num_heads + len(attention.pruned_heads)
-    attention.pruned_heads = tuple(head for head in range(total) if head not in left)
-    attention.num_heads = attention.num_kv_heads = len(left)
+    attention.pruned_heads = tuple(head for head in range(total) if head not in remaining)
+    attention.num_heads = attention.num_kv_heads = len(remaining)
     attention.zero_grad()
 
 
@@ -60,7 +60,7 @@ def heads_without(
         )
     if len(set(heads)) < len(heads):
         raise ValueError(f"prune_heads: heads must be distinct, got {heads}")
-    left = [head for head in present if head not in heads]
-    if not left:
+    remaining = [head for head in present if head not in heads]
+    if not remaining:
         raise ValueError(f"prune_heads: heads must leave at least one of {present}, got {heads}")
-    return left, [present.index(head) for head in left]
+    return remaining, [present.index(head) for head in remaining]
