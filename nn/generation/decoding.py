@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.kernels.blocks import row_blocks
+from minigrad.kernels import row_blocks
 from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
