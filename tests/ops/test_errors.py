@@ -35,7 +35,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
-    (lambda: mg.select([], []), ValueError, "must have one length, not 0, got 0 and 0"),
+    (lambda: mg.select([], []), ValueError, "must have the same length, at least 1, got 0"),
     (lambda: np.nan_to_num(Tensor(TWO, True), copy=False), TypeError, "copy=False has no rule"),
     (lambda: mg.transpose(CUBE, 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
