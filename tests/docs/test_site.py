@@ -8,10 +8,8 @@ from __future__ import annotations
 import importlib
 import io
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +23,6 @@ LOCALE = ROOT / "docs" / "locale" / "zh_CN" / "LC_MESSAGES"
 FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{3})*(?:\.\d+)?")
 
 
-@pytest.fixture(autouse=True)
-def paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs"))
-
-
 def part(name: str) -> Any:
     return importlib.import_module(name)
 
@@ -37,16 +30,18 @@ def part(name: str) -> Any:
 # -- Chinese -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", sorted(LOCALE.rglob("*.po")), ids=lambda path: path.stem)
-def test_translations_keep_formulas_code_and_numbers(path: Path) -> None:
+def messages_in(catalog: Path) -> list[Any]:
+    """Return the messages of a catalog, without its header."""
     from babel.messages.pofile import read_po
 
-    with path.open("rb") as file:
-        messages = [message for message in read_po(file) if message.id]
-    assert [m.id for m in messages if not m.string or m.fuzzy] == []
-    for message in messages:
-        english, chinese = (sorted({*FIXED.findall(t)}) for t in (message.id, message.string))
-        assert english == chinese, message.id
+    return [message for message in read_po(io.BytesIO(catalog.read_bytes())) if message.id]
+
+
+@pytest.mark.parametrize("path", sorted(LOCALE.rglob("*.po")), ids=lambda path: path.stem)
+def test_translations_keep_formulas_code_and_numbers(path: Path) -> None:
+    for message in messages_in(path):
+        assert message.string and not message.fuzzy, message.id
+        assert {*FIXED.findall(message.id)} == {*FIXED.findall(message.string)}, message.id
 
 
 def test_every_block_of_a_lesson_has_a_translation() -> None:
@@ -63,19 +58,14 @@ def test_every_block_of_a_lesson_has_a_translation() -> None:
 @pytest.mark.slow
 def test_catalogs_have_the_messages_of_the_pages_and_no_others(tmp_path: Path) -> None:
     """After `sphinx-intl update`, `sphinx-intl stat` finds no untranslated or fuzzy entry."""
-    from babel.messages.pofile import read_po
-
     command = [sys.executable, "-m", "sphinx", "-q", "-t", "draft", "-b", "gettext"]
     subprocess.run([*command, str(ROOT / "docs"), str(tmp_path)], check=True)
     compared = 0
     for catalog in sorted(LOCALE.rglob("*.po")):
         template = tmp_path / catalog.relative_to(LOCALE).with_suffix(".pot")
         if template.is_file():
-            paths = (template, catalog)
-            expected, translated = (
-                {m.id for m in read_po(io.BytesIO(p.read_bytes()))} for p in paths
-            )
-            assert (expected - translated, translated - expected) == (set(), set()), catalog.name
+            found, expected = ({m.id for m in messages_in(p)} for p in (catalog, template))
+            assert (expected - found, found - expected) == (set(), set()), catalog.name
             compared += 1
     assert compared > 12
 
@@ -124,52 +114,64 @@ def test_statement_table_marks_what_is_wrong_and_fills_in_values() -> None:
 
 
 def test_formulas_of_all_pages_become_mathml() -> None:
-    rendering = part("rendering")
-    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples" / "course").glob("[0-9]*.py")]
-    formulas = [
-        " ".join(tex.replace("\n# ", " ").split())
-        for path in pages
-        for tex in re.findall(
-            r"(?<![\\\w$])\$(?!\$)([^$`\n]+)\$(?!\w)|\$\$(.*?)\$\$", path.read_text("utf-8"), re.S
-        )
-        for tex in tex
-        if tex
-    ]
+    rendering, docs, course = part("rendering"), ROOT / "docs", ROOT / "examples" / "course"
+    pattern = re.compile(r"(?<![\\\w$])\$(?!\$)([^$`\n]+)\$(?!\w)|\$\$(.*?)\$\$", re.S)
+    pages = [path.read_text("utf-8") for path in (*docs.glob("*.md"), *course.glob("[0-9]*.py"))]
+    formulas = [inside or alone for page in pages for inside, alone in pattern.findall(page)]
     assert len(formulas) > 20
-    for tex in formulas:
+    for formula in formulas:
+        tex = " ".join(formula.replace("\n# ", " ").split())
         found = rendering.convert(rendering.plain_tex(tex))
         assert found.startswith("<math") and "\\" not in found, tex
 
 
+DOCSTRING = r"""
+Compute a * b, |x|, `a*b`.
+
+    x = a * b
+
+Say::
+
+    f(*x)
+
+Parameters
+----------
+x : int
+
+    A line.
+    **x, \*args** : Tensor
+        Shape (*batch, d).
+    **\*args, **kwargs**
+    **x** : Tensor, shape (*batch, d)
+"""
+MARKED = r"""
+Compute a \* b, \|x\|, `a*b`.
+
+::
+
+    x = a * b
+
+Say::
+
+    f(*x)
+
+Parameters
+----------
+x : int
+
+    A line.
+    **x, \*args** : Tensor
+        Shape (\*batch, d).
+    **\*args, \*\*kwargs**
+    **x** : Tensor, shape (\*batch, d)
+"""
+
+
 def test_docstring_code_and_asterisks_are_marked_for_sphinx() -> None:
-    rendering = part("rendering")
-    lines = ["Compute a * b, |x|, `a*b`.", "", "    x = a * b", "", "Parameters", "---", "x : int"]
-    lines += ["", "    A line."]
-    rendering.mark_code(None, "", "", None, None, lines)
-    rendering.escape(None, "", "", None, None, lines)
-    assert lines[0] == r"Compute a \* b, \|x\|, `a*b`." and lines[2:5] == [
-        "::",
-        "",
-        "    x = a * b",
-    ]
-    assert lines[-2:] == ["", "    A line."]
-    described = [
-        "    **x, \\*args** : Tensor",
-        "        Shape (*batch, d).",
-        "",
-        "Say::",
-        "",
-        "    f(*x)",
-    ]
-    rendering.escape(None, "", "", None, None, described)
-    assert (
-        described[1] == r"        Shape (\*batch, d)."
-        and described[0][:15] == r"    **x, \*args**"[:15]
-    )
-    assert described[-1] == "    f(*x)"
-    names = [r"    **\*args, **kwargs**", "    **x** : Tensor, shape (*batch, d)"]
-    rendering.escape(None, "", "", None, None, names)
-    assert names[0] == r"    **\*args, \*\*kwargs**" and names[1].endswith(r"(\*batch, d)")
+    rendering, lines = part("rendering"), DOCSTRING.splitlines()
+    for change in (rendering.mark_code, rendering.escape):
+        change(None, "", "", None, None, lines)
+    assert lines == MARKED.splitlines()
 
 
 # -- what a page may not have --------------------------------------------------------------------------
@@ -204,16 +206,6 @@ def test_links_and_local_resources_are_allowed(tmp_path: Path) -> None:
     body = '<a href="https://arxiv.org/">x</a><script src="_static/x.js"></script>'
     (tmp_path / "a.html").write_text(body + "<svg xmlns='http://www.w3.org/2000/svg'/>", "utf-8")
     assert part("check").network_resources(tmp_path) == []
-
-
-@pytest.fixture
-def driver(paths: None) -> Iterator[Any]:
-    pytest.importorskip("selenium")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("chromium and chromedriver are not installed")
-    driver = part("check").browser()
-    yield driver
-    driver.quit()
 
 
 def build_site(folder: Path, language: str, text: str, conf: str = "") -> None:
