@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
-import sys
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from commands import call, error_of, read_json
 from scripts import load
 
 from minigrad.io import load_arrays
@@ -20,27 +21,10 @@ from nn.train import average_weights
 pytest.importorskip("tokenizers")
 pytest.importorskip("sacrebleu")
 
-TINY = [
-    "--vocab-size",
-    "300",
-    "--layers",
-    "1",
-    "--d-model",
-    "16",
-    "--d-ff",
-    "32",
-    "--num-heads",
-    "2",
-    "--warmup",
-    "4",
-    "--batch-tokens",
-    "120",
-    "--validate-every",
-    "3",
-    "--save-every",
-    "2",
-    "--quiet",
-]
+TINY = (
+    "--vocab-size 300 --layers 1 --d-model 16 --d-ff 32 --num-heads 2 --warmup 4 --batch-tokens 120"
+    " --validate-every 3 --save-every 2 --quiet"
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,145 +41,120 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data")
-    words = [
-        ("man", "mann"),
-        ("dog", "hund"),
-        ("child", "kind"),
-        ("house", "haus"),
-        ("car", "auto"),
-    ]
-    pairs = [(f"a {a} and a {c} .", f"ein {b} und ein {d} .") for a, b in words for c, d in words]
-    for part, some in (("train", pairs[:20]), ("val", pairs[20:])):
-        for language, lines in zip(("en", "de"), zip(*some)):
-            (path / f"{part}.lc.norm.tok.{language}").write_text("\n".join(lines) + "\n")
+    words = {"man": "mann", "dog": "hund", "child": "kind", "house": "haus", "car": "auto"}
+    english = [f"a {a} and a {b} .\n" for a in words for b in words]
+    german = [f"ein {a} und ein {b} .\n" for a in words.values() for b in words.values()]
+    for language, lines in (("en", english), ("de", german)):
+        (path / f"train.lc.norm.tok.{language}").write_text("".join(lines[:20]))
+        (path / f"val.lc.norm.tok.{language}").write_text("".join(lines[20:]))
     return path
 
 
-def weights(out: Path) -> dict[str, np.ndarray]:
-    return load_arrays(out / "last.safetensors")[0]
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
 def test_multi30k_resumed_equals_an_uninterrupted_run(
     multi30k: ModuleType, data: Path, tmp_path: Path
 ) -> None:
-    options = [
-        "--bpe-dropout",
-        "0.2",
-        "--r-drop",
-        "2",
-        "--ema",
-        "0.9",
-        "--accumulate",
-        "2",
-        "--norm-first",
-    ]
-    r_drop = options[2:4]  # an option of the recipe, not of the run
-    run = lambda name, *more: multi30k.main(
-        ["--data", str(data), "--out", str(tmp_path / name), *more]
-    )
-    summary = run("whole", "--steps", "7", *TINY, *options)
-    run("parts", "--steps", "4", *TINY, *options)
-    run("parts", "--resume", "--steps", "7", "--quiet", *r_drop)
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert set(whole) == set(parts) and "average.updates" in whole
-    for name, array in whole.items():
-        np.testing.assert_array_equal(parts[name], array)
+    recipe = f"--data {data} --r-drop 2"
+    options = f"{TINY} --bpe-dropout 0.2 --ema 0.9 --accumulate 2 --norm-first"
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    summary = call(multi30k.main, f"{recipe} --out {whole} --steps 7 {options}").result
+    call(multi30k.main, f"{recipe} --out {parts} --steps 4 {options}")
+    call(multi30k.main, f"{recipe} --out {parts} --resume --steps 7 --quiet")
+    expected, resumed = (load_arrays(path / "last.safetensors")[0] for path in (whole, parts))
+    assert "average.updates" in expected
+    assert_equal(resumed, expected)
     assert summary["steps"] == 7 and "tok:none" in summary["bleu_signature"]
-    assert json.loads((tmp_path / "whole" / "summary.json").read_text()) == summary
+    assert read_json(whole / "summary.json") == summary
 
 
-def test_translate_average_equals_average_weights(
-    multi30k: ModuleType,
-    data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    out = tmp_path / "run"
-    multi30k.main(["--data", str(data), "--out", str(out), "--steps", "9", *TINY])
-    kept = sorted(out.glob("weights-*.safetensors"))
+@pytest.fixture(scope="module")
+def run(
+    multi30k: ModuleType, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Return the directory of a run of nine steps."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "draw", lambda *_: None)
+        call(multi30k.main, f"--data {data} --out {out} --steps 9 {TINY}")
+        yield out
+
+
+def test_translate_average_equals_average_weights(run: Path) -> None:
+    kept = sorted(run.glob("weights-*.safetensors"))
     assert [file.name for file in kept] == [f"weights-000000{n}.safetensors" for n in (3, 6, 9)]
-    for name, array in average_weights(kept).items():
-        np.testing.assert_array_equal(load_arrays(out / "best.safetensors")[0][name], array)
-    average = translate.load_run(translate.parse([str(out), "--average", "2"])).model.state_dict()
-    for name, array in average_weights(kept[-2:]).items():
-        np.testing.assert_array_equal(average[name], array)
-    capsys.readouterr()
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a man .\n\na dog and 未见过 🙂 .\n"))
-    references = ["--references", str(data / "val.lc.norm.tok.de"), "--bleu-tokenize", "none"]
-    assert translate.main([str(out), "--average", "10"]) == 0
-    lines = capsys.readouterr().out.split("\n")
-    assert len(lines) == 4 and lines[1] == lines[3] == ""
-    sources = (data / "val.lc.norm.tok.en").read_text().splitlines()
-    assert translate.main([str(out), *sources, *references]) == 0
-    assert capsys.readouterr().err.startswith("BLEU ")
-    for file in kept:
-        file.unlink()
+    assert_equal(load_arrays(run / "best.safetensors")[0], average_weights(kept))
+    args = translate.parse([str(run), "--average", "2"])
+    assert_equal(translate.load_run(args).model.state_dict(), average_weights(kept[-2:]))
+
+
+def test_translate_average_of_no_kept_weights_raises(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy", ignore=shutil.ignore_patterns("weights-*"))
     with pytest.raises(ValueError, match="no weights were kept; train with --average"):
-        translate.main([str(out), "a man .", "--average", "10"])
+        translate.main([str(copy), "a man .", "--average", "10"])
 
 
-def test_multi30k_model_shares_one_table(
-    multi30k: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch
+def test_translate_with_run_reads_lines_and_scores_references(
+    run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = recipe(multi30k, ["--data", str(data), *TINY], monkeypatch)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a man .\n\na dog and 未见过 🙂 .\n"))
+    done = call(translate.main, f"{run} --average 10")
+    assert done.result == 0 and len(done.out) == 3 and done.out[1] == ""
+    monkeypatch.setattr("sys.stdin", io.StringIO((data / "val.lc.norm.tok.en").read_text()))
+    references = data / "val.lc.norm.tok.de"
+    done = call(translate.main, f"{run} --references {references} --bleu-tokenize none")
+    assert done.err[0].startswith("BLEU ")
+
+
+def settings_of(multi30k: ModuleType, line: str) -> argparse.Namespace:
+    """Return the settings with which the recipe trains."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "main", lambda argv, settings, objective: train.parse(argv, settings))
+        return call(multi30k.main, line).result
+
+
+def test_multi30k_model_shares_one_table(multi30k: ModuleType, data: Path) -> None:
+    args = settings_of(multi30k, f"--data {data} {TINY}")
     translator = train.make_translator(args, train.load_pairs(args)[0])
-    model = translator.model
     assert translator.source_vocab is translator.target_vocab and translator.source_eos
-    tables = (
-        model.source_embedding.tokens.weight,
-        model.target_embedding.tokens.weight,
-        model.output.weight,
-    )
-    assert len({id(table) for table in tables}) == 1 and model.output.bias is None
+    model = translator.model
+    table = model.output.weight
+    assert model.source_embedding.tokens.weight is table is model.target_embedding.tokens.weight
+    assert model.output.bias is None
     assert translator.unknown(translator.translate(["ñandú 未见过 🙂 &apos;"], max_len=2)[0]) == []
 
 
-def recipe(
-    multi30k: ModuleType, argv: list[str], monkeypatch: pytest.MonkeyPatch
-) -> argparse.Namespace:
-    """Return the settings with which the recipe trains."""
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "main", lambda argv, settings, objective: train.parse(argv, settings))
-        return multi30k.main(argv)
-
-
-def test_multi30k_settings_are_the_published_ones(
-    multi30k: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = vars(recipe(multi30k, ["--data", "x"], monkeypatch))
+def test_multi30k_settings_are_the_published_ones(multi30k: ModuleType) -> None:
+    settings = vars(settings_of(multi30k, "--data x"))
     published = {
         "vocab_size": 10_256, "layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.3, "steps": 8000,
         "label_smoothing": 0.1, "lr": 0.005, "warmup": 2000, "average": 10, "beam": 5, "norm_first": False,
         "bpe_dropout": 0.0, "ema": None, "clip": 1.0, "patience": None,
+        "data": ["x/train.lc.norm.tok.en", "x/train.lc.norm.tok.de"],
     }  # fmt: skip
     assert {name: settings[name] for name in published} == published
-    assert settings["data"] == ["x/train.lc.norm.tok.en", "x/train.lc.norm.tok.de"]
 
 
 def test_multi30k_r_drop_is_its_objective(
-    multi30k: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    multi30k: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    objectives = []
-    monkeypatch.setattr(
-        train, "main", lambda argv, settings, objective: objectives.append(objective)
-    )
-    for options in ([], ["--r-drop", "5"]):
-        multi30k.main(["--data", str(data), *options])
-    assert objectives[0] is None
-    assert (objectives[1].alpha, objectives[1].options) == (5.0, {"label_smoothing": 0.1})
+    monkeypatch.setattr(train, "main", lambda argv, settings, objective: objective)
+    assert multi30k.main(["--data", "x"]) is None
+    objective = multi30k.main(["--data", "x", "--r-drop", "5"])
+    assert (objective.alpha, objective.options) == (5.0, {"label_smoothing": 0.1})
 
 
-def test_multi30k_changed_data_is_refused(multi30k: ModuleType, data: Path, tmp_path: Path) -> None:
-    args = ["--data", str(data), "--out", str(tmp_path / "run"), "--steps", "3", *TINY]
-    multi30k.main(args)
-    with pytest.raises(SystemExit):
-        multi30k.main(args)
-    (tmp_path / "other").mkdir()
+def test_multi30k_changed_data_is_refused(
+    multi30k: ModuleType, data: Path, run: Path, tmp_path: Path
+) -> None:
+    assert "holds a run already" in error_of(multi30k.main, f"--data {data} --out {run}")
     for file in data.iterdir():
-        (tmp_path / "other" / file.name).write_text(file.read_text().replace("house", "tree"))
-    other = ["--data", str(tmp_path / "other"), "--out", str(tmp_path / "run"), "--resume"]
-    with pytest.raises(ValueError, match="its vocabulary is not that of this data"):
-        multi30k.main(other)
-    with pytest.raises(FileNotFoundError, match=r"train.lc.norm.tok.en: no such file"):
-        multi30k.main(["--data", str(tmp_path / "nothing"), "--out", str(tmp_path / "new")])
+        (tmp_path / file.name).write_text(file.read_text().replace("house", "tree"))
+    error = error_of(multi30k.main, f"--data {tmp_path} --out {run} --resume")
+    assert "its vocabulary is not that of this data" in error
+    error = error_of(multi30k.main, f"--data nothing --out {tmp_path}/new")
+    assert error.endswith("train.lc.norm.tok.en: no such file")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import call, error_of
 from scripts import load
-
-from minigrad.console import run_script
 
 texts, char_gpt, classify = (load(name) for name in ("texts", "char_gpt", "classify"))
 
-GPT = shlex.split("--steps 6 --context 16 --d-model 16 --layers 1 --length 30 --processes 1")
+GPT = "--steps 6 --context 16 --d-model 16 --layers 1 --length 30 --processes 1"
 
 
 def test_tales_have_a_hundred_thousand_letters() -> None:
@@ -43,29 +41,26 @@ def test_opinions_have_the_class_of_the_main_clause() -> None:
         assert 0.35 < share < 0.65, word
 
 
-def test_char_gpt_writes_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prompt = "Once upon a time"
-    written = char_gpt.main([*GPT, "--out", str(tmp_path / "run")])
-    assert written.startswith(prompt) and len(written) == len(prompt) + 30
-    out = capsys.readouterr().out
-    assert re.match(r"104,\d+ letters, 46 different; [\d,]+ parameters\n", out)
-    assert re.search(
-        r"validation loss \d\.\d+, \d\.\d+ bits a letter", out
-    ) and out.rstrip().endswith(written.rstrip())
-    again = char_gpt.main(
-        [*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"]
-    )  # done: it only writes
-    assert again == char_gpt.main([*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"])
+def test_char_gpt_writes_and_resumes(tmp_path: Path) -> None:
+    prompt, line = "Once upon a time", f"{GPT} --out {tmp_path}/run"
+    done = call(char_gpt.main, line)
+    assert done.result.startswith(prompt) and len(done.result) == len(prompt) + 30
+    assert re.fullmatch(r"104,\d+ letters, 46 different; [\d,]+ parameters", done.out[0])
+    out = "\n".join(done.out)
+    assert re.search(r"validation loss \d\.\d+, \d\.\d+ bits a letter", out)
+    assert out.rstrip().endswith(done.result.rstrip())
+    again = [call(char_gpt.main, f"{line} --temperature 0").result for _ in range(2)]
+    assert again[0] == again[1]  # the run is done: it only writes
 
 
 def test_char_gpt_learns_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("äöü " * 300, encoding="utf-8")
-    written = char_gpt.main([str(tmp_path / "a.txt"), *GPT, "--prompt", "ä", "--steps", "150"])
+    written = call(char_gpt.main, f"{tmp_path}/a.txt {GPT} --prompt ä --steps 150").result
     assert set(written) <= set("äöü ") and written.count("äöü ") >= 4
 
 
 @pytest.mark.parametrize(
-    "content, message",
+    ("content", "message"),
     [
         (None, "no such file"),
         (b"\xff\xfe", "not UTF-8"),
@@ -73,32 +68,26 @@ def test_char_gpt_learns_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_char_gpt_invalid_text_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str
+    tmp_path: Path, content: bytes | None, message: str
 ) -> None:
+    path = tmp_path / "a.txt"
     if content is not None:
-        (tmp_path / "a.txt").write_bytes(content)
-    assert run_script(lambda: char_gpt.main([str(tmp_path / "a.txt"), *GPT])) == 1
-    err = capsys.readouterr().err
-    assert (
-        err.startswith(f"error: {tmp_path / 'a.txt'}") and message in err and err.count("\n") == 1
-    )
+        path.write_bytes(content)
+    error = error_of(char_gpt.main, f"{path} {GPT}")
+    assert error.startswith(f"error: {path}") and message in error
 
 
-def test_classify_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classify_learns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    rows = {f"{'x ' * rng.integers(1, 4)}{word} {'y ' * rng.integers(1, 4)}\t{label}" for _ in range(200) for word, label in [("a", "one"), ("b", "two"), ("c", "three")]}  # fmt: skip
+    rows = {
+        f"{'x ' * rng.integers(1, 4)}{word} {'y ' * rng.integers(1, 4)}\t{label}"
+        for _ in range(200)
+        for word, label in [("a", "one"), ("b", "two"), ("c", "three")]
+    }
     (tmp_path / "a.tsv").write_text("\n".join(sorted(rows) * 12), encoding="utf-8")
-    options = [
-        "--data",
-        str(tmp_path / "a.tsv"),
-        "--d-model",
-        "16",
-        "--layers",
-        "1",
-        "--epochs",
-        "60",
-    ]
-    assert classify.main([*options, "x a y", "x b y"]) > 0.9
-    out = capsys.readouterr().out
-    assert re.search(r"accuracy on \d+ held-out texts: 9\d|100", out)
-    assert re.search(r"^x a y: one \(\d+%\)$", out, re.MULTILINE) and "x b y: two" in out
+    options = f"--data {tmp_path}/a.tsv --d-model 16 --layers 1 --epochs 60"
+    done = call(classify.main, f"{options} 'x a y' 'x b y'")
+    assert done.result > 0.9
+    assert re.match(r"accuracy on \d+ held-out texts: (9\d|100)", done.out[-3])
+    assert re.fullmatch(r"x a y: one \(\d+%\)", done.out[-2])
+    assert done.out[-1].startswith("x b y: two")
