@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scripts import load
 
@@ -17,42 +19,46 @@ def test_pronoun_corpus_has_one_answer_a_sentence() -> None:
     ids = script.encode(sentences)
     assert ids.shape == (4096, max(len(s.split()) for s in sentences))
     assert " ".join(script.WORDS[i] for i in ids[77] if i) == sentences[77]
-    for sentence, noun, out in zip(sentences, nouns, held):
+    for sentence, noun, is_held in zip(sentences, nouns, held):
         words = set(sentence.split())
-        assert script.WORDS[noun] in words & {
-            *(script.ANIMALS if words & {*script.OF_ANIMALS} else script.PLACES)
-        }
-        assert out or not {"animal", "street"} <= words
-    # where a noun stands tells nothing: each form has as many answers of one kind as of the other
+        kind = script.ANIMALS if words & {*script.OF_ANIMALS} else script.PLACES
+        assert script.WORDS[noun] in words & {*kind}
+        assert is_held or not {"animal", "street"} <= words
+    # The order of the nouns predicts nothing: each form has as many answers of either kind.
     kinds = np.isin(nouns, [script.IDS[a] for a in script.ANIMALS]).reshape(4, -1)
     assert (kinds.mean(1) == 0.5).all()
 
 
-def test_blocked_word_has_no_weight() -> None:
+def weights(*arguments: Any, **options: Any) -> list[np.ndarray]:
+    """Return the weights (N, h, L, L) of each layer of an untrained model."""
     model = script.Resolver(script.settings(8, 2, 2)).eval()
-    ids = script.encode(
-        [script.TIRED, script.FORMS[2].format(animal="fox", place="lake", word="deep")]
-    )
+    with mg.no_grad(), nn.record_attention(model) as recorded:
+        model(*arguments, **options)
+    return [calls[0] for calls in recorded.values()]
+
+
+def test_blocked_word_has_no_weight_for_it() -> None:
+    wide = script.FORMS[2].format(animal="fox", place="lake", word="deep")
+    ids = script.encode([script.TIRED, wide])
     at = script.where(ids, script.ANIMALS)
     assert at.tolist() == [1, 6] and script.where(ids, ["it"]).tolist() == [7, 1]
-    with mg.no_grad(), nn.record_attention(model) as recorded:
-        model(ids, at)
-    for calls in recorded.values():
-        weights = calls[0]  # (2, h, L, L)
-        assert (weights[0, :, 7, 1] == 0).all() and (weights[1, :, 1, 6] == 0).all()
-        assert (weights[0, :, 6, 1] > 0).all() and (
-            weights[0, :, :, 11:] == 0
-        ).all()  # others look; padding is masked
-    weights = model.weights_of_it(ids)
-    assert weights.shape == (2, 2, 2, 13)
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+    for w in weights(ids, at):
+        assert not w[0, :, 7, 1].any() and not w[1, :, 1, 6].any()
+        assert (w[0, :, 6, 1] > 0).all()  # other words attend to it
+        assert not w[0, :, :, 11:].any()  # padding
 
 
-def test_word_blocked_for_all_has_no_weight() -> None:
-    model = script.Resolver(script.settings(8, 2, 2)).eval()
+def test_word_blocked_for_all_has_weight_for_itself_only() -> None:
     ids = script.encode([script.TIRED])
-    with mg.no_grad(), nn.record_attention(model) as recorded:
-        model(ids, np.array([10]), for_all=True)
-    for calls in recorded.values():
-        used = np.arange(11) != 10
-        assert (calls[0][0][:, :11][:, used, 10] == 0).all() and (calls[0][0][:, 10, 10] > 0).all()
+    for w in weights(ids, np.array([10]), for_all=True):
+        to_word = w[0, :, :11, 10]
+        assert not to_word[:, :10].any() and (to_word[:, 10] > 0).all()
+
+
+def test_weights_of_it_are_those_of_its_row() -> None:
+    ids = script.encode([script.TIRED, script.WIDE])
+    model = script.Resolver(script.settings(8, 2, 2)).eval()
+    found = model.weights_of_it(ids)
+    assert found.shape == (2, 2, 2, 13)
+    expected = np.stack([w[:, :, 7] for w in weights(ids)], 1)
+    np.testing.assert_array_equal(found, expected)
