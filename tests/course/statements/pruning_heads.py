@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from exercises.pruning_heads import removal_order
 from pronouns import Resolver, corpus, encode, settings, train
 from statements import Statements
 
@@ -53,15 +54,6 @@ def importance_by_ablation(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np
         gates[head] = 0
         grows[head] = loss_and_accuracy(model, gates, ids, nouns)[0] - whole
     return grows
-
-
-def removal_order(importance: np.ndarray) -> list[tuple[int, int]]:
-    """Return all heads but one of each layer, the least important first."""
-    order = [divmod(int(i), HEADS) for i in importance.ravel().argsort()]
-    last = {
-        layer: max((h for h in order if h[0] == layer), key=order.index) for layer in range(LAYERS)
-    }
-    return [head for head in order if head != last[head[0]]]
 
 
 def without(heads: Sequence[tuple[int, int]]) -> Gates:
