@@ -1,4 +1,4 @@
-"""A program written for PyTorch runs here with two lines changed, and trains to the same losses."""
+"""Programs for PyTorch and for NumPy that run here with a few lines changed, and compute the same."""
 
 from __future__ import annotations
 
@@ -11,36 +11,26 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 
-PROGRAM = Path(__file__).parent / "ports" / "vit.py"
-CHANGED = {"import torch": "import minigrad as torch", "import torch.nn as nn": "import nn"}
-"""Lines of a program for PyTorch, and the lines that replace them."""
+
+def run_both(file: str, changes: dict[str, str]) -> list[Any]:
+    """Return the modules of a program of ports/ and of its copy with changed lines."""
+    source = (Path(__file__).parent / "ports" / file).read_text(encoding="utf-8")
+    assert changes.keys() <= {*source.splitlines()}
+    ported = "\n".join(changes.get(line, line) for line in source.splitlines())
+    programs = []
+    for code in (source, ported):
+        programs.append(types.ModuleType(file))
+        exec(compile(code, file, "exec"), programs[-1].__dict__)
+    return programs
 
 
-def run(lines: list[str]) -> Any:
-    """Return the module of a program."""
-    module = types.ModuleType("vit")
-    exec(compile("\n".join(lines), "vit.py", "exec"), module.__dict__)
-    return module
-
-
-@pytest.fixture(scope="module")
-def programs() -> tuple[Any, Any]:
-    """Return the program for PyTorch, and the program with two lines changed."""
+def test_vision_transformer_for_pytorch_with_two_lines_changed_trains_to_its_losses() -> None:
     torch.set_num_threads(1)
-    lines = PROGRAM.read_text(encoding="utf-8").splitlines()
-    changed = [CHANGED.get(line, line) for line in lines]
-    assert sum(a != b for a, b in zip(lines, changed)) == 2
-    return run(lines), run(changed)
-
-
-def test_ported_vision_transformer_trains_as_in_pytorch(programs: tuple[Any, Any]) -> None:
-    theirs, ours = programs
+    changes = {"import torch": "import minigrad as torch", "import torch.nn as nn": "import nn"}
+    theirs, ours = run_both("vit.py", changes)
     torch.manual_seed(1)
     their_model, model = theirs.ViT().double(), ours.ViT().double()
-    shapes = [
-        [(key, tuple(p.shape)) for key, p in m.named_parameters()] for m in (model, their_model)
-    ]
-    assert shapes[0] == shapes[1]
+    assert [*model.state_dict()] == [*their_model.state_dict()]
     model.load_state_dict(their_model.state_dict())
     x, y = torch.randn(12, 3, 8, 8, dtype=torch.float64), torch.arange(12) % 4
     expected = theirs.train(their_model, x, y, 10)
@@ -50,9 +40,21 @@ def test_ported_vision_transformer_trains_as_in_pytorch(programs: tuple[Any, Any
     assert ours.predict(model, data[0]) == theirs.predict(their_model, x)
 
 
-def test_main_of_ported_program_prints_one_loss(
-    programs: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+def test_notebook_for_scipy_with_four_lines_changed_has_its_results(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for program in programs:
-        program.main(3)
-        assert capsys.readouterr().out.count("loss") == 1
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    theirs, ours = run_both("notebook.py", {
+        "import numpy as np": "import numpy as np\nimport minigrad as mg",
+        "gradient = lambda p: approx_fprime(p, loss, 1e-7)": "gradient = mg.grad(loss)",
+        "hessian = lambda p: approx_fprime(p, gradient, 1e-5)": "hessian = mg.hessian(loss)",
+        "slopes = approx_fprime(fit.x, model, 1e-7, future)":
+            "slopes = mg.jacobian(lambda p: model(p, future))(fit.x)",
+    })  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8 and lines[:4] == lines[4:]
+    np.testing.assert_allclose(ours.fit.x, theirs.fit.x, rtol=1e-5)
+    for name in ("errors", "spread"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-3)

@@ -114,17 +114,3 @@ def predict(model, x):
     with torch.no_grad():
         probabilities = torch.softmax(model(x), dim=-1)
     return probabilities.argmax(-1).tolist()
-
-
-def main(steps=10):
-    torch.manual_seed(0)
-    model = ViT().double()
-    x = torch.randn(16, 3, 8, 8).double()
-    y = torch.arange(16) % 4
-    losses = train(model, x, y, steps)
-    right = sum(a == b for a, b in zip(predict(model, x), y.tolist()))
-    print(f"loss {losses[0]:.4f} to {losses[-1]:.4f}, {right} of {len(x)} right")
-
-
-if __name__ == "__main__":
-    main()
