@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nn
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+transformers: Any = pytest.importorskip("transformers", reason="transformers is the oracle")
 
 VOCAB = 50
 _ENCODER = {
@@ -61,75 +68,76 @@ _YARN = {
     "original_max_position_embeddings": 16,
 }
 
-MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "bert": ("BertModel", "BertConfig", _ENCODER),
-    "bert, masked": ("BertForMaskedLM", "BertConfig", _ENCODER),
-    "bert, pretraining": ("BertForPreTraining", "BertConfig", _ENCODER),
-    "bert, classes": ("BertForSequenceClassification", "BertConfig", _ENCODER),
-    "bert, tokens": ("BertForTokenClassification", "BertConfig", _ENCODER),
-    "roberta": ("RobertaModel", "RobertaConfig", _ENCODER),
-    "roberta, masked": ("RobertaForMaskedLM", "RobertaConfig", _ENCODER),
-    "roberta, classes": ("RobertaForSequenceClassification", "RobertaConfig", _ENCODER),
-    "xlm-roberta, masked": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", _ENCODER),
-    "xlm-roberta, classes": ("XLMRobertaForSequenceClassification", "XLMRobertaConfig", _ENCODER),
-    "xlm-roberta, tokens": ("XLMRobertaForTokenClassification", "XLMRobertaConfig", _ENCODER),
-    "distilbert": ("DistilBertModel", "DistilBertConfig", _DISTILBERT),
-    "distilbert, masked": ("DistilBertForMaskedLM", "DistilBertConfig", _DISTILBERT),
-    "distilbert, classes": ("DistilBertForSequenceClassification", "DistilBertConfig", _DISTILBERT),
-    "mpnet": ("MPNetModel", "MPNetConfig", _ENCODER),
-    "mpnet, masked": ("MPNetForMaskedLM", "MPNetConfig", _ENCODER),
-    "mpnet, classes": ("MPNetForSequenceClassification", "MPNetConfig", _ENCODER),
-    "mpnet, tokens": ("MPNetForTokenClassification", "MPNetConfig", _ENCODER),
-    "electra, masked": ("ElectraForMaskedLM", "ElectraConfig", {**_ENCODER, "embedding_size": 8}),
-    "electra, classes": ("ElectraForSequenceClassification", "ElectraConfig", {**_ENCODER, "embedding_size": 8}),
-    "albert, masked": ("AlbertForMaskedLM", "AlbertConfig", {**_ENCODER, "embedding_size": 8}),
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertModel", _ENCODER),
+    "bert, masked": ("BertForMaskedLM", _ENCODER),
+    "bert, pretraining": ("BertForPreTraining", _ENCODER),
+    "bert, classes": ("BertForSequenceClassification", _ENCODER),
+    "bert, tokens": ("BertForTokenClassification", _ENCODER),
+    "roberta": ("RobertaModel", _ENCODER),
+    "roberta, masked": ("RobertaForMaskedLM", _ENCODER),
+    "roberta, classes": ("RobertaForSequenceClassification", _ENCODER),
+    "xlm-roberta, masked": ("XLMRobertaForMaskedLM", _ENCODER),
+    "xlm-roberta, classes": ("XLMRobertaForSequenceClassification", _ENCODER),
+    "xlm-roberta, tokens": ("XLMRobertaForTokenClassification", _ENCODER),
+    "distilbert": ("DistilBertModel", _DISTILBERT),
+    "distilbert, masked": ("DistilBertForMaskedLM", _DISTILBERT),
+    "distilbert, classes": ("DistilBertForSequenceClassification", _DISTILBERT),
+    "mpnet": ("MPNetModel", _ENCODER),
+    "mpnet, masked": ("MPNetForMaskedLM", _ENCODER),
+    "mpnet, classes": ("MPNetForSequenceClassification", _ENCODER),
+    "mpnet, tokens": ("MPNetForTokenClassification", _ENCODER),
+    "electra, masked": ("ElectraForMaskedLM", {**_ENCODER, "embedding_size": 8}),
+    "electra, classes": ("ElectraForSequenceClassification", {**_ENCODER, "embedding_size": 8}),
+    "albert, masked": ("AlbertForMaskedLM", {**_ENCODER, "embedding_size": 8}),
     "albert, classes": (
-        "AlbertForSequenceClassification", "AlbertConfig",
+        "AlbertForSequenceClassification",
         {**_ENCODER, "embedding_size": 8, "classifier_dropout_prob": 0.0},
     ),
-    "vit": ("ViTModel", "ViTConfig", _VIT),
-    "vit, classes": ("ViTForImageClassification", "ViTConfig", _VIT),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
-    "gpt2, bare": ("GPT2Model", "GPT2Config", _GPT2),
-    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", _NEOX),
+    "vit": ("ViTModel", _VIT),
+    "vit, classes": ("ViTForImageClassification", _VIT),
+    "gpt2": ("GPT2LMHeadModel", _GPT2),
+    "gpt2, bare": ("GPT2Model", _GPT2),
+    "gpt_neox": ("GPTNeoXForCausalLM", _NEOX),
     "gpt_neox, in turn": (
-        "GPTNeoXForCausalLM", "GPTNeoXConfig",
+        "GPTNeoXForCausalLM",
         {**_NEOX, "use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0},
     ),
-    "opt": ("OPTForCausalLM", "OPTConfig", _OPT),
-    "llama": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": False}),
-    "llama, scaled": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": True, "rope_parameters": _LLAMA3}),
-    "llama, yarn": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "rope_parameters": _YARN}),
-    "llama, biases": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "attention_bias": True, "mlp_bias": True}),
-    "mistral": ("MistralForCausalLM", "MistralConfig", {**_LM, "sliding_window": 4}),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", _LM),
+    "opt": ("OPTForCausalLM", _OPT),
+    "llama": ("LlamaForCausalLM", {**_LM, "tie_word_embeddings": False}),
+    "llama, scaled": ("LlamaForCausalLM", {**_LM, "tie_word_embeddings": True, "rope_parameters": _LLAMA3}),
+    "llama, yarn": ("LlamaForCausalLM", {**_LM, "rope_parameters": _YARN}),
+    "llama, biases": ("LlamaForCausalLM", {**_LM, "attention_bias": True, "mlp_bias": True}),
+    "mistral": ("MistralForCausalLM", {**_LM, "sliding_window": 4}),
+    "qwen2": ("Qwen2ForCausalLM", _LM),
     "qwen2, window": (
-        "Qwen2ForCausalLM", "Qwen2Config",
+        "Qwen2ForCausalLM",
         {**_LM, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
     ),
-    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**_LM, "head_dim": 6}),
-    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {**_LM, "num_hidden_layers": 5}),
-    "gemma": ("GemmaForCausalLM", "GemmaConfig", {**_LM, "head_dim": 6}),
-    "phi3": ("Phi3ForCausalLM", "Phi3Config", {**_LM, "sliding_window": 5}),
-    "marian": ("MarianMTModel", "MarianConfig", _MARIAN),
+    "qwen3": ("Qwen3ForCausalLM", {**_LM, "head_dim": 6}),
+    "smollm3": ("SmolLM3ForCausalLM", {**_LM, "num_hidden_layers": 5}),
+    "gemma": ("GemmaForCausalLM", {**_LM, "head_dim": 6}),
+    "phi3": ("Phi3ForCausalLM", {**_LM, "sliding_window": 5}),
+    "marian": ("MarianMTModel", _MARIAN),
     "marian, two vocabularies": (
-        "MarianMTModel", "MarianConfig",
+        "MarianMTModel",
         {**_MARIAN, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 50, "tie_word_embeddings": False},
     ),
-    "bart": ("BartForConditionalGeneration", "BartConfig", _SEQ2SEQ),
-    "mbart": ("MBartForConditionalGeneration", "MBartConfig", {**_SEQ2SEQ, "decoder_start_token_id": 2}),
-    "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "attention_dropout": 0.0}),
-    "t5": ("T5ForConditionalGeneration", "T5Config", _T5),
-    "t5, gated": ("T5ForConditionalGeneration", "T5Config", {**_T5, "feed_forward_proj": "gated-gelu"}),
+    "bart": ("BartForConditionalGeneration", _SEQ2SEQ),
+    "mbart": ("MBartForConditionalGeneration", {**_SEQ2SEQ, "decoder_start_token_id": 2}),
+    "m2m_100": ("M2M100ForConditionalGeneration", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "attention_dropout": 0.0}),
+    "t5": ("T5ForConditionalGeneration", _T5),
+    "t5, gated": ("T5ForConditionalGeneration", {**_T5, "feed_forward_proj": "gated-gelu"}),
 }  # fmt: skip
+"""Class and settings of each model; the part of a name before a comma is its `model_type`."""
 
 
-def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
-    """Return a model of transformers in evaluation mode, all of whose parameters are random."""
-    model_class, config_class, settings = MODELS[name]
+def make(name: str, directory: Path | None = None, **changes: Any) -> Any:
+    """Return a model of transformers with random parameters; save it if a directory is given."""
+    model_class, settings = MODELS[name]
+    model_class = getattr(transformers, model_class)
     torch.manual_seed(0)
-    config = getattr(transformers, config_class)(**{**settings, **changes})
-    model = getattr(transformers, model_class)(config).eval()
+    model = model_class(model_class.config_class(**{**settings, **changes})).eval()
     with torch.no_grad():
         for p in model.parameters():
             if p.requires_grad:
@@ -138,7 +146,27 @@ def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
                 p.copy_(mean + (0.3 if is_matrix else 0.1) * torch.randn_like(p))
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
+    if directory is not None:
+        model.save_pretrained(directory)
     return model
+
+
+def load_theirs(model_class: Any, directory: Path) -> Any:
+    """Load a directory with transformers, and check that no weight is missing or unexpected."""
+    options = {"output_loading_info": True, "dtype": torch.float32}
+    model, report = model_class.from_pretrained(directory, **options)
+    assert not any(report.values()), report
+    return model.eval()
+
+
+def write_settings(directory: Path, settings: dict[str, Any]) -> None:
+    """Write config.json."""
+    (directory / "config.json").write_text(json.dumps(settings))
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """Read config.json."""
+    return json.loads((directory / "config.json").read_text())
 
 
 def draw_batch(model: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +183,7 @@ def draw_batch(model: Any) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask
 
 
-def outputs(torch: Any, theirs: Any, ours: Any) -> tuple[Any, Any, np.ndarray]:
+def outputs(theirs: Any, ours: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the results of both models on a padded batch, and a mask of the rows to compare.
 
     The results are logits, or hidden states if the model of transformers has no head.
@@ -174,6 +202,20 @@ def outputs(torch: Any, theirs: Any, ours: Any) -> tuple[Any, Any, np.ndarray]:
         return output.last_hidden_state, ours.hidden(*arguments), mask
     logits = output.prediction_logits if "prediction_logits" in output else output.logits
     return logits, ours(*arguments), mask if logits.ndim == 3 else np.ones(3, bool)
+
+
+def assert_same_outputs(theirs: Any, ours: Any, message: str = "") -> None:
+    """Compare the outputs of both models on a padded batch, except for padding."""
+    expected, found, is_real = outputs(theirs, ours)
+    expected = expected.detach().numpy()[is_real]
+    np.testing.assert_allclose(found.data[is_real], expected, 1e-4, 1e-4, err_msg=message)
+
+
+def until_end(tokens: list[int], ends: int | Sequence[int] | None) -> list[int]:
+    """Return the tokens up to the first of `ends`, which is included."""
+    ends = [ends] if isinstance(ends, int) else ends or ()
+    last = next((i for i, token in enumerate(tokens) if token in ends), len(tokens))
+    return tokens[: last + 1]
 
 
 def name_in_file(model: Any, name: str) -> str:
