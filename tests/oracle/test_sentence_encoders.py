@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import make
+from published import make, torch
 from tiny_folders import WORDS, text_files
 
 import nn
 from minigrad.io.safetensors import write_safetensors
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
 SENTENCES = ["the cat sat on the mat", "why", "", "where is the dog on the grass and who ran on it"]
@@ -66,7 +64,7 @@ def words_of(theirs: Any) -> list[str]:
 def write_directory(path: Path, kind: str) -> Any:
     """Write a directory of this kind, and return its model of transformers."""
     name, pooling, later, of_sentences, of_tokens = KINDS[kind]
-    theirs = make(transformers, torch, name, vocab_size=len(WORDS), tie_word_embeddings=True)
+    theirs = make(name, vocab_size=len(WORDS), tie_word_embeddings=True)
     bare = theirs.base_model
     bare.save_pretrained(path)
     config = json.loads((path / "config.json").read_text())

@@ -208,7 +208,7 @@ def assert_same_outputs(theirs: Any, ours: Any, message: str = "") -> None:
     """Compare the outputs of both models on a padded batch, except for padding."""
     expected, found, is_real = outputs(theirs, ours)
     expected = expected.detach().numpy()[is_real]
-    np.testing.assert_allclose(found.data[is_real], expected, 1e-4, 1e-4, err_msg=message)
+    np.testing.assert_allclose(found.data[is_real], expected, 1e-5, 2e-5, err_msg=message)
 
 
 def until_end(tokens: list[int], ends: int | Sequence[int] | None) -> list[int]:
