@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import BEFORE_2_4, WRITING, Call, draw_call, draw_ufunc_call
+from opinfo import naming
 
 import minigrad as mg
 from minigrad import Tensor
@@ -124,50 +125,18 @@ def assert_same(call: Call, result: Any, expected: Any, tracked: bool) -> None:
         np.testing.assert_allclose(y, e, rtol=tolerance, atol=tolerance)
 
 
-class Slope:
-    """Weighted results of a call along a random direction, as functions of a step."""
-
-    def __init__(self, call: Call, ys: list[Tensor], leaves: list[Tensor], rng: Any) -> None:
-        self.call = call
-        self.tracked = [isinstance(y, Tensor) and y.requires_grad for y in ys]
-        self.weights = [rng.standard_normal(y.shape) for y in self.differentiable(ys)]
-        self.xs = [x.data for x in leaves]
-        self.vs = [rng.standard_normal(x.shape) for x in leaves]
-
-    def differentiable(self, ys: list[Any]) -> list[Any]:
-        return [y for y, tracked in zip(ys, self.tracked) if tracked]
-
-    def results(self, step: float, leaves: list[Tensor] | None = None) -> list[Any]:
-        """Return the results at `step`: arrays, or tensors if `leaves` is a list to append to."""
-        points = iter([x + step * v for x, v in zip(self.xs, self.vs)])
-
-        def replace(value: np.ndarray) -> Any:
-            if value.dtype.kind != "f":
-                return value.copy()
-            if leaves is None:
-                return next(points)
-            leaves.append(Tensor(next(points), requires_grad=True))
-            return leaves[-1]
-
-        return self.differentiable(flat(outcome(self.call, replace)))
-
-    def value(self, step: float) -> float:
-        ys = self.results(step)
-        return sum(float((np.asarray(y) * w).sum()) for y, w in zip(ys, self.weights))
-
-    def derivatives(self, step: float, order: int = 1) -> list[float]:
-        """Return the derivatives of the engine along the direction, up to `order`."""
-        leaves: list[Tensor] = []
-        ys, weights, slopes = self.results(step, leaves), self.weights, []
-        with np.errstate(all="ignore"):
-            for _ in range(order):
-                grads = mg.gradients(ys, leaves, weights, create_graph=order > 1, allow_unused=True)
-                y = sum(((g * v).sum() for g, v in zip(grads, self.vs) if g is not None), Tensor(0))
-                slopes.append(y.item())
-                if not y.requires_grad:
-                    break
-                ys, weights = [y], [np.ones(())]
-        return [*slopes, 0.0][:order]
+def derivative(call: Call, order: int, step: float, seed: int) -> float:
+    """Return a derivative of the weighted results along a random direction, at a distance."""
+    t, rng = Tensor(step, requires_grad=True), np.random.default_rng(seed)
+    move = lambda x: x + t * rng.standard_normal(x.shape) if x.dtype.kind == "f" else x.copy()
+    ys = [y for y in flat(outcome(call, move)) if isinstance(y, Tensor) and y.requires_grad]
+    y: Any = sum((y * rng.standard_normal(y.shape)).sum() for y in ys)
+    with np.errstate(all="ignore"):
+        for _ in range(order):
+            if not (isinstance(y, Tensor) and y.requires_grad):
+                return 0.0
+            (y,) = mg.gradients(y, [t], create_graph=True)
+    return float(y.item())
 
 
 def central(f: Callable[[float], float], h: float) -> tuple[float, float]:
@@ -177,41 +146,36 @@ def central(f: Callable[[float], float], h: float) -> tuple[float, float]:
     return near, max(abs(near - far), abs(bend))
 
 
-def assert_derivatives(call: Call, result: Any, leaves: list[Tensor], rng: Any) -> bool:
-    """Compare first and second derivatives; return False if the call is not smooth or not of float64."""
+def assert_derivatives(call: Call, result: Any, leaves: list[Tensor], seed: int) -> None:
+    """Compare first and second derivatives if the call is smooth and of float64."""
     ys = [y for y in flat(result) if isinstance(y, Tensor) and y.requires_grad]
     leaves = [x for x in leaves if x.requires_grad]
     if not ys or call.function in UNDETERMINED:
-        return False
+        return
+    weights = [np.ones(y.shape, y.dtype) for y in ys]
     with np.errstate(all="ignore"):
-        weights = [np.ones(y.shape, y.dtype) for y in ys]
         grads = mg.gradients(ys, leaves, weights, allow_unused=True, retain_graph=True)
     for x, g in zip(leaves, grads):
         assert g is None or (g.shape == x.shape and g.dtype == x.dtype), f"{g!r} of {x!r}"
-    values = [v.data if isinstance(v, Tensor) else v for v in [*flat(call.args), *ys, *leaves]]
-    numbers = [v for v in values if isinstance(v, (np.ndarray, int))]
     if any(x.dtype != np.float64 for x in [*leaves, *ys]):
-        return False
+        return
+    numbers = [v for v in flat(call.args) if isinstance(v, (np.ndarray, int))]
+    numbers += [x.data for x in [*ys, *leaves]]
     if not all((np.abs(v) < 1e6).all() for v in numbers):
-        return False
-    slope = Slope(call, flat(result), leaves, rng)
-    first, second = slope.derivatives(0.0, 2)
-    expected, doubt = central(slope.value, 1e-6)
-    if not np.isfinite([first, expected]).all() or doubt > 1e-5 * (1 + abs(first)):
-        return False
-    assert abs(first - expected) < 1e-3 * (1 + abs(first)), f"slope {first}, not {expected}"
-    expected, doubt = central(lambda step: slope.derivatives(step)[0], 1e-5)
-    if np.isfinite([second, expected]).all() and doubt < 1e-3 * (1 + abs(second)):
-        assert abs(second - expected) < 1e-2 * (1 + abs(second)), f"f'' {second}, not {expected}"
-    return True
+        return
+    for order, h, bound, rtol in ((1, 1e-6, 1e-5, 1e-3), (2, 1e-5, 1e-3, 1e-2)):
+        found = derivative(call, order, 0.0, seed)
+        expected, doubt = central(lambda step, n=order - 1: derivative(call, n, step, seed), h)
+        if not np.isfinite([found, expected]).all() or doubt > bound * (1 + abs(found)):
+            return
+        assert abs(found - expected) < rtol * (1 + abs(found)), f"f{order}: {found}, not {expected}"
 
 
-def check(call: Call, rng: np.random.Generator) -> bool:
-    """Compare a call with NumPy; return whether its derivatives were compared."""
+def check(call: Call, seed: int) -> None:
+    """Compare a call with NumPy, without and with gradients."""
     if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
-        return False  # NumPy does not check that, and returns something
+        return  # NumPy does not check that, and returns something
     expected = outcome(call, np.copy)
-    compared = False
     for tracked in (False, True):
         leaves: list[Tensor] = []
 
@@ -222,19 +186,11 @@ def check(call: Call, rng: np.random.Generator) -> bool:
             return leaves[-1]
 
         result = outcome(call, leaf)
-        if not leaves or not call.has_arrays:
-            continue
-        try:
-            assert_same(call, result, expected, tracked)
-            if (
-                tracked
-                and not isinstance(result, Exception)
-                and not isinstance(expected, Exception)
-            ):
-                compared = assert_derivatives(call, result, leaves, rng)
-        except Exception as error:
-            raise AssertionError(f"{call}, requires_grad={tracked}\n{error!r}") from error
-    return compared
+        if leaves and call.has_arrays:
+            with naming(f"{call}, requires_grad={tracked}"):
+                assert_same(call, result, expected, tracked)
+                if tracked and not isinstance(expected, Exception):
+                    assert_derivatives(call, result, leaves, seed)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -246,8 +202,7 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
         start = int(np.random.default_rng().integers(2**32))
     draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
     for seed in range(start, start + CALLS):
-        rng = np.random.default_rng(seed)
-        check(draw(function, rng), rng)
+        check(draw(function, np.random.default_rng(seed)), seed)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +211,6 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
         Call(np.power, [np.array([True, False]), 2]),
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
         Call(np.pad, [np.ones((2, 2)), 1, "edge"], {"constant_values": 1}),
-        Call(np.pad, [np.array(-0.3), ((1, 0),), "edge"], {"constant_values": 0}),
         Call(np.pad, [np.array(2, np.uint8), (1, 2)], {"constant_values": np.array(0.0)}),
         Call(
             np.var,
@@ -265,9 +219,7 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
         ),
         Call(np.cross, [np.arange(3.0), np.array([3.0, 1, 2])], {"axis": None, "axisa": 0}),
         Call(np.linspace, [-1, np.array([0.6, 0.9]), 1], {"retstep": True, "axis": -1}),
-        Call(np.linspace, [-1, np.array([0.6, 0.9]), 0], {"retstep": True}),
         Call(np.append, [np.array([-0.1, 0.2], np.float16), 0]),
-        Call(np.append, [91, np.array(-0.168, np.float16)]),
         Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
         Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
         Call(np.linalg.norm, [np.array([[1.7, 2.0, 0.2], [0.9, 0.6, 1.3]]), 1]),  # equal columns
@@ -278,15 +230,11 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),
         Call(np.linalg.lstsq, [np.array([[1.0, 2.0], [3.0, 5.0], [1.0, 1.0]]), np.arange(3.0)]),
-        Call(np.linalg.matrix_power, [np.array([[1.0, 2.0], [3.0, 5.0]]), -2]),
-        Call(np.linalg.cond, [np.array([[1.0, 2.0], [3.0, 5.0]])]),
-        Call(np.linalg.slogdet, [np.array([[1.0, 2.0], [3.0, 5.0]])]),
-        Call(np.corrcoef, [np.array([[1.0, 2.0, 4.0], [3.0, 5.0, 2.0]])]),
     ],
     ids=str,
 )
 def test_call_that_random_forms_seldom_draw_equals_numpy(call: Call) -> None:
-    check(call, np.random.default_rng(0))
+    check(call, seed=0)
 
 
 @pytest.mark.skipif(BEFORE_2_4, reason="NumPy has no signatures of functions in C")

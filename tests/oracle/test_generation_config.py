@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, VOCAB, make
+from published import (
+    MODELS,
+    VOCAB,
+    make,
+    read_settings,
+    torch,
+    transformers,
+    until_end,
+    write_settings,
+)
 
 import nn
-from nn.generation import text_generation
 from nn.generation.text_generation import options_of_directory
 from nn.pretrained import generation_config
 from nn.text.huggingface import ModelText
-
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
 
 GENERATIVE = ("LMHeadModel", "ForCausalLM", "MTModel", "ForConditionalGeneration")
 FAMILIES = [n for n, (kind, *_) in MODELS.items() if kind.endswith(GENERATIVE) and "," not in n]
@@ -44,74 +48,64 @@ class Numbers(ModelText):
 
 def draw_settings(rng: np.random.Generator, eos: int, width: int) -> dict[str, Any]:
     """Return random entries of generation_config.json; `width` is the prompt's length."""
-    settings: dict[str, Any] = {}
     words = rng.choice(np.arange(3, VOCAB - 2), 12, replace=False).tolist()
-
-    def maybe(name: str, value: Any, chance: float = 0.3) -> None:
-        if rng.random() < chance:
-            settings[name] = value
-
-    maybe("eos_token_id", [eos, words[0], words[1]] if rng.random() < 0.7 else eos, 0.9)
-    maybe("max_length", width + int(rng.integers(2, 9)), 0.5)
-    maybe("max_new_tokens", int(rng.integers(2, 9)), 0.4)
-    maybe("min_length", width + int(rng.integers(0, 4)), 0.2)
-    maybe("min_new_tokens", int(rng.integers(0, 4)), 0.2)
-    maybe("num_beams", int(rng.integers(1, 5)), 0.6)
-    maybe("early_stopping", [False, True, "never"][rng.integers(3)], 0.5)
-    maybe("length_penalty", float(rng.choice([-1.0, 0.0, 0.6, 2.0])), 0.5)
-    maybe("repetition_penalty", float(rng.choice([0.7, 1.3])))
-    maybe("no_repeat_ngram_size", int(rng.integers(0, 4)))
     bad = [[words[2]], [words[3], words[4]], words[5:8], [eos]]
-    maybe("bad_words_ids", [bad[i] for i in rng.permutation(4)[: rng.integers(1, 5)]])
-    if rng.random() < 0.3:  # frequent tokens, so that the ban matters
-        settings["bad_words_ids"] = [[i, j] for i in range(3, 20) for j in range(3, 36)]
-    maybe("forced_bos_token_id", words[8])
-    maybe("forced_eos_token_id", eos if rng.random() < 0.5 else [eos, words[0]])
-    maybe("suppress_tokens", words[9:11])
-    maybe("begin_suppress_tokens", list(range(20, 40)))
-    maybe("temperature", 0.7, 0.2)
-    maybe("top_p", 0.9, 0.2)
-    maybe("min_p", 0.05, 0.2)
-    if settings.get("num_beams", 1) == 1 and rng.random() < 0.2:
-        settings |= {"do_sample": True, "top_k": 1}
-    greedy = settings.get("num_beams", 1) == 1 and "do_sample" not in settings
-    if "forced_eos_token_id" in settings and not greedy:  # several would be equally likely
-        settings["forced_eos_token_id"] = eos
+    pairs = [[i, j] for i in range(3, 20) for j in range(3, 36)]  # frequent, so the ban matters
+    choices: dict[str, tuple[float, Any]] = {  # probability and value
+        "eos_token_id": (0.9, [eos, *range(12, 24)] if rng.random() < 0.7 else eos),
+        "max_length": (0.5, width + int(rng.integers(2, 9))),
+        "max_new_tokens": (0.4, int(rng.integers(2, 9))),
+        "min_length": (0.2, width + int(rng.integers(0, 4))),
+        "min_new_tokens": (0.2, int(rng.integers(0, 4))),
+        "num_beams": (0.6, int(rng.integers(1, 5))),
+        "early_stopping": (0.5, [False, True, "never"][rng.integers(3)]),
+        "length_penalty": (0.5, float(rng.choice([-1.0, 0.0, 0.6, 2.0]))),
+        "repetition_penalty": (0.3, float(rng.choice([0.7, 1.3]))),
+        "no_repeat_ngram_size": (0.3, int(rng.integers(0, 4))),
+        "bad_words_ids": (0.5, pairs if rng.random() < 0.5 else bad[int(rng.integers(4)) :]),
+        "forced_bos_token_id": (0.3, words[8]),
+        "forced_eos_token_id": (0.3, [eos, words[0]]),
+        "suppress_tokens": (0.3, words[9:11]),
+        "begin_suppress_tokens": (0.3, list(range(20, 40))),
+        "temperature": (0.2, 0.7),
+        "top_p": (0.2, 0.9),
+    }
+    settings = {name: value for name, (p, value) in choices.items() if rng.random() < p}
+    if settings.get("num_beams", 1) > 1 and "forced_eos_token_id" in settings:
+        settings["forced_eos_token_id"] = eos  # several would be equally likely
+    elif rng.random() < 0.1:
+        settings |= {"do_sample": True, "top_k": 1, "num_beams": 1}
+        settings.pop("forced_eos_token_id", None)
     return settings
 
 
-def configure(theirs: Any, directory: Path, settings: dict[str, Any], in_config: bool) -> None:
-    """Write settings to a directory, and give the model of transformers those it reads there."""
-    path = directory / "generation_config.json"
-    path.unlink(missing_ok=True)
-    config = theirs.config.to_dict()
-    if in_config:
-        config |= settings
-    else:  # config.json has other copies
-        config |= {"num_beams": 3, "max_length": 4, "suppress_tokens": [7], "bad_words_ids": [[8]]}
-        config |= {"forced_eos_token_id": 5, "forced_bos_token_id": 6, "no_repeat_ngram_size": 1}
-        kept = {k: config[k] for k in OF_MODEL if config.get(k) is not None}
-        path.write_text(json.dumps(settings | kept))
-    (directory / "config.json").write_text(json.dumps(config))
-    options = {"config_file_name": "config.json", "_from_model_config": True} if in_config else {}
-    theirs.generation_config = transformers.GenerationConfig.from_pretrained(directory, **options)
+def write_generation_config(theirs: Any, directory: Path, settings: dict[str, Any]) -> None:
+    """Write settings to generation_config.json, beside other ones in config.json."""
+    config = read_settings(directory)
+    kept = {name: config[name] for name in OF_MODEL if config.get(name) is not None}
+    (directory / "generation_config.json").write_text(json.dumps(settings | kept))
+    config |= {"num_beams": 3, "max_length": 4, "suppress_tokens": [7], "bad_words_ids": [[8]]}
+    config |= {"forced_eos_token_id": 5, "forced_bos_token_id": 6, "no_repeat_ngram_size": 1}
+    write_settings(directory, config)
+    theirs.generation_config = transformers.GenerationConfig.from_pretrained(directory)
 
 
-def until_end(row: list[int], ends: Any) -> list[int]:
-    """Return the tokens up to the first of `ends`, which is included."""
-    ends = [ends] if isinstance(ends, int) else ends or []
-    last = next((i for i, token in enumerate(row) if token in ends), len(row))
-    return row[: last + 1]
+def write_older_config(theirs: Any, directory: Path, settings: dict[str, Any]) -> None:
+    """Write settings to config.json, without generation_config.json."""
+    (directory / "generation_config.json").unlink()
+    write_settings(directory, read_settings(directory) | settings)
+    theirs.generation_config = transformers.GenerationConfig.from_pretrained(
+        directory, config_file_name="config.json", _from_model_config=True
+    )
 
 
+@pytest.mark.filterwarnings("ignore")  # transformers warns of settings without effect
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", FAMILIES)
 def test_generate_text_with_settings_of_directory_equals_transformers(
     tmp_path: Path, name: str, seed: int
 ) -> None:
-    rng = np.random.default_rng(seed)
-    theirs = make(transformers, torch, name)
-    theirs.save_pretrained(tmp_path)
+    rng, theirs = np.random.default_rng(seed), make(name, tmp_path)
     config = theirs.config
     rows = torch.tensor(rng.integers(3, VOCAB - 2, (3, int(rng.integers(1, 5)))))
     start = 1 if config.is_encoder_decoder else rows.shape[1]
@@ -119,10 +113,8 @@ def test_generate_text_with_settings_of_directory_equals_transformers(
     pad = config.pad_token_id if config.is_encoder_decoder else 0
     if name == "m2m_100":  # positions in its decoder skip generated padding
         settings["suppress_tokens"] = [pad, *settings.get("suppress_tokens", [])]
-    configure(theirs, tmp_path, settings, in_config=seed % 4 == 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about settings without effect
-        generated = theirs.generate(rows, attention_mask=torch.ones_like(rows)).tolist()
+    (write_older_config if seed % 4 == 0 else write_generation_config)(theirs, tmp_path, settings)
+    generated = theirs.generate(rows, attention_mask=torch.ones_like(rows)).tolist()
     ends = theirs.generation_config.eos_token_id
     prompts = [" ".join(map(str, row)) for row in rows.tolist()]
     texts = nn.generate_text(nn.load(tmp_path), Numbers(pad), prompts)
@@ -130,28 +122,9 @@ def test_generate_text_with_settings_of_directory_equals_transformers(
     assert [[int(i) for i in text.split()] for text in texts] == expected, settings
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bart", "marian", "mbart"])
-def test_generate_text_of_saved_model_equals_transformers(tmp_path: Path, name: str) -> None:
-    """The settings are those that `save_pretrained` writes, such as `forced_eos_token_id`."""
-    model_class, config_class, settings = MODELS[name]
-    settings = {k: v for k, v in settings.items() if k != "forced_eos_token_id"}
-    torch.manual_seed(1)
-    config = getattr(transformers, config_class)(**settings)
-    theirs = getattr(transformers, model_class)(config).eval()
-    theirs.save_pretrained(tmp_path)
-    ids = torch.tensor([[5, 6, 7]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        generated = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0].tolist()
-    start = 1 if theirs.config.is_encoder_decoder else 3
-    expected = until_end(generated[start:], theirs.generation_config.eos_token_id)
-    text = nn.generate_text(nn.load(tmp_path), Numbers(1), "5 6 7")
-    assert [int(i) for i in text.split()] == expected
-
-
 def language_model(directory: Path, **settings: Any) -> Any:
     """Return a small GPT-2 from a directory with this generation_config.json."""
-    make(transformers, torch, "gpt2", n_layer=1).save_pretrained(directory)
+    make("gpt2", directory, n_layer=1)
     (directory / "generation_config.json").write_text(json.dumps(settings))
     return nn.load(directory)
 
@@ -159,24 +132,20 @@ def language_model(directory: Path, **settings: Any) -> Any:
 def test_arguments_of_generate_text_override_the_directory(tmp_path: Path) -> None:
     settings = {"eos_token_id": 2, "num_beams": 3, "length_penalty": 0.5, "max_length": 9}
     settings |= {"suppress_tokens": [5], "repetition_penalty": 1.5, "min_new_tokens": 2}
-    model, text, prompt = language_model(tmp_path, **settings), Numbers(0), "5 6 7"
-    ids = [5, 6, 7]
-    rules = {"suppress": [5], "repetition_penalty": 1.5, "min_len": 2, "eos": 2}
-    for arguments, beam in (
-        ({}, {"num_beams": 3, "length_penalty": 0.5, "max_len": 6}),
-        ({"max_len": 3}, {"num_beams": 3, "length_penalty": 0.5, "max_len": 3}),
-        ({"num_beams": 1}, {"max_len": 6}),
-        ({"num_beams": 1, "suppress": []}, {"max_len": 6, "suppress": []}),
-        (
-            {"length_penalty": 2.0, "eos": None},
-            {"num_beams": 3, "length_penalty": 2.0, "max_len": 6, "eos": None},
-        ),
+    model, text = language_model(tmp_path, **settings), Numbers(0)
+    rules = {"suppress": [5], "repetition_penalty": 1.5, "min_len": 2, "eos": 2, "max_len": 6}
+    beam = {**rules, "num_beams": 3, "length_penalty": 0.5}
+    for arguments, options in (
+        ({}, beam),
+        ({"max_len": 3}, {**beam, "max_len": 3}),
+        ({"num_beams": 1, "suppress": []}, {**rules, "suppress": []}),
+        ({"length_penalty": 2.0, "eos": None}, {**beam, "length_penalty": 2.0, "eos": None}),
     ):
-        expected = nn.generate(model, ids, **{**rules, **beam})
-        assert nn.generate_text(model, text, prompt, **arguments) == text.decode(expected)
-    greedy = nn.generate(model, ids, max_len=6, **rules)
+        expected = nn.generate(model, [5, 6, 7], **options)
+        assert nn.generate_text(model, text, "5 6 7", **arguments) == text.decode(expected)
     with pytest.warns(UserWarning, match="generation_config.json: num_beams not supported"):
-        assert list(nn.stream_text(model, text, prompt))[-1].split()[-1] == str(greedy[-1])
+        *_, last = nn.stream_text(model, text, "5 6 7")
+    assert last.split()[-1] == str(nn.generate(model, [5, 6, 7], **rules)[-1])
 
 
 def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) -> None:
@@ -208,28 +177,9 @@ def test_unsupported_settings_are_named_in_one_warning(tmp_path: Path) -> None:
 
 def test_every_setting_of_transformers_is_read_named_or_without_effect() -> None:
     tables = [v for name, v in vars(generation_config).items() if name.startswith("UNSUPPORTED")]
-    unsupported = {name for table in tables for name in table}
-    without_effect = generation_config.WITHOUT_EFFECT
-    read = generation_config.GENERATION_KEYS - unsupported - without_effect
-    assert not unsupported & without_effect
-    every = set(transformers.GenerationConfig().to_dict())
-    assert every - generation_config.GENERATION_KEYS == {
-        *OF_MODEL,
-        "transformers_version",
-        "_from_model_config",
-    }
-    assert read == {
-        *text_generation._SAME_NAMES,
-        *text_generation._OTHER_NAMES,
-        "eos_token_id",
-        "forced_bos_token_id",
-        "force_bos_token_to_be_generated",
-        "max_length",
-        "max_new_tokens",
-        "min_length",
-        "min_new_tokens",
-        "top_k",
-    }
+    assert not {name for table in tables for name in table} & generation_config.WITHOUT_EFFECT
+    unknown = transformers.GenerationConfig().to_dict().keys() - generation_config.GENERATION_KEYS
+    assert unknown == {*OF_MODEL, "transformers_version", "_from_model_config"}
 
 
 def test_max_length_that_the_prompt_fills_raises(tmp_path: Path) -> None:

@@ -154,25 +154,21 @@ class Chooser:
 
 
 NAMES: dict[Callable[[Chooser], Any], str] = {
-    Chooser.array: "a x m ary arr array A v prototype ar a1 y1 T dst f xp p filt element test_elements seq_of_zeros u "
-    "keys y2 z",
-    Chooser.partner: "b x1 x2 a2 v2 values y a_min a_max min max from_ prepend append src fp val vals ar1 ar2 stop to_end "
-    "to_begin",
-    Chooser.arrays: "arrays tup choices",
+    Chooser.array: "a x m ary arr array A v a1 dst f xp p element test_elements z",
+    Chooser.partner: "b x1 x2 a2 values y a_min a_max min max prepend append src fp val vals stop",
+    Chooser.arrays: "arrays tup",
     Chooser.axis: "axis source destination axes",
     Chooser.whole: "axis1 axis2 axisa axisb axisc k offset n shift decimals rowvar deg",
-    Chooser.shape_like: "shape new_shape",
-    Chooser.places: "indices obj ind",
+    Chooser.shape_like: "shape",
+    Chooser.places: "indices ind",
     Chooser.mask: "where condition mask",
     Chooser.widths: "pad_width",
-    Chooser.weights: "weights w",
+    Chooser.weights: "weights",
     lambda d: d.one(None, d.values(d.shape[-1:], np.uint8) % 4 + 1, d.values(d.shape)): "fweights",
     lambda d: d.one(None, d.values(d.shape[-1:], np.float64) + 1, d.values(d.shape)): "aweights",
     lambda d: d.values([1] * len(d.shape), float): "mean",
     lambda d: [d.mask()]: "condlist",
     lambda d: [d.values(d.shape)]: "choicelist",
-    lambda d: [1.0, lambda x, *_: x]: "funclist",
-    lambda d: d.values(d.shape[-1:], np.int8) % 5: "i",
 }
 """Functions that draw arguments, and the names of these arguments in NumPy's signatures."""
 
@@ -216,18 +212,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "rtol": (1e-10,),
     "atol": (0.1,),
     "rcond": (1e-10,),
-    "minlength": (3,),
     "UPLO": ("L", "U", "X"),
     "edge_order": (1, 2),
-    "cov": (False, True, "unscaled"),
-    "trim": ("fb", "f", "b", "x"),
     "num": (0, 1, 2, 5),
-    "base": (2.0, 10.0),
-    "N": (None, 2, 0),
-    "density": (None, True, False),
-    "range": (None, (0.0, 2.0)),
     **dict.fromkeys(("keepdims", "bias", "upper", "copy"), (True, False)),
-    **dict.fromkeys(("return_index", "return_inverse", "return_counts", "sorted"), (True,)),
 }  # fmt: skip
 """Choices of arguments by their names; other arguments with a boolean default are True or False."""
 
@@ -258,13 +246,11 @@ KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
 }
 """Arguments that NumPy functions take as `**kwargs`."""
 
-NOT_EMPTY = {
-    np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.interp
-}  # fmt: skip
+NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.interp}
 """Functions whose result for no elements, or over no axes, depends on the form of the call or on NumPy's version."""
 
-_MANY = {"arys", "xi", "args", "operands", "arrays_and_dtypes"}
-
+_MANY = {"arys", "xi", "args"}
+"""Parameters that take any number of arrays."""
 
 _DEPRECATED = {"interpolation", "newshape"}
 """Aliases of parameters, removed in NumPy 2.4."""
