@@ -11,9 +11,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from torch_databases import as_ours, import_database, torch
+from torch_databases import as_ours, assert_same_with_gradients, import_database, torch
 
 import minigrad as mg
 import nn
@@ -61,17 +60,7 @@ def compare(name: str, training: bool, sample: Any) -> None:
         leaves[parameters[key]] = p
     y = ours(*as_ours(inputs.args, leaves), **as_ours(inputs.kwargs, leaves))
     expected = theirs(*inputs.args, **inputs.kwargs)
-    assert y.shape == tuple(expected.shape), f"shapes {y.shape} and {tuple(expected.shape)}"
-    np.testing.assert_allclose(y.data, expected.detach().numpy(), rtol=1e-7, atol=1e-8)
-    if leaves and expected.requires_grad:
-        cotangent = np.random.default_rng(0).standard_normal(y.shape)
-        options = {"allow_unused": True}
-        gradients = mg.gradients(y, [*leaves.values()], cotangent, **options)
-        cotangent = torch.tensor(cotangent)
-        for g, e in zip(gradients, torch.autograd.grad(expected, [*leaves], cotangent, **options)):
-            assert (g is None) == (e is None)
-            if g is not None:
-                np.testing.assert_allclose(g.data, e.numpy(), rtol=1e-6, atol=1e-8)
+    assert_same_with_gradients(y, expected, leaves, rtol=1e-7)
 
 
 def is_refused(name: str, error: Exception) -> bool:

@@ -7,12 +7,11 @@ schedules for each. Parameters have to agree in float64 to 1e-10.
 from __future__ import annotations
 
 import types
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from torch_databases import import_database, torch
+from torch_databases import as_ours, import_database, torch
 
 from minigrad import Tensor, optim
 from minigrad.advice import advice
@@ -35,24 +34,18 @@ def optimizer_pair(name: str, kwargs: dict[str, Any]) -> tuple[Any, Any, list[tu
     return ours, theirs, list(zip(tensors, their_tensors))
 
 
-def compare_steps(ours: Any, theirs: Any, parameters: Any, steps: int, after: Any = None) -> None:
-    """Take the same steps; some parameters have no gradient at some steps, one at the first ten."""
-    rng = np.random.default_rng(4)
-    for step in range(steps):
-        for i, (p, q) in enumerate(parameters):
-            p.grad = q.grad = None
-            if (step + i) % 4 == 3 or (i == 1 and step < 10):
-                continue
-            g = rng.standard_normal(p.shape)
-            p.grad, q.grad = g.copy(), torch.tensor(g)
-        ours.step()
-        theirs.step()
-        for i, (p, q) in enumerate(parameters):
-            expected = q.detach().numpy()
-            message = f"parameter {i} at step {step}"
-            np.testing.assert_allclose(p.data, expected, rtol=1e-10, atol=1e-13, err_msg=message)
-        if after is not None:
-            after(step)
+def compare_step(ours: Any, theirs: Any, parameters: Any, step: int) -> None:
+    """Take the same step; some parameters have no gradient at some steps, one at the first ten."""
+    rng = np.random.default_rng(step)
+    for i, (p, q) in enumerate(parameters):
+        g = rng.standard_normal(p.shape)
+        has_none = (step + i) % 4 == 3 or (i == 1 and step < 10)
+        p.grad, q.grad = (None, None) if has_none else (g, torch.tensor(g))
+    ours.step()
+    theirs.step()
+    for i, (p, q) in enumerate(parameters):
+        message = f"parameter {i} at step {step}"
+        np.testing.assert_allclose(p.data, q.detach().numpy(), 1e-10, 1e-13, err_msg=message)
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -63,38 +56,27 @@ def test_optimizer_steps_equal_pytorch_for_every_input_of_its_database(name: str
             with pytest.raises(TypeError, match="lr must be a number"):
                 getattr(optim, name)([Tensor(np.ones(1), True)], **sample.kwargs)
             continue
-        compare_steps(*optimizer_pair(name, sample.kwargs), 14)
+        pair = optimizer_pair(name, sample.kwargs)
+        for step in range(14):
+            compare_step(*pair, step)
         compared += 1
     assert compared >= 5
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_optimizer_refuses_what_pytorch_refuses(name: str) -> None:
-    def here(value: Any) -> Any:
-        """Return arguments with our tensors for those of PyTorch."""
-        if isinstance(value, torch.nn.Parameter):
-            return leaves.setdefault(id(value), Tensor(value.detach().numpy().copy(), True))
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(here, value))
-        if isinstance(value, dict):
-            return {key: here(inner) for key, inner in value.items()}
-        return value
-
     samples = DATABASE[name].optim_error_inputs_func(device="cpu", dtype=torch.float32)
     assert len(samples) >= 7
     for sample in samples:
-        leaves: dict[int, Tensor] = {}
-        error_input = sample.optimizer_error_input
-        params = (
-            error_input.params
-            if error_input.params is not None
-            else [torch.nn.Parameter(torch.ones(1))]
-        )
+        error_input, leaves = sample.optimizer_error_input, {}
+        params = error_input.params
+        params = [torch.ones(1, requires_grad=True)] if params is None else params
         with pytest.raises((TypeError, ValueError)):
-            getattr(optim, name)(here(params), **here(error_input.kwargs))
+            getattr(optim, name)(as_ours(params, leaves), **as_ours(error_input.kwargs, leaves))
             pytest.fail(f"{name} accepts: {error_input.desc}")
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BOTH)
 def test_schedules_of_the_database_give_the_rates_of_pytorch(name: str) -> None:
     for makers in DATABASE[name].scheduler_inputs:
@@ -102,21 +84,13 @@ def test_schedules_of_the_database_give_the_rates_of_pytorch(name: str) -> None:
         schedules = []
         for make in makers:
             here = {n: getattr(optim, n) for n in make.__code__.co_names if hasattr(optim, n)}
-            schedules.append(types.FunctionType(make.__code__, here)(ours))
-            schedules.append(make(theirs))
-
-        def after(
-            step: int, ours: Any = ours, theirs: Any = theirs, schedules: Any = schedules
-        ) -> None:
+            schedules += [types.FunctionType(make.__code__, here)(ours), make(theirs)]
+        for step in range(30):
+            compare_step(ours, theirs, parameters, step)
             for schedule in schedules:
-                args = (1.0,) if "Plateau" in type(schedule).__name__ else ()
-                schedule.step(*args)
+                schedule.step(*((1.0,) if "Plateau" in type(schedule).__name__ else ()))
             rates = [[group["lr"] for group in o.param_groups] for o in (ours, theirs)]
             assert rates[0] == pytest.approx(rates[1], rel=1e-9, abs=1e-15), step
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compare_steps(ours, theirs, parameters, 30, after)
 
 
 def test_other_optimizers_of_the_database_have_advice() -> None:
