@@ -31,24 +31,17 @@ class Place(NamedTuple):
 
 # The variables of rank, size, rank on this machine, and ranks on this machine.
 _VARIABLES = [
-    (
-        "PMI_RANK",
-        "PMI_SIZE",
-        "MPI_LOCALRANKID",
-        "MPI_LOCALNRANKS",
-    ),  # MPICH, Intel MPI, srun --mpi=pmi2
+    # MPICH, Intel MPI, srun --mpi=pmi2
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    # Open MPI
     (
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
-    (
-        "PMIX_RANK",
-        "SLURM_STEP_NUM_TASKS",
-        "SLURM_LOCALID",
-        "SLURM_NTASKS_PER_NODE",
-    ),  # srun --mpi=pmix
+    # srun --mpi=pmix
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
 ]
 
 

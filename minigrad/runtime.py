@@ -30,7 +30,7 @@ def _openblas(name: str) -> Any:
     try:
         import ctypes
 
-        # the libraries that a module is linked to are searched, too
+        # this also searches the libraries to which the module is linked
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     except (ImportError, OSError, AttributeError):
         return None
@@ -72,13 +72,11 @@ def has_blas() -> bool:
 def available_cores() -> int:
     """Return the number of cores that this process, or this rank of an MPI job, can use."""
     if sys.platform == "emscripten":
-        return 1  # and there are no threads
+        return 1  # there are no threads
     all_cores = os.cpu_count() or 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores
     place = launched()
-    if (
-        place is not None and cores * place.local_size > all_cores
-    ):  # ranks are not bound to cores of their own
+    if place is not None and cores * place.local_size > all_cores:  # ranks share these cores
         cores = max(1, cores // place.local_size)
     return cores
 
@@ -165,7 +163,7 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
             try:
                 work()
             finally:
-                errors = [job.exception() for job in jobs]  # waits
+                errors = [job.exception() for job in jobs]  # waits for each job
         for error in filter(None, errors):
             raise error
         return results
@@ -178,14 +176,15 @@ _ALONE = threading.Lock()
 
 @cache
 def _pool() -> Any:
-    """Return the threads of `in_parallel` beside the one that calls it, started as needed."""
-    from concurrent.futures import ThreadPoolExecutor  # takes a tenth of minigrad's own import
+    """Return the additional threads of `in_parallel`, started as needed."""
+    # importing it takes a tenth of the time of importing minigrad
+    from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(64)
 
 
 def _end_pool() -> None:
-    """End the threads of `in_parallel`: a forked process would wait for them forever."""
+    """End the threads of `in_parallel`, because a forked process would wait for them forever."""
     if _pool.cache_info().currsize:
         _pool().shutdown()
         _pool.cache_clear()

@@ -29,7 +29,7 @@ class Terminated(SystemExit):
 
 
 def terminate(number: int, frame: Any) -> None:
-    """Handle a signal by raising `Terminated`, so that what is half done is cleaned up.
+    """Handle a signal by raising `Terminated`, so that `finally` blocks run.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def terminate(number: int, frame: Any) -> None:
 class SignalHandlers:
     """Context in which signals have another handler.
 
-    Only the main thread receives signals; in other threads nothing is changed. It is a class since
-    a generator would lose a signal that comes while it is finalized.
+    Only the main thread receives signals. In other threads nothing changes. This is not a generator
+    function, because a generator would lose a signal that arrives while it is finalized.
 
     Parameters
     ----------

@@ -25,9 +25,9 @@ def start_parallel(
     Parameters
     ----------
     kind : None, int or class
-        This process alone, a number of processes to fork, or a class that is called with the other
-        arguments. Under mpiexec or srun, None and numbers mean all ranks of the job, each with that
-        number of processes; the class `Alone` keeps the ranks apart.
+        None: this process alone. An int: a number of processes to fork. A class: it is called with
+        the other arguments. Under mpiexec or srun, None and ints mean all ranks of the job, each
+        with this number of processes; the class `Alone` keeps the ranks apart.
     optimizer : Optimizer
     loss : function
         Takes a shard of a batch and returns a scalar.

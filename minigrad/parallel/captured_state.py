@@ -23,16 +23,16 @@ _PLAIN = (int, float, str, tuple)
 def captured_state(model: Any) -> list[Any]:
     """Return the modes of this context, the modules of a model, and their attributes.
 
-    An array is followed by the time of its last change; of a dictionary, the functions count,
-    such as hooks. Tensors that have a graph, which a module may keep as results, and lists are
-    passed over.
+    Each array is followed by the time of its last change. Of a dictionary, only functions such as
+    hooks are included. Lists, and tensors with a graph, which a module may keep as results, are
+    left out.
     """
     modes = {variable.name: value for variable, value in copy_context().items()}
     packages = ("minigrad", "nn")
     captured = [modes[n] for n in sorted(modes) if n != MODE.name and n.split(".")[0] in packages]
     waiting = [] if model is None else [model]
     seen = set(map(id, waiting))
-    while waiting:  # not model.modules(), which makes names: this is called before every step
+    while waiting:  # faster than model.modules(), which makes names; called before every step
         module = waiting.pop()
         captured.append(module)
         for value in vars(module).values():
@@ -69,12 +69,12 @@ def is_same(before: list[Any], now: list[Any]) -> bool:
 
 
 def generators(state: list[Any]) -> list[np.random.Generator]:
-    """Return the default generator, and those of a captured state, each once."""
+    """Return the default generator and the generators of a captured state, each once."""
     captured = (value for value in state if isinstance(value, np.random.Generator))
     return list({id(g): g for g in (default_generator(), *captured)}.values())
 
 
-def reseed(every: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:
-    """Start each generator anew, from a seed of its own."""
-    for generator, seed in zip(every, seeds, strict=True):
-        generator.bit_generator.state = type(generator.bit_generator)(seed).state
+def reseed(rngs: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:
+    """Restart each generator from its seed."""
+    for rng, seed in zip(rngs, seeds, strict=True):
+        rng.bit_generator.state = type(rng.bit_generator)(seed).state

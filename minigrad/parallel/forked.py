@@ -2,8 +2,8 @@
 
 NumPy's matrix products use all cores, its other operations one. Threads do not help: the operations
 of a Transformer are so short that two threads mostly wait for the interpreter's lock. So a batch is
-split over processes, forked from this one. Parameters are in shared memory. Each process has its
-own gradients, which are then summed, clipped and applied by all processes, each for a part of the
+split over processes, forked from this one. Parameters are in shared memory. Each process computes
+gradients in separate arrays. All processes then sum, clip and apply them, each for a part of the
 parameters.
 """
 
@@ -34,9 +34,8 @@ from .protocol import Alone
 
 __all__ = ["DataParallel"]
 
-_SMALL = (
-    1 << 20
-)  # parameters; with fewer, one process updates them sooner than two could be asked to
+_SMALL = 1 << 20
+"""With fewer parameters, one process updates them faster than several."""
 
 
 def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
@@ -44,7 +43,8 @@ def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, max(1, size) * np.dtype(dtype).itemsize), dtype, size)
 
 
-_STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()  # those that have processes now
+_STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()
+"""Objects that have processes now."""
 
 
 class DataParallel(Alone):
@@ -53,10 +53,10 @@ class DataParallel(Alone):
     `backward` computes the first shard in this process, and the others in copies of this process,
     forked at the first call. The copies share parameters and settings of `optimizer`. If settings,
     parts, buffers, hooks or modes of `model` change, the copies are replaced. Between the batches
-    of one step, such a change is an error. Other values that `loss` reads stay as they were at the
-    first `backward`: put values that change into the shard. Each shard draws from its own seeds,
-    which the generators of this process give, so that runs repeat. `close` makes the memory of the
-    parameters private again.
+    of one step, such a change is an error. Other values that `loss` reads keep their values of the
+    first `backward`. Put values that change into the shard. The generators of this process draw
+    the seeds of each shard, so that runs repeat. `close` makes the memory of the parameters private
+    again.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DataParallel(Alone):
     loss : function
         Takes a shard and returns a scalar.
     processes : int
-        The number of processes; more than 1 requires a system that can fork. 2 by default.
+        Number of processes; 2 by default. More than 1 requires a system that can fork.
     model : Module or None
         The module that `loss` uses; several in a `ModuleList`.
 
@@ -85,18 +85,15 @@ class DataParallel(Alone):
     ) -> None:
         super().__init__(optimizer, loss, model=model)
         self.processes = self.parts = checked_count("DataParallel", "processes", processes)
-        self.reduce: Callable[[], None] | None = (
-            None  # called when the sum of all gradients is in this process
-        )
+        # called when the sum of all gradients is in this process
+        self.reduce: Callable[[], None] | None = None
         self._owner = os.getpid(), threading.get_ident()
-        self._captured: list[Any] = []  # what the processes took along when they were forked
-        self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
-        self._gradients: list[
-            list[np.ndarray]
-        ] = []  # of each process, the flat arrays of each group
-        self._apart = False  # whether they have gradients that are not summed yet
+        self._captured: list[Any] = []  # the state of the model when the processes were forked
+        self._workers: list[tuple[Any, Any]] = []  # (process, end of the pipe to it)
+        self._gradients: list[list[np.ndarray]] = []  # flat arrays by process and group
+        self._is_unsummed = False  # True while the processes have gradients that are not summed
 
-    # -- what a user calls
+    # -- public methods
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
         """Compute the losses of shards, and their gradients.
@@ -124,20 +121,20 @@ class DataParallel(Alone):
         if self._workers:
             self._check_owner()
             if not is_same(self._captured, self._state()):
-                self._apart = self._apart and add
-                self.close()  # the processes would not know
+                self._is_unsummed = self._is_unsummed and add
+                self.close()  # the processes have copies of the old state
                 if add:
                     raise RuntimeError(
                         "DataParallel: the model changed between the batches of one step"
                     )
-        self._apart = False
+        self._is_unsummed = False
         try:
             with threads(max(1, get_num_threads() // self.processes)):
                 losses = self._backward_together(shards, add)
         except BaseException:
-            self.close()  # the others may be anywhere: they are made anew
+            self.close()  # the state of the other processes is unknown
             raise
-        self._apart = True
+        self._is_unsummed = True
         return losses
 
     def step(self) -> float | None:
@@ -155,7 +152,7 @@ class DataParallel(Alone):
             raise RuntimeError(
                 "DataParallel: parameter groups were added since backward(); call it again"
             )
-        self._apart = False
+        self._is_unsummed = False
         try:
             runs = self.optimizer.gathered()
             others = (
@@ -164,7 +161,7 @@ class DataParallel(Alone):
                 else []
             )
             self._send(others, "sum", runs)
-            work = self._own_work(runs, 0, 1 + len(others))
+            work = self._share_of_work(runs, 0, 1 + len(others))
             squares = self._summed(work) + sum(self._answers(others))
             arrays = self.optimizer.gradients(self.optimizer.work(runs))
             if self.reduce is not None:
@@ -172,9 +169,9 @@ class DataParallel(Alone):
                 squares = sum_of_squares(arrays)
             norm = norm_of(arrays, squares)
             factor = self.optimizer.clipping(norm)
-            if factor is None:  # the step is left out
+            if factor is None:  # the step is skipped
                 return norm
-            if not self.optimizer.is_safe(norm * factor):  # to be undone in one process alone
+            if not self.optimizer.is_safe(norm * factor):  # only one process can undo a step
                 others, work = [], self.optimizer.work(runs)
             with self.optimizer.undone_on_error(norm * factor):
                 constants = self.optimizer.advance(runs)
@@ -190,7 +187,7 @@ class DataParallel(Alone):
 
     def close(self) -> None:
         """End the other processes, and move gradients and memory back to this one."""
-        is_owner = os.getpid() == self._owner[0]  # and not a child that was forked meanwhile
+        is_owner = os.getpid() == self._owner[0]  # False in a process that was forked meanwhile
         for process, pipe in self._workers if is_owner else ():
             pipe.close()
             process.kill()
@@ -199,13 +196,13 @@ class DataParallel(Alone):
             _STARTED.discard(self)
             del self.optimizer.step
             groups = self.optimizer._groups
-            if self._apart and is_owner:
-                with suppress(RuntimeError):  # parameters were moved: no step can follow
+            if self._is_unsummed and is_owner:
+                with suppress(RuntimeError):  # if parameters were moved, no step can follow
                     runs = [group.gathered() for group, _ in zip(groups, self._gradients[0])]
                     self._summed(self.optimizer.work(runs))
             for group in groups:
                 group.move(np.zeros)
-        self._workers, self._gradients, self._apart = [], [], False
+        self._workers, self._gradients, self._is_unsummed = [], [], False
 
     def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
         if not self._workers:
@@ -224,7 +221,7 @@ class DataParallel(Alone):
             parameters[i].grad = np.zeros(parameters[i].shape, parameters[i].dtype)
         return list(losses[: len(shards)])
 
-    # -- what every process does
+    # -- methods of every process
 
     def _state(self) -> list[Any]:
         return [p.requires_grad for p in self._parameters()] + captured_state(self.model)
@@ -235,7 +232,7 @@ class DataParallel(Alone):
     def _with_gradient(self) -> list[int]:
         return [i for i, p in enumerate(self._parameters()) if has_gradient(p)]
 
-    def _own_work(self, runs: Runs, rank: int, processes: int) -> Work:
+    def _share_of_work(self, runs: Runs, rank: int, processes: int) -> Work:
         work = self.optimizer.work(runs)
         return work[len(work) * rank // processes : len(work) * (rank + 1) // processes]
 
@@ -259,12 +256,14 @@ class DataParallel(Alone):
             raise RuntimeError(f"DataParallel: {obstacle}; use processes=1")
         if any(other.optimizer is self.optimizer for other in _STARTED):
             raise RuntimeError(
-                "DataParallel: another one has processes for this optimizer; close() it first"
+                "DataParallel: optimizer must not be shared with another DataParallel that has "
+                "processes; close() the other one first"
             )
         self._owner = os.getpid(), threading.get_ident()
         if any(other._owner != self._owner for other in _STARTED):
             raise RuntimeError(
-                "DataParallel: another thread has one with processes; fork from one thread only"
+                "DataParallel: only one thread must start processes, but another thread has some; "
+                "close() its DataParallel first"
             )
         self._captured = self._state()
         context = multiprocessing.get_context("fork")
@@ -277,21 +276,18 @@ class DataParallel(Alone):
         self._gradients = [[g.grad for g in groups], *spare]
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]
         _STARTED.add(self)
+        # registered last, it runs before multiprocessing's function, which would wait for processes
         atexit.unregister(_close_all)
-        atexit.register(
-            _close_all
-        )  # which comes before multiprocessing's own: that would wait for them
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGINT, *ENDING}
-        )  # the first process's to answer
+        atexit.register(_close_all)
+        # only the first process handles these signals
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})
         try:
             for rank in range(1, self.processes):
                 parents_end, childs_end = context.Pipe()
                 args = rank, parents_end, childs_end
                 process = context.Process(target=self._serve, args=args, daemon=True)
-                with (
-                    warnings.catch_warnings()
-                ):  # NumPy's own threads: they are idle, and its BLAS knows of forks
+                with warnings.catch_warnings():
+                    # Python warns of threads; those of BLAS are idle, and it supports forks
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
                 childs_end.close()
@@ -301,21 +297,19 @@ class DataParallel(Alone):
 
     def _refuse_step(self, closure: Any = None) -> NoReturn:
         raise RuntimeError(
-            "the gradients are in several processes: call step() of the DataParallel, not the "
-            "optimizer's"
+            "step must not be called on the optimizer while a DataParallel has its gradients in "
+            "several processes; call step() of the DataParallel"
         )
 
     def _check_owner(self) -> None:
         process, thread = self._owner
         if process != os.getpid():
             raise RuntimeError(
-                "DataParallel: it was started by another process, of which this is a fork; "
+                "DataParallel must be used in the process that started it, not in a fork of it; "
                 "close() it before the fork"
             )
         if thread != threading.get_ident():
-            raise RuntimeError(
-                "DataParallel: it was started by another thread; use it in one thread only"
-            )
+            raise RuntimeError("DataParallel must be used in the thread that started it")
 
     def _serve(self, rank: int, parents_end: Any, pipe: Any) -> None:
         """Answer requests in a forked process until its pipe is closed."""
@@ -324,12 +318,12 @@ class DataParallel(Alone):
         parents_end.close()
         for group, grad in zip(self.optimizer._groups, self._gradients[rank]):
             group.collect_in(grad)
-        self.optimizer.zero_grad()  # those from before the fork are the first process's to count
+        self.optimizer.zero_grad()  # the first process keeps the gradients from before the fork
         self._work: Work = []
         try:
             while True:
                 pipe.send(self._answer(rank, *pipe.recv()))
-        except (EOFError, OSError):  # the first process has closed its end, or is gone
+        except (EOFError, OSError):  # the first process has closed the pipe, or has ended
             return
 
     def _answer(self, rank: int, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
@@ -344,7 +338,7 @@ class DataParallel(Alone):
                 reseed(generators(self._captured), seeds)
                 return self._run(shard, add), None
             if kind == "sum":
-                self._work = self._own_work(args[0], rank, self.processes)
+                self._work = self._share_of_work(args[0], rank, self.processes)
                 return self._summed(self._work), None
             self.optimizer.update(self._work, *args)
             return None, None
@@ -352,7 +346,10 @@ class DataParallel(Alone):
             return None, (f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _run(self, shard: Any, add: bool) -> tuple[float, list[int]]:
-        """Leave the gradients of a shard in this process's flat arrays, 0 if there are none."""
+        """Write the gradients of a shard to the flat arrays of this process, 0 if there are none.
+
+        Return the loss, and the indices of the parameters with a gradient.
+        """
         loss = self._backward(shard, add)
         for group in self.optimizer._groups:
             group.fill()
@@ -385,14 +382,14 @@ def _unless_gone(process: Any, call: Callable[..., Any], *args: Any) -> Any:
     try:
         return call(*args)
     except (EOFError, ConnectionError):
-        # not to be kept by the next: Python 3.13 writes a warning when it collects the buffer in
-        # its frames
+        # raised below without this error as its context: Python 3.13 warns of the buffer in its
+        # frames when it is collected
         pass
-    raise _ended(process)
+    raise _error_of_ended(process)
 
 
-def _ended(process: Any) -> RuntimeError:
-    """Return the error about a process that has ended."""
+def _error_of_ended(process: Any) -> RuntimeError:
+    """Return the error for a process that has ended."""
     process.join(10)
     code = process.exitcode
     how = f"ended with exit code {code}"
@@ -400,5 +397,5 @@ def _ended(process: Any) -> RuntimeError:
         how = f"was killed by {signal.Signals(-code).name}"
         how += ", as the system does when memory runs out" if -code == signal.SIGKILL else ""
     return RuntimeError(
-        f"DataParallel: process {process.pid}, which worked on a part of the batch, {how}"
+        f"DataParallel: process {process.pid}, which computed a part of the batch, {how}"
     )

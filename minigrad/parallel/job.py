@@ -19,11 +19,11 @@ from ..core.errors import MissingExtraError
 from ..extras import require
 from ..launcher import launched
 
-__all__ = ["abort", "begin", "wait", "working", "world"]
+__all__ = ["abort", "begin", "mark_working", "wait", "world"]
 
-PATIENCE = 10.0  # seconds that a rank whose work failed waits for the others to leave too
+PATIENCE = 10.0  # seconds for which a rank whose work failed waits for the other ranks
 MOMENT = 1.0  # seconds in which the first rank can print an error that all ranks have
-_broken = False  # whether the last shared work ended by an error
+_is_working = False  # True during shared work, and after shared work that ended by an error
 
 
 @cache
@@ -31,34 +31,32 @@ def world() -> Any:
     """Return all ranks of the job, as a communicator of mpi4py; the first call starts MPI."""
     try:
         mpi = require("mpi4py.MPI", "a run of several ranks (mpiexec, srun)")
-    except RuntimeError as error:  # mpi4py is there, but no MPI that it could load
+    except RuntimeError as error:  # mpi4py is installed, but no MPI library that it can load
         raise MissingExtraError(
             f"mpi4py found no MPI library ({error}): pip install mpich"
         ) from error
     place, comm = launched(), mpi.COMM_WORLD
     if place is not None and place.size != comm.size:
         raise RuntimeError(
-            f"the launcher started {place.size} processes, but MPI sees {comm.size}: the "
-            "launcher belongs to another "
-            f"MPI than the one that mpi4py has loaded "
-            f"({mpi.Get_library_version().split(chr(10))[0]})"
+            f"the launcher and mpi4py must use the same MPI library, got {place.size} processes "
+            f"from the launcher and {comm.size} in {mpi.Get_library_version().splitlines()[0]}"
         )
     return comm.Dup()
 
 
 @cache
 def begin() -> Any:
-    """Return all ranks of the job, and let them end together from now on."""
+    """Return all ranks of the job, as `world`, and let them end together from now on."""
     comm = world()
     if comm.size > 1:
         _end_together()
     return comm
 
 
-def working(broken: bool) -> None:
-    """Record that shared work has begun (`broken`, until it ends well) or has ended."""
-    global _broken
-    _broken = broken
+def mark_working(is_working: bool) -> None:
+    """Record that shared work has begun, or has ended without an error."""
+    global _is_working
+    _is_working = is_working
 
 
 def abort(code: int, text: str = "") -> None:
@@ -77,7 +75,7 @@ def abort(code: int, text: str = "") -> None:
     try:
         rank = world().rank
     except MissingExtraError:
-        if place is None or place.local_rank == 0:  # the others of this machine lack the same
+        if place is None or place.local_rank == 0:  # the other ranks of a machine fail alike
             _print_error(text)
         return
     if rank:
@@ -106,13 +104,13 @@ def _stop(code: int) -> None:
 
 @cache
 def _waiting() -> Any:
-    """Return a second communicator of all ranks: some may still use the other one."""
+    """Return a second communicator of all ranks, because some may still use the first one."""
     return world().Dup()
 
 
 def _end_together() -> None:
     """Let a rank that fails end the job; the others wait for all ranks at exit."""
-    _waiting()  # which all ranks must make together
+    _waiting()  # all ranks must create it together
     show, leave_with = sys.excepthook, sys.exit
     failed: list[int] = []  # exit codes
 
@@ -127,7 +125,7 @@ def _end_together() -> None:
     def at_exit() -> None:
         if failed and failed[-1] not in (0, 130):
             abort(failed[-1])
-        wait(PATIENCE if _broken else float("inf"))
+        wait(PATIENCE if _is_working else float("inf"))
 
     sys.excepthook, sys.exit = hook, noted_exit
     atexit.register(at_exit)

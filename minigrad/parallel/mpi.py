@@ -22,7 +22,7 @@ from .protocol import Alone
 
 __all__ = ["MPIParallel"]
 
-_AT_ONCE = 1 << 21  # numbers that are summed by one message, for which MPI takes as much memory
+_MESSAGE_SIZE = 1 << 21  # elements that one message sums; MPI allocates as much memory
 
 
 class MPIParallel(Alone):
@@ -39,13 +39,13 @@ class MPIParallel(Alone):
     loss : function
         Takes a shard and returns a scalar.
     processes : int
-        The number of processes of each rank, as in `DataParallel`; 1 by default.
+        Number of processes of each rank, as in `DataParallel`; 1 by default.
     model : Module or None
         The module that `loss` uses; several in a `ModuleList`.
 
     Examples
     --------
-    `mpiexec -n 4 python train.py` runs a script with a `Trainer`; to fork processes in each rank:
+    `mpiexec -n 4 python train.py` runs a script with a `Trainer`. To fork processes in each rank:
 
         Trainer(..., parallel=functools.partial(MPIParallel, processes=2))
     """
@@ -61,14 +61,14 @@ class MPIParallel(Alone):
         super().__init__(optimizer, loss, model=model)
         self.comm = job.begin()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self._own = (
+        self._local = (
             Alone(optimizer, loss, model=model)
             if processes == 1
             else DataParallel(optimizer, loss, processes, model=model)
         )
-        self.parts = self._own.parts
-        if isinstance(self._own, DataParallel) and self.size > 1:
-            self._own.reduce = self._sum_gradients
+        self.parts = self._local.parts
+        if isinstance(self._local, DataParallel) and self.size > 1:
+            self._local.reduce = self._sum_gradients
         self.seconds, self.bytes, self.messages = 0.0, 0, 0
         self._contexts = ExitStack()
 
@@ -90,19 +90,19 @@ class MPIParallel(Alone):
             Loss of each shard.
         """
         if self.size == 1:
-            return self._own.backward(shards, add)
-        every = generators(captured_state(self.model))
-        seeds = [int(generator.integers(0, 2**63, self.size)[self.rank]) for generator in every]
-        common = [generator.bit_generator.state for generator in every]
-        reseed(every, seeds)
+            return self._local.backward(shards, add)
+        rngs = generators(captured_state(self.model))
+        seeds = [int(rng.integers(0, 2**63, self.size)[self.rank]) for rng in rngs]
+        common = [rng.bit_generator.state for rng in rngs]
+        reseed(rngs, seeds)
         try:
-            if not shards:  # of this batch there are no rows for this rank
-                self._own.backward([None], add)
+            if not shards:  # this batch has no rows for this rank
+                self._local.backward([None], add)
                 return []
-            return self._own.backward(shards, add)
+            return self._local.backward(shards, add)
         finally:
-            for generator, state in zip(every, common):
-                generator.bit_generator.state = state
+            for rng, state in zip(rngs, common):
+                rng.bit_generator.state = state
 
     def step(self) -> float | None:
         """Change the parameters by the sum of the gradients of all ranks.
@@ -114,7 +114,7 @@ class MPIParallel(Alone):
         """
         if self.size > 1:
             self._gather()
-        return self._own.step()
+        return self._local.step()
 
     def _gather(self) -> None:
         """Sum the gradients over all ranks; those of forked processes are summed by their step."""
@@ -127,15 +127,15 @@ class MPIParallel(Alone):
         somewhere = iter(self._summed(np.array(present, np.int64)) > 0)
         for group in groups:
             for p, part in zip(group.parameters, group.slices):
-                if next(somewhere):  # what has a gradient on one rank has one on all
+                if next(somewhere):  # a gradient on one rank means a gradient on all
                     p.grad = group.grad[part].reshape(p.shape)
 
     def _sum_gradients(self) -> None:
         """Sum the flat gradients over all ranks, in place."""
         began = time.perf_counter()
         for group in self.optimizer._groups:
-            for start in range(0, group.size, _AT_ONCE):
-                self.bytes += self._summed(group.grad[start : start + _AT_ONCE]).nbytes
+            for start in range(0, group.size, _MESSAGE_SIZE):
+                self.bytes += self._summed(group.grad[start : start + _MESSAGE_SIZE]).nbytes
                 self.messages += 1
         self.seconds += time.perf_counter() - began
 
@@ -176,9 +176,9 @@ class MPIParallel(Alone):
             for name in sorted({*first, *other} - {""}):
                 if first.get(name) != other.get(name):
                     raise ValueError(
-                        f"{name}: {other.get(name)!r:.80} on rank {rank} ({other['']}), but "
-                        f"{first.get(name)!r:.80} on "
-                        f"rank 0 ({first['']}); all ranks must have the same"
+                        f"{name} must be the same on all ranks, got {other.get(name)!r:.80} on "
+                        f"rank {rank} ({other['']}) and {first.get(name)!r:.80} on rank 0 "
+                        f"({first['']})"
                     )
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
@@ -190,17 +190,17 @@ class MPIParallel(Alone):
     # -- beginning and end
 
     def __enter__(self) -> MPIParallel:
-        job.working(True)
+        job.mark_working(True)
         self._contexts.enter_context(threads(min(get_num_threads(), available_cores())))
         return self
 
     def __exit__(self, kind: Any = None, *error: object) -> None:
         self._contexts.close()
-        self._own.close()
+        self._local.close()
         if kind is None:
             self.barrier()
-            job.working(False)
+            job.mark_working(False)
 
     def close(self) -> None:
         """End the forked processes of this rank."""
-        self._own.close()
+        self._local.close()

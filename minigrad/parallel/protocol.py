@@ -99,7 +99,7 @@ class Alone:
         """
 
     def close(self) -> None:
-        """Release the resources of the steps; a later `backward` starts anew."""
+        """Release the resources of the steps; a later `backward` acquires them again."""
 
     def __enter__(self) -> Alone:
         return self
@@ -110,7 +110,7 @@ class Alone:
     def _backward(self, shard: Any, add: bool) -> float:
         if not add:
             self.optimizer.zero_grad()
-        if shard is None:  # there is no part for this process
+        if shard is None:  # the batch has no rows for this process
             return 0.0
         loss = self.loss(shard)
         loss.backward()

@@ -180,7 +180,9 @@ def test_second_data_parallel_of_optimizer_raises_until_first_is_closed() -> Non
     second = DataParallel(sgd, lambda s: p.sum(), model=None)
     with first:
         first.backward([1, 1])
-        with pytest.raises(RuntimeError, match=r"has processes for this optimizer; close\(\) it"):
+        with pytest.raises(
+            RuntimeError, match=r"optimizer must not be shared with another.* close\(\) the other"
+        ):
             second.backward([1, 1])
         assert first.step() == pytest.approx(8**0.5)
     with second:
@@ -192,7 +194,10 @@ def test_optimizer_step_raises_while_processes_have_gradients() -> None:
     p, sgd, together = sum_in_parallel()
     with together:
         together.backward([1, 1])
-        with pytest.raises(RuntimeError, match=r"call step\(\) of the DataParallel, not the opt"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"step must not be called on the opt.* call step\(\) of the DataParallel",
+        ):
             sgd.step()
         together.step()
     sgd.zero_grad()
@@ -216,10 +221,10 @@ def test_data_parallel_in_two_threads_raises() -> None:
     (p, _, first), (q, _, second) = sum_in_parallel(), sum_in_parallel()
     with first, second:
         first.backward([1, 1])
-        message = "started by another thread; use it in one thread only"
+        message = "DataParallel must be used in the thread that started it"
         assert message in error_in_thread(lambda: first.backward([1, 1]))
         assert message in error_in_thread(first.step)
-        message = "another thread has one with processes; fork from one"
+        message = "only one thread must start processes, but another thread has some"
         assert message in error_in_thread(lambda: second.backward([1, 1]))
         first.step()
         run_step(second, 1, 1)  # two in one thread
@@ -342,7 +347,7 @@ def test_data_parallel_in_forked_child_raises() -> None:
     with together:
         together.backward([1, 2])
         for use in (together.step, lambda: together.backward([1, 2])):
-            assert "DataParallel: it was started by another process" in result_in_fork(use)
+            assert "DataParallel must be used in the process that started it" in result_in_fork(use)
         assert "call step() of the DataParallel" in result_in_fork(sgd.step)
         assert result_in_fork(together.close) == "None"  # and the parent's processes live
         together.step()
