@@ -18,10 +18,8 @@ from explorer_pages import (
     stored_weights,
 )
 
-from minigrad.io import save_arrays
-from nn import Transformer, TransformerConfig, Translator, attention_page, explore
-from nn.commands import main as minigrad_command
-from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
+import minigrad as mg
+from nn import attention_page, explore
 
 
 def test_attention_page_stores_weights_in_a_byte() -> None:
@@ -32,7 +30,7 @@ def test_attention_page_stores_weights_in_a_byte() -> None:
         assert (gap <= np.sqrt(expected) / 255 + 1 / 510**2).all()
 
 
-def test_attention_page_names_rows_and_columns() -> None:
+def test_attention_page_contains_title_and_tokens() -> None:
     maps = {**MAPS, "empty": [], "other": MAPS["encoder"]}
     data = data_of(attention_page(maps, SOURCE, TARGET, title="a title"))
     tokens = {e["name"]: (e["queries"]["tokens"], e["keys"]["tokens"]) for e in data["maps"]}
@@ -76,49 +74,19 @@ VECTORS = np.zeros((4, 5, 3))
         (MAPS, {"cross": [(VECTORS, VECTORS)]}, r"vectors of 'cross' must be .*, got \(4, 5, 3\) and \(4, 5, 3\)"),
     ],
 )  # fmt: skip
-def test_attention_page_of_arrays_that_do_not_fit_raises(maps, vectors, message) -> None:
+def test_attention_page_of_invalid_arrays_raises(maps, vectors, message) -> None:
     with pytest.raises(ValueError, match=message):
         attention_page(maps, SOURCE, TARGET, vectors=vectors)
 
 
-def test_explore_command_writes_the_page_of_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    vocab = Vocabulary([*SPECIALS, *SOURCE])
-    config = TransformerConfig(len(vocab), len(vocab), d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1,
-                               num_decoder_layers=3)  # fmt: skip
-    translator = Translator(Transformer(config), vocab, vocab, SpaceTokenizer(), SpaceTokenizer())
-    translator.save(tmp_path)
-    save_arrays(tmp_path / "best.safetensors", translator.model.state_dict())
-    path = tmp_path / "page.html"
-    assert minigrad_command(["explore", str(tmp_path), "我 有 一只 猫", "--out", str(path)]) == 0
-    assert str(path) in capsys.readouterr().out
-    data = data_of(path.read_text(encoding="utf-8"))
-    assert data["title"].startswith("我 有 一只 猫 → ")
-    encoder, decoder, cross = data["maps"]
-    assert [entry["name"] for entry in data["maps"]] == ["encoder", "decoder", "cross"]
-    assert [len(entry["layers"]) for entry in data["maps"]] == [1, 3, 3]
-    assert encoder["keys"]["tokens"] == cross["keys"]["tokens"] == SOURCE
-    assert decoder["keys"]["tokens"] == ["<bos>", *cross["queries"]["tokens"][:-1]]
-    assert len(data["beams"]) == 4 and len(data["steps"]) == len(cross["queries"]["tokens"])
-
-
-@pytest.mark.parametrize(
-    "kind, names, label, steps",
-    [
-        ("transformer", ["encoder", "decoder", "cross"], "source", 3),
-        ("language model", ["self"], "sequence", 3),
-        ("encoder", ["self"], "sequence", 0),
-    ],
-)
-def test_explore_weights_are_the_softmax_of_the_products_of_its_vectors(
-    kind: str, names: list[str], label: str, steps: int
-) -> None:
+@pytest.mark.parametrize("kind", ["transformer", "language model", "encoder"])
+def test_explore_stores_vectors_whose_products_give_weights(kind: str) -> None:
     model, arguments = model_and_arguments(kind)
-    page = explore(model, **arguments)
-    data = data_of(page)
+    data = data_of(explore(model, **arguments))
+    is_pair = kind == "transformer"
+    names = ["encoder", "decoder", "cross"] if is_pair else ["self"]
     assert [entry["name"] for entry in data["maps"]] == names
-    assert data["maps"][0]["queries"]["label"] == label
+    assert data["maps"][0]["queries"]["label"] == ("source" if is_pair else "sequence")
     for entry in data["maps"]:
         q_len, k_len = (len(entry[side]["tokens"]) for side in ("queries", "keys"))
         heads, size = entry["heads"], entry["size"]
@@ -130,19 +98,26 @@ def test_explore_weights_are_the_softmax_of_the_products_of_its_vectors(
                 scores = scores + stored_vectors(pair["bias"], heads, q_len, k_len)
             if kind == "language model" or entry["name"] == "decoder":
                 scores[:, ~np.tri(q_len, dtype=bool)] = -np.inf
-            e = np.exp(scores - scores.max(-1, keepdims=True))
-            expected = e / e.sum(-1, keepdims=True)
             stored = stored_weights(weights, heads, q_len, k_len)
-            np.testing.assert_allclose(stored, expected, atol=0.006)
-    assert len(data["steps"]) == steps
-    for step in data["steps"]:
+            np.testing.assert_allclose(stored, mg.softmax(scores).data, atol=0.006)
+
+
+@pytest.mark.parametrize("kind, count", [("transformer", 3), ("language model", 3), ("encoder", 0)])
+def test_explore_stores_likeliest_tokens_of_each_step(kind: str, count: int) -> None:
+    model, arguments = model_and_arguments(kind)
+    steps = data_of(explore(model, **arguments))["steps"]
+    assert len(steps) == count
+    for step in steps:
         p = [p for _, p in step["likeliest"]]
         assert len(p) == 5 and p == sorted(p, reverse=True) and 0 < sum(p) <= 1 + 1e-6
-    html = page._repr_html_()
+
+
+def test_explorer_page_in_notebook_is_frame_without_script() -> None:
+    html = attention_page(MAPS, SOURCE, TARGET)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "<script" not in html
 
 
-def test_every_phrase_of_the_page_has_a_translation() -> None:
+def test_every_phrase_of_page_has_translation() -> None:
     page = attention_page(MAPS, SOURCE, TARGET)
     words = data_of(attention_page(MAPS, SOURCE, TARGET, language="zh"))["words"]
     phrases = re.findall(r"say\('([^']+)'", page)
@@ -154,6 +129,6 @@ def test_every_phrase_of_the_page_has_a_translation() -> None:
     assert "words" not in data_of(page)
 
 
-def test_attention_page_refuses_an_unknown_language() -> None:
+def test_attention_page_in_unknown_language_raises() -> None:
     with pytest.raises(ValueError, match="language must be 'en' or 'zh', got 'fr'"):
         attention_page(MAPS, SOURCE, TARGET, language="fr")

@@ -34,7 +34,7 @@ def test_hidden_states_are_recorded() -> None:
     assert len(states["embedding"]) == 1  # the block has ended
 
 
-def moved(model: Any, table: np.ndarray, i: int, logit: Any) -> float:
+def moved(table: np.ndarray, i: int, logit: Any) -> float:
     """Return the derivative of a logit by the scale of the embedding of token i, by central differences."""
     step, row = 1e-5, table[i].copy()
     results = []
@@ -50,31 +50,31 @@ def test_attribution_is_gradient_times_input() -> None:
     scores = nn.attribute(model, IDS, 2)
     model.eval()
     table = model.embedding.tokens.weight.data
-    expected = [moved(model, table, i, lambda: model(IDS[None]).data[0, 2]) for i in IDS]
+    expected = [moved(table, i, lambda: model(IDS[None]).data[0, 2]) for i in IDS]
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
     best = int(model(IDS[None]).data[0].argmax())
     np.testing.assert_array_equal(nn.attribute(model, IDS), nn.attribute(model, IDS, best))
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_attribution_of_the_next_token() -> None:
-    lm = nn.LanguageModel(
-        nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)
-    ).eval()
-    expected = [
-        moved(lm, lm.embedding.tokens.weight.data, i, lambda: lm(IDS[None]).data[0, -1, 7])
-        for i in IDS
-    ]
+def test_attribution_of_next_token_is_gradient_times_input() -> None:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)
+    lm = nn.LanguageModel(config).eval()
+    table = lm.embedding.tokens.weight.data
+    expected = [moved(table, i, lambda: lm(IDS[None]).data[0, -1, 7]) for i in IDS]
     np.testing.assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_attribution_of_pair_is_gradient_times_input() -> None:
     model = nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, dtype="float64")).eval()
     target = np.array([1, 6, 8])
-    for found, table, row in zip(
+    logit = lambda: model(IDS[None], target[None]).data[0, -1, 7]
+    for scores, embedding, row in zip(
         nn.attribute(model, IDS, 7, target=target),
         (model.source_embedding, model.target_embedding),
         (IDS, target),
     ):
-        logit = lambda: model(IDS[None], target[None]).data[0, -1, 7]
-        expected = [moved(model, table.tokens.weight.data, i, logit) for i in row]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+        expected = [moved(embedding.tokens.weight.data, i, logit) for i in row]
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-8)
     with pytest.raises(ValueError, match="ids must be one sequence, and target another"):
         nn.attribute(model, IDS)
