@@ -249,13 +249,6 @@ def open_path() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_fit_in_read_only_directory_raises(open_path: Path) -> None:
-    open_path.chmod(0o555)
-    with no_superuser(), pytest.raises(PermissionError) as error:
-        scaled_trainer(open_path).fit()
-    assert error.value.filename == str(open_path / ".lock") and not list(open_path.iterdir())
-
-
 def test_fit_with_lock_of_another_user_raises(
     open_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,22 +285,16 @@ def test_fit_in_removed_directory_raises(tmp_path: Path) -> None:
         ([1.0, 2.0], r"misshaped: linear.weight must have shape \(1, 2\), got \(2,\)"),
     ],
 )
-def test_load_weights_and_resume_with_invalid_weight_raise(
-    tmp_path: Path, weight: Any, message: str
-) -> None:
-    model = Scaled()
-    before = {name: array.copy() for name, array in model.state_dict().items()}
-    path = tmp_path / "w.safetensors"
-    save_arrays(path, {**before, "linear.weight": np.array(weight)})
-    with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
-        nn.load_weights(path, model)
-    np.testing.assert_equal(model.state_dict(), before)
+def test_resume_with_invalid_weight_raises(tmp_path: Path, weight: Any, message: str) -> None:
     scaled_trainer(tmp_path, max_epochs=1).fit()
     path = tmp_path / "last.safetensors"
     arrays, metadata = load_arrays(path)
     save_arrays(path, {**arrays, "model.linear.weight": np.array(weight)}, metadata)
+    t = scaled_trainer(tmp_path)
+    before = weights(t)
     with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
-        scaled_trainer(tmp_path).fit(resume=True)
+        t.fit(resume=True)
+    np.testing.assert_equal(weights(t), before)
 
 
 class Explodes:
@@ -367,9 +354,7 @@ def test_fit_with_nonfinite_values_stops_before_step(
         t.fit()
     assert t.step == 2
     saved, _ = load_arrays(tmp_path / "last.safetensors")
-    for name, array in weights(t).items():
-        assert np.isfinite(array).all()
-        np.testing.assert_array_equal(saved[f"model.{name}"], array)
+    np.testing.assert_equal({name: saved[f"model.{name}"] for name in weights(t)}, weights(t))
     skipping = made(skip_nonfinite=2)
     skipping.fit()
     assert (skipping.skipped, skipping.step, skipping.history[-1]["skipped"]) == (1, 12, 1)
@@ -495,65 +480,49 @@ def test_fit_after_resume_and_new_learning_rate_uses_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        nn.Batches(ROWS, ROWS[:, :1], batch_size=4),
-        nn.Batches(ROWS + 1e-9, ROWS[:, :1], batch_size=3),
-        nn.Batches(ROWS, ROWS[:, :1], batch_size=3, seed=1),
-        nn.Batches(ROWS, ROWS[:, :1], batch_size=3, shuffle=False),
-        [(ROWS[i : i + 3], ROWS[i : i + 3, :1]) for i in range(0, 12, 3)],
-    ],
-    ids=["batch size", "data", "seed", "order", "list"],
+    "changes",
+    [{"batch_size": 4}, {"seed": 1}, {"shuffle": False}, {"rows": ROWS + 1e-9}],
+    ids=str,
 )
-def test_resume_with_other_batches_warns(tmp_path: Path, other: Any) -> None:
-    batches = nn.Batches(ROWS, ROWS[:, :1], batch_size=3)
-    scaled_trainer(tmp_path, batches, valid=batches, max_epochs=1).fit()
-    scaled_trainer(tmp_path, batches, valid=batches, max_epochs=2).fit(resume=True)  # no warning
-    for kind, train, valid in (("training", other, batches), ("validation", batches, other)):
-        again = scaled_trainer(tmp_path, train, valid=valid, max_epochs=2)
-        with pytest.warns(UserWarning, match=f"{kind} data differ from those the run"):
-            assert again.resume()
+def test_resume_with_other_batches_warns(tmp_path: Path, changes: dict[str, Any]) -> None:
+    def made(rows: np.ndarray = ROWS, **options: Any) -> nn.Batches:
+        return nn.Batches(rows, ROWS[:, :1], **{"batch_size": 3, **options})
+
+    def resume(train: Any, valid: Any) -> None:
+        assert scaled_trainer(tmp_path, train, valid=valid, max_epochs=2).resume()
+
+    scaled_trainer(tmp_path, made(), valid=made(), max_epochs=1).fit()
+    resume(made(), made())  # no warning
+    with pytest.warns(UserWarning, match="training data differ from those the run"):
+        resume(made(**changes), made())
+    with pytest.warns(UserWarning, match="validation data differ from those the run"):
+        resume(made(), made(**changes))
 
 
 # -- values of the user's own --------------------------------------------------------------------
 
 
-def test_on_validation_values_become_plain_json(tmp_path: Path) -> None:
+def test_on_validation_values_are_logged_as_plain_json(tmp_path: Path) -> None:
     values = {
-        "f32": np.float32(0.5),
-        "int": np.int64(3),
+        "number": np.float32(0.5),
         "flag": np.bool_(True),
-        "nan": float("nan"),
         "inf": np.float64(-np.inf),
-        "nested": {"a": [np.float32(1.5), None, "x", float("nan")], "b": (1, 2)},
+        "nested": {"a": (np.int64(1), None, "x", float("nan"))},
     }
-    expected = {
-        "f32": 0.5,
-        "int": 3,
-        "flag": True,
-        "nan": None,
-        "inf": None,
-        "nested": {"a": [1.5, None, "x", None], "b": [1, 2]},
-    }
-    seen: list[dict[str, Any]] = []
+    expected = {"number": 0.5, "flag": True, "inf": None, "nested": {"a": [1, None, "x", None]}}
+    seen: list[set[str]] = []
 
     def report(trainer: nn.Trainer, entry: dict[str, Any]) -> dict[str, Any] | None:
-        seen.append(dict(entry))
+        seen.append({*entry})
         return values if trainer.step > 4 else None
 
     t = scaled_trainer(tmp_path, valid=[ONE_ROW], on_validation=report, max_epochs=2)
     t.fit()
-    assert [entry.keys() for entry in seen] == [{"step", "epoch", "valid_loss"}] * 2
-
-    def refuse_constant(name: str) -> None:
-        raise AssertionError(f"{name} is not JSON")
-
+    assert seen == [{"step", "epoch", "valid_loss"}] * 2
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    entries = [json.loads(line, parse_constant=refuse_constant) for line in lines]
-    assert entries == t.history
+    assert [json.loads(line) for line in lines] == t.history
     assert expected.items() <= t.history[-1].items()
-    metadata = nn.load_weights(tmp_path / "best.safetensors", t.model)
-    assert expected.items() <= metadata.items()
+    assert expected.items() <= nn.load_weights(tmp_path / "best.safetensors", t.model).items()
 
 
 @pytest.mark.parametrize(
@@ -561,11 +530,8 @@ def test_on_validation_values_become_plain_json(tmp_path: Path) -> None:
     [
         ({"path": Path("x")}, "'path' .* got PosixPath"),
         ({"deep": [{"a": {1, 2}}]}, "'deep' .* got set"),
-        ({"complex": np.complex64(1j)}, "'complex' .* got complex"),
-        ({"long": np.longdouble(1)}, "'long' .* got longdouble"),
         ({3: 1.0}, "names must be strings .* got 3"),
         ({"step": 7}, "names must be strings other than .*'valid_loss'.* got 'step'"),
-        ({"seconds": 7}, "names must be .* got 'seconds'"),
         ([1], "a dict or None, got list"),
     ],
 )

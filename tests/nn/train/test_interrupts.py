@@ -120,58 +120,37 @@ def end_of_process() -> None:
                 os.close(int(descriptor))
 
 
-# An interrupted run leaves files open.
-leaves_files_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-def assert_resumes_exactly(whole: nn.Trainer, tracer: Tracer, run_dir: Path) -> bool:
-    """Interrupt a run, resume it, and compare it with `whole`; return whether it was interrupted."""
-    parallel = whole.parallel.parts if whole.parallel.parts > 1 else None
-    interrupted = run(small_trainer(run_dir, parallel), tracer)
-    again = small_trainer(run_dir, parallel)
-    assert not run(again)
-    assert_same_run(whole, again)
-    checkpoints = [[path.name for path in t.run.checkpoints()] for t in (whole, again)]
-    assert checkpoints[0] == checkpoints[1] and not list(run_dir.glob(".*.part"))
-    return interrupted
-
-
 @pytest.mark.slow
-@leaves_files_open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # open files
 @pytest.mark.parametrize("signalled", [False, True], ids=["raised", "signal"])
-def test_trainer_interrupted_at_every_line_resumes_exactly(tmp_path: Path, signalled: bool) -> None:
-    """A raised KeyboardInterrupt stops at once, as a second Ctrl-C does; a signal after the step."""
-    whole, counter, draw = small_trainer(tmp_path / "whole"), Tracer(), np.random.default_rng(1)
+@pytest.mark.parametrize(
+    "inside, parallel, stride", [(INSIDE, None, 1), (PARALLEL, 2, 20)], ids=["alone", "parallel"]
+)
+def test_trainer_interrupted_at_any_line_resumes_exactly(
+    tmp_path: Path, inside: tuple[str, ...], parallel: int | None, stride: int, signalled: bool
+) -> None:
+    """A raised KeyboardInterrupt stops at once, as a second Ctrl-C does; a signal after the step.
+
+    Every `stride`-th line is interrupted once, or every line with the profile `intense`.
+    """
+    whole, counter = small_trainer(tmp_path / "whole", parallel), Tracer(inside)
     run(whole, counter)
-    assert len(counter.seen) > 250  # lines of nn/train and of what writes files
-    visits_of = lambda most: range(1, most + 1) if INTENSE else [int(draw.integers(1, most + 1))]
-    cases = [
-        (line, visit)
-        for line, most in sorted(counter.seen.items())
-        for visit in visits_of(min(most, 30))
-    ]
-    for number in range(0, len(cases), 4 if signalled and not INTENSE else 1):
-        tracer = Tracer(INSIDE, *cases[number])
+    assert len(counter.seen) > 100
+    draw, ended = np.random.default_rng(1), 0
+    lines = sorted(counter.seen)[:: 1 if INTENSE else stride]
+    for number, line in enumerate(lines):
+        visit = int(draw.integers(1, counter.seen[line] + 1))
+        run_dir, tracer = tmp_path / str(number), Tracer(inside, line, visit)
         tracer.signalled = signalled
-        assert assert_resumes_exactly(whole, tracer, tmp_path / str(number)), cases[number]
-
-
-@pytest.mark.slow
-@leaves_files_open
-def test_trainer_interrupted_at_lines_of_parallel_resumes_exactly(tmp_path: Path) -> None:
-    """Interrupt the first of two processes at some lines, or at all with the profile `intense`."""
-    whole, counter = small_trainer(tmp_path / "whole", 2), Tracer(PARALLEL)
-    run(whole, counter)
-    draw, lines = np.random.default_rng(2), sorted(counter.seen)
-    assert len(lines) > 100
-    ended = 0  # some lines are about others that are still there, and come less often
-    numbers = range(len(lines)) if INTENSE else draw.permutation(len(lines))[:8].tolist()
-    for number in numbers:
-        visit = int(draw.integers(1, counter.seen[lines[number]] + 1))
-        tracer = Tracer(PARALLEL, lines[number], visit)
-        tracer.signalled = number % 2 == 0
-        ended += assert_resumes_exactly(whole, tracer, tmp_path / str(number))
-    assert ended > 0.6 * len(numbers)
+        ended += run(small_trainer(run_dir, parallel), tracer)
+        again = small_trainer(run_dir, parallel)
+        assert not run(again), (line, visit)
+        assert_same_run(whole, again)
+        checkpoints = [[path.name for path in t.run.checkpoints()] for t in (whole, again)]
+        assert checkpoints[0] == checkpoints[1], (line, visit)
+        assert not list(run_dir.glob(".*.part")), (line, visit)
+    # Of the lines about other processes, some come less often.
+    assert ended > 0.6 * len(lines) if parallel else ended == len(lines)
 
 
 def test_interrupts_at_exit_keep_a_late_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import trainer, weights
 from scripts import load
 
 import nn
@@ -74,34 +73,7 @@ def test_setting_with_odd_value_raises_its_name(
             assert str(error.value).isprintable(), f"{name}={value!r}"
 
 
-EXTREMES = [1e-320, 1e-45, 1e-30, 1e20, 1e38, 1e300, 1e308]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "make, name",
-    [
-        *((optim.Adam, name) for name in ("lr", "eps", "weight_decay", "clip_norm")),
-        *((optim.AdamW, name) for name in ("lr", "weight_decay")),
-        *((optim.SGD, name) for name in ("lr", "momentum", "weight_decay")),
-    ],
-)
-def test_fit_with_extreme_setting_is_finite_or_raises(make: Any, name: str) -> None:
-    """No warning of NumPy comes before the error."""
-    options = {"lr": 0.1, "momentum": 0.9} if make is optim.SGD else {}
-    for value in EXTREMES:
-        t = trainer(max_steps=3)
-        try:
-            optimizer = make(t.model.parameters(), **{**options, name: value})
-            t = nn.Trainer(t.model, optimizer, t.train, valid=t.valid, max_steps=3, progress=False)
-            t.fit()
-        except (ValueError, FloatingPointError, OverflowError) as error:
-            assert str(error).isprintable(), f"{make.__name__}({name}={value})"
-        else:
-            assert all(np.isfinite(a).all() for a in weights(t).values()), f"{name}={value}"
-
-
-@pytest.mark.parametrize("value", EXTREMES)
+@pytest.mark.parametrize("value", [1e-320, 1e-45, 1e-30, 1e20, 1e38, 1e300, 1e308])
 def test_generate_with_extreme_setting_returns_tokens(value: float) -> None:
     greedy = generate()
     drawn = generate(do_sample=True, temperature=value)

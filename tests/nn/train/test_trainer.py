@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import math
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from damage import INTENSE
-from runs import assert_same_run, at_step, copying, trainer, weights
+from runs import assert_same_run, at_step, trainer, weights
+from scripts import started
 
 import minigrad as mg
 import nn
@@ -49,23 +48,18 @@ def test_fit_with_patience_stops_early() -> None:
 
 
 def test_accumulate_equals_joined_batch() -> None:
-    """Two batches of different sizes in one step give the update of one joined batch."""
-
-    def fit(batches: list[Any], accumulate: int) -> nn.Trainer:
-        sizes = {"dropout": 0.0, "max_len": 16, "dtype": "float64"}
-        model = nn.Transformer(
-            nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, **sizes), np.random.default_rng(0)
-        )
-        sgd, options = optim.SGD(model.parameters(), lr=0.1), {"max_steps": 1, "progress": False}
-        t = nn.Trainer(model, sgd, batches, accumulate=accumulate, **options)
-        t.fit()
-        return t
-
-    pairs = copying(20)
-    small, large, whole = (
-        tuple(nn.text.padded(side) for side in zip(*part)) for part in (pairs[:5], pairs[5:], pairs)
-    )
-    joined, separate = fit([whole], 1), fit([small, large], 2)
+    """Two batches of different numbers of targets in one step give the update of one batch."""
+    ids = np.random.default_rng(0).integers(1, 9, (7, 6))
+    ids[:4, 2:] = 0  # padding
+    config = nn.LanguageModelConfig(9, 8, 2, 1, 16, dropout=0.0, max_len=8, dtype="float64")
+    trained = []
+    for batches in ([(ids,)], [(ids[:3],), (ids[3:],)]):
+        model = nn.LanguageModel(config, np.random.default_rng(0))
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        options = {"accumulate": len(batches), "max_steps": 1, "progress": False}
+        trained.append(nn.Trainer(model, sgd, batches, **options))
+        trained[-1].fit()
+    joined, separate = trained
     for name, array in weights(joined).items():
         np.testing.assert_allclose(weights(separate)[name], array, atol=1e-12, err_msg=name)
     assert separate.history[0]["loss"] == pytest.approx(joined.history[0]["loss"], rel=1e-12)
@@ -96,13 +90,12 @@ def test_resume_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: int
 
 
 SCRIPT = """
-import sys; sys.path.insert(0, {tests!r})
+import sys; sys.path.insert(0, {support!r})
 from pathlib import Path
 from runs import trainer
 t = trainer(Path({run!r}), save_every=2, max_epochs=6)
 print("ready", flush=True)
 t.fit(resume=True)
-print("done", flush=True)
 """
 
 
@@ -110,30 +103,19 @@ print("done", flush=True)
 def test_resume_after_kills_at_random_times_is_exact(tmp_path: Path) -> None:
     whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
     whole.fit()
-    script = SCRIPT.format(
-        tests=str(Path(__file__).parents[2] / "support"), run=str(tmp_path / "cut")
-    )
-    rng = np.random.default_rng(0)
-    for kill in [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP] * (15 if INTENSE else 1) + [None]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        if kill:
-            time.sleep(rng.uniform(0.01, 0.25))
-            process.send_signal(kill)
-        process.stdout.read()
-        process.stdout.close()
-        code = process.wait()
-        assert code in (
-            (0, -kill, 128 + kill) if kill else (0,)
-        )  # the last within `fit`, the run saved
-        killed = kill is not None and code == -kill  # before `fit` answers signals, too
-        assert killed or not list((tmp_path / "cut").glob(".*.part"))
-    arrays, _ = load_arrays(tmp_path / "cut" / "last.safetensors")
-    for name, array in weights(whole).items():
-        np.testing.assert_array_equal(arrays[f"model.{name}"], array, err_msg=name)
-    assert (tmp_path / "cut" / "metrics.jsonl").read_text().count("valid_loss") == 6
+    support = str(Path(__file__).parents[2] / "support")
+    script = SCRIPT.format(support=support, run=str(tmp_path / "cut"))
+    draw = np.random.default_rng(0)
+    for number in [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP] * (15 if INTENSE else 1):
+        with started([sys.executable, "-c", script]) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(draw.uniform(0.01, 0.25))
+            process.send_signal(number)
+            # the last code comes from within `fit`, when the run is saved
+            assert process.wait() in (0, -number, 128 + number)
+    again = trainer(tmp_path / "cut", save_every=2, max_epochs=6)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
 
 
 @pytest.mark.parametrize("place", ["forward", "update", "validation"])
