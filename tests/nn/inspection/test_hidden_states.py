@@ -24,7 +24,7 @@ def classifier() -> nn.EncoderClassifier:
     )
 
 
-def test_hidden_states_are_recorded() -> None:
+def test_record_hidden_returns_results_of_each_module() -> None:
     model = classifier().eval()
     with nn.record_hidden(model) as states:
         result = model.hidden(IDS[None])

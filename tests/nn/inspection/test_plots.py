@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -95,45 +94,38 @@ def test_picture_without_matplotlib_raises_with_command(
         PICTURES[name]()
 
 
-def test_pictures_leave_no_figure_open() -> None:
-    no_pyplot = SimpleNamespace(get_fignums=list)
-    figures = lambda: sys.modules.get("matplotlib.pyplot", no_pyplot).get_fignums()
-    before = figures()  # of other tests
+def test_picture_leaves_no_figure_open() -> None:
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()  # of other tests
     PICTURES["mask_picture"]()
-    assert figures() == before
+    assert pyplot.get_fignums() == before
 
 
 # -- attention ---------------------------------------------------------------------------------------
 
 
 def test_attention_heatmap_draws_weights_and_labels() -> None:
-    axes, bar = PICTURES["attention_heatmap"]().axes
+    axes, _ = PICTURES["attention_heatmap"]().axes
     np.testing.assert_array_equal(axes.images[0].get_array(), rows(3, 5))
     assert axes.images[0].get_clim() == (0, 1)  # one shade is one weight in every picture
     assert texts(axes.get_xticklabels()) == KEYS and texts(axes.get_yticklabels()) == ENGLISH
-    labels = axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()
-    assert labels == ("a title", "attends to (keys)", "queries", "weight")
+    labels = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
+    assert labels == ("a title", "attends to (keys)", "queries")
 
 
 def test_attention_grid_has_row_for_each_layer_and_column_for_each_head() -> None:
-    figure = PICTURES["attention_grid"]()
-    *maps, bar = figure.axes
-    assert len(maps) == 6 and bar.get_ylabel() == "weight"
-    for i, axes in enumerate(maps):
-        layer, head = divmod(i, 3)
-        expected = rows(3, 3, 5)[head] ** (layer + 1)
-        np.testing.assert_array_equal(axes.images[0].get_array(), expected)
+    *maps, _ = PICTURES["attention_grid"]().axes
+    drawn = np.array([axes.images[0].get_array() for axes in maps]).reshape(2, 3, 3, 5)
+    np.testing.assert_array_equal(drawn, [rows(3, 3, 5), rows(3, 3, 5) ** 2])
     assert [axes.get_title() for axes in maps] == ["head 1", "head 2", "head 3", "", "", ""]
     assert [axes.get_ylabel() for axes in maps] == ["layer 1", "", "", "layer 2", "", ""]
     assert texts(maps[3].get_xticklabels()) == KEYS and texts(maps[3].get_yticklabels()) == ENGLISH
     assert not any(texts(maps[1].get_xticklabels()) + texts(maps[1].get_yticklabels()))
-    labels = figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel()
-    assert labels == ("a title", "attends to (keys)", "queries")
 
 
 def test_attention_grid_of_many_heads_has_several_lines() -> None:
     *maps, _ = plots.attention_grid([rows(7, 3, 5), rows(7, 3, 5)], ENGLISH, KEYS).axes
-    assert [axes.get_title() for axes in maps] == [f"head {i % 7 + 1}" for i in range(14)]
     assert [axes.get_subplotspec().num1 for axes in maps] == [*range(7), *range(8, 15)]
     labelled = [any(texts(axes.get_xticklabels())) for axes in maps]
     assert labelled == [False] * 10 + [True] * 4  # those without a picture below
@@ -253,27 +245,27 @@ def test_picture_of_odd_texts_draws_them_as_they_are(draw: Callable[[], Any]) ->
 
 
 def test_loss_curve_draws_losses_and_rates() -> None:
-    figure = PICTURES["loss_curve"]()
-    FigureCanvasAgg(figure).draw()
-    loss, rate = figure.axes
+    loss, rate = PICTURES["loss_curve"]().axes
     training, validation = loss.lines
     np.testing.assert_allclose(training.get_xydata(), [[10, 0.5], [20, 0.25], [30, 5 / 30]])
     np.testing.assert_allclose(validation.get_xydata(), [[30, 0.02]])
     np.testing.assert_allclose(rate.lines[0].get_xydata(), [[10, 1.0], [20, 2.0], [30, 3.0]])
     assert texts(loss.get_legend().get_texts()) == ["training", "validation"]
     assert loss.get_title() == "a title" and loss.get_yscale() == "log"
-    labels = loss.get_ylabel(), rate.get_ylabel(), rate.get_xlabel()
-    assert labels == ("loss per token (nats)", "learning rate", "step")
-    assert "0.1" in texts(loss.get_yticklabels())  # not a power of ten
 
 
-def test_loss_curve_within_a_decade_has_numbers_on_its_axis() -> None:
-    figure = plots.loss_curve([{"step": s, "loss": 0.9 - 0.1 * s} for s in range(4)])
+@pytest.mark.parametrize(
+    "losses, which, expected",
+    [([5.0, 0.02], "major", "0.1"), ([0.9, 0.6], "minor", "0.7")],
+    ids=["decades", "within a decade"],
+)
+def test_loss_curve_has_numbers_on_axis(losses: Any, which: Any, expected: str) -> None:
+    figure = plots.loss_curve([{"step": s, "loss": loss} for s, loss in enumerate(losses)])
     FigureCanvasAgg(figure).draw()
-    assert {"0.6", "0.7", "0.8", "0.9"} <= set(texts(figure.axes[0].get_yticklabels(which="minor")))
+    assert expected in texts(figure.axes[0].get_yticklabels(which=which))
 
 
-def test_loss_curve_with_a_vocabulary_draws_levels() -> None:
+def test_loss_curve_with_vocabulary_draws_levels() -> None:
     figure = plots.loss_curve([{"step": 1, "loss": 3.0}], vocabulary=50, label_smoothing=0.1)
     levels = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     target = np.full(50, 0.1 / 50)
@@ -284,38 +276,29 @@ def test_loss_curve_with_a_vocabulary_draws_levels() -> None:
     assert positions == ["bottom", "top"]  # losses lie between
 
 
-@pytest.mark.parametrize(
-    "halves, title",
-    [(False, "sines in even, cosines in odd dimensions"), (True, "sines first, then cosines")],
-)
-def test_position_picture_draws_the_table(halves: bool, title: str) -> None:
-    axes, bar = plots.position_picture(50, 16, halves).axes
+@pytest.mark.parametrize("halves", [False, True])
+def test_position_picture_draws_table(halves: bool) -> None:
+    axes, _ = plots.position_picture(50, 16, halves).axes
     np.testing.assert_array_equal(axes.images[0].get_array(), sinusoidal_table(50, 16, halves))
-    labels = axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()
-    assert labels == (title, "dimension", "position", "value")
+    assert ("sines first" in axes.get_title()) == halves
 
 
 def test_mask_picture_draws_each_mask() -> None:
-    figure = PICTURES["mask_picture"]()
-    assert [axes.get_title() for axes in figure.axes] == list(MASKS)
-    for axes, mask in zip(figure.axes, MASKS.values()):
-        drawn = np.asarray(axes.collections[0].get_array()).reshape(mask.shape)
-        np.testing.assert_array_equal(drawn, mask)
-        assert (axes.get_xlabel(), axes.get_ylabel()) == ("keys", "queries")
-        assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first query is at the top
-    assert figure.get_supxlabel() == "filled: may attend"
+    axes = PICTURES["mask_picture"]().axes
+    assert [a.get_title() for a in axes] == list(MASKS)
+    drawn = [np.asarray(a.collections[0].get_array()).reshape(5, 5) for a in axes]
+    np.testing.assert_array_equal(drawn, list(MASKS.values()))
+    assert all(a.yaxis_inverted() for a in axes)  # the first query is at the top
 
 
 def test_schedule_curve_draws_each_schedule() -> None:
-    axes = PICTURES["schedule_curve"]().axes[0]
-    for line, (name, schedule) in zip(axes.lines, SCHEDULES.items(), strict=True):
-        assert line.get_label() == name
+    lines = PICTURES["schedule_curve"]().axes[0].lines
+    assert [line.get_label() for line in lines] == list(SCHEDULES)
+    for line, schedule in zip(lines, SCHEDULES.values()):
         np.testing.assert_allclose(line.get_xydata(), [[s, schedule(s)] for s in range(1, 41)])
-    assert texts(axes.get_legend().get_texts()) == ["noam", "root"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "learning rate")
 
 
-def test_style_for_a_page_draws_no_background(tmp_path: Path) -> None:
+def test_style_for_page_draws_no_background(tmp_path: Path) -> None:
     """On a dark page, light words must not be drawn on white."""
     path = tmp_path / "p.svg"
     for for_page in (True, False):
