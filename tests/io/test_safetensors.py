@@ -118,26 +118,26 @@ U8 = b'"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
 @pytest.mark.parametrize(
     "header, size, message",
     [
-        pytest.param(b"{]", 0, "not JSON", id="not JSON"),
-        pytest.param([1], 0, "must be an object, got list", id="list"),
-        pytest.param(b"{" + U8 + b"," + U8 + b"}", 0, "'a' is given twice", id="name twice"),
-        pytest.param({"__metadata__": {"a": 1}}, 0, "__metadata__", id="metadata"),
-        pytest.param({"a": 3}, 0, KEYS, id="number"),
-        pytest.param({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, 8, KEYS, id="no shape"),
-        pytest.param({"a": {**entry(), "data_offsets": [0, 8, 8]}}, 8, KEYS, id="three offsets"),
-        pytest.param({"a": entry("F31")}, 8, "unknown dtype 'F31'", id="dtype"),
-        pytest.param({"a": {**entry(), "dtype": []}}, 8, "unknown dtype", id="dtype a list"),
-        pytest.param({"a": entry(shape=[2.0])}, 8, SIZES, id="fraction"),
-        pytest.param({"a": entry(shape=[2, True])}, 8, SIZES, id="true for one"),
-        pytest.param({"a": entry(shape=[-2, -1])}, 8, SIZES, id="negative"),
-        pytest.param({"a": entry(shape=[2, 10**30])}, 8, SIZES, id="beyond 64 bits"),
-        pytest.param({"a": entry(shape=[0, 2**62], end=0)}, 0, "larger than", id="2^62"),
-        pytest.param({"a": entry(shape=[10**12])}, 8, "must have 4,000,000,000,000 bytes, got 8", id="10^12"),
-        pytest.param({"a": entry(shape=[0], start=8, end=0)}, 8, "begin at 0", id="end before start"),
-        pytest.param({"a": entry(start=4, end=12)}, 12, "begin at 0", id="hole"),
-        pytest.param({"a": entry(), "b": entry(start=4, end=12)}, 12, "begin at 8", id="overlap"),
-        pytest.param({"a": entry()}, 7, "must be 8 bytes after the header, got 7", id="too few bytes"),
-        pytest.param({"a": entry()}, 9, "must be 8 bytes after the header, got 9", id="too many bytes"),
+        (b"{]", 0, "not JSON"),
+        ([1], 0, "must be an object, got list"),
+        (b"{" + U8 + b"," + U8 + b"}", 0, "'a' is given twice"),
+        ({"__metadata__": {"a": 1}}, 0, "__metadata__"),
+        ({"a": 3}, 0, KEYS),
+        ({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, 8, KEYS),
+        ({"a": {**entry(), "data_offsets": [0, 8, 8]}}, 8, KEYS),
+        ({"a": entry("F31")}, 8, "unknown dtype 'F31'"),
+        ({"a": {**entry(), "dtype": []}}, 8, "unknown dtype"),
+        ({"a": entry(shape=[2.0])}, 8, SIZES),
+        ({"a": entry(shape=[2, True])}, 8, SIZES),
+        ({"a": entry(shape=[-2, -1])}, 8, SIZES),
+        ({"a": entry(shape=[2, 10**30])}, 8, SIZES),
+        ({"a": entry(shape=[0, 2**62], end=0)}, 0, "larger than"),
+        ({"a": entry(shape=[10**12])}, 8, "must have 4,000,000,000,000 bytes, got 8"),
+        ({"a": entry(shape=[0], start=8, end=0)}, 8, "begin at 0"),
+        ({"a": entry(start=4, end=12)}, 12, "begin at 0"),
+        ({"a": entry(), "b": entry(start=4, end=12)}, 12, "begin at 8"),
+        ({"a": entry()}, 7, "must be 8 bytes after the header, got 7"),
+        ({"a": entry()}, 9, "must be 8 bytes after the header, got 9"),
     ],
 )  # fmt: skip
 def test_load_arrays_of_damaged_header_raises(
@@ -203,28 +203,21 @@ def test_load_arrays_without_checksum_returns_metadata(tmp_path: Path) -> None:
 
 def test_map_with_writable_changes_only_memory(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    write_safetensors(path, {"a": np.arange(4.0), "b": np.arange(3, dtype=np.float32)})
+    write_safetensors(path, {"a": np.arange(4.0)})
     file, data = SafetensorsFile(path), path.read_bytes()
-    a, b = file.map("a", writable=True), file.map("b", writable=True)
+    a = file.map("a", writable=True)
     a[1] = 7
     assert path.read_bytes() == data
     write_safetensors(path, {"a": np.zeros(4)})
-    np.testing.assert_array_equal(a, [0, 7, 2, 3])
-    np.testing.assert_array_equal(b, [0, 1, 2])
-    np.testing.assert_array_equal(file.map("a"), [0, 7, 2, 3])  # the same view of the file
+    for view in (a, file.map("a")):  # the same view of the replaced file
+        assert view.tolist() == [0, 7, 2, 3]
 
 
 def test_map_of_unaligned_array_is_aligned(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    write_safetensors(path, {"a": np.arange(4.0)})
-    data = path.read_bytes()
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = data[8:end].rstrip() + b" "
-    header += b" " * (len(header) % 2 == 0)
-    path.write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
-    found = SafetensorsFile(path).map("a")
-    assert found.flags.aligned and not found.flags.writeable
-    np.testing.assert_array_equal(found, np.arange(4.0))
+    header = json.dumps({"a": entry("F64", (1,))}).encode()
+    header += b" " * (8 - len(header) % 8 + 1)
+    array = SafetensorsFile(by_hand(tmp_path / "x", header, struct.pack("<d", 1.5))).map("a")
+    assert array.flags.aligned and not array.flags.writeable and array.tolist() == [1.5]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])

@@ -331,10 +331,6 @@ def test_fit_with_nonfinite_validation_raises(options: Any, message: str) -> Non
         scaled_trainer(**options).fit()
 
 
-def test_fit_with_large_values_inside_score_gives_no_warning() -> None:
-    scaled_trainer(max_epochs=1, score=lambda model: (LARGE * LARGE > 0).data.mean()).fit()
-
-
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
 @pytest.mark.parametrize("gradient_only", [True, False], ids=["gradient", "loss"])
 @pytest.mark.parametrize("parallel", [1, 2])
@@ -362,19 +358,19 @@ def test_fit_with_nonfinite_values_stops_before_step(
 
 
 def test_fit_of_one_seed_writes_same_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        trainer(tmp_path / name, max_epochs=2, keep_last=1).fit()
+    """In another process, too."""
+    trainer(tmp_path / "a", max_epochs=2, keep_last=1).fit()
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'support')!r})\n"
         "from pathlib import Path\nfrom runs import trainer\n"
-        f"trainer(Path({str(tmp_path / 'c')!r}), max_epochs=2, keep_last=1).fit()"
+        f"trainer(Path({str(tmp_path / 'b')!r}), max_epochs=2, keep_last=1).fit()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)  # and in a process of its own
-    files = {
-        name: {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.safetensors")}
-        for name in ("a", "b", "c")
-    }
-    assert len(files["a"]) == 3 and files["a"] == files["b"] == files["c"]
+    subprocess.run([sys.executable, "-c", code], check=True)
+    files = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.safetensors")}
+        for name in ("a", "b")
+    ]
+    assert len(files[0]) == 3 and files[0] == files[1]
 
 
 def test_resume_deletes_only_checkpoints_of_runs(tmp_path: Path) -> None:
@@ -432,18 +428,6 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
     assert metrics.read_bytes() == b"".join([first, *rest])
     [copy] = tmp_path.glob("metrics-damaged-*.jsonl")
     assert copy.read_bytes() == damaged
-
-
-def test_resume_after_cut_line_of_metrics_writes_it_again(tmp_path: Path) -> None:
-    whole = scaled_trainer(tmp_path / "whole", log_every=1)
-    whole.fit()
-    scaled_trainer(tmp_path / "cut", log_every=1, max_epochs=1).fit()
-    with (tmp_path / "cut" / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"step": 5, "ep')
-    again = scaled_trainer(tmp_path / "cut", log_every=1)
-    again.fit(resume=True)
-    assert_same_run(whole, again)
-    assert not list((tmp_path / "cut").glob("metrics-*"))
 
 
 # -- what a resumed run must have in common with the one that was cut off ------------------------

@@ -210,7 +210,6 @@ def test_trainer_with_parts_that_do_not_fit_raises(
     "kind, options, others",
     [
         (optim.Schedule, {"factor": lambda step: 1 / step}, {"factor": lambda step: 0.5}),
-        (optim.MultiStepLR, {"milestones": [7, 20]}, {"milestones": [7, 200]}),
         (optim.CosineAnnealingLR, {"T_max": 70}, {"T_max": 80}),
         (
             partial(optim.OneCycleLR, max_lr=2.0, cycle_momentum=False),
