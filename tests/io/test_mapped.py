@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import nn
 from minigrad.io import mapped
@@ -51,8 +52,8 @@ def test_copy_and_release_returns_equal_values_in_same_order(
         copy = mapped.copy_and_release(source)
         assert copy.flags.owndata and copy.flags.writeable
         assert copy.strides == source.copy(order="K").strides
-        np.testing.assert_array_equal(copy, expected)
-        np.testing.assert_array_equal(source, expected)
+        assert_array_equal(copy, expected)
+        assert_array_equal(source, expected)
 
 
 @on_linux
@@ -69,8 +70,8 @@ def test_copy_and_release_keeps_pages_that_were_written(tmp_path: Path) -> None:
     values = random_array(1000, 300)
     array = mapped_array(tmp_path, values)
     array[500, 7] = values[500, 7] = 5
-    np.testing.assert_array_equal(mapped.copy_and_release(array), values)
-    np.testing.assert_array_equal(array, values)
+    assert_array_equal(mapped.copy_and_release(array), values)
+    assert_array_equal(array, values)
 
 
 @on_linux

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import DTYPES, SafetensorsFile, to_bfloat16, write_safetensors
@@ -37,11 +38,11 @@ def test_read_and_map_of_file_written_by_hand_return_its_arrays(tmp_path: Path) 
     assert file["b"].shape == (2, 1) and file["b"].dtype == "I16"
     a, b = np.float32([1.5, -2]), np.int16([[7], [-8]])
     for get in (file.read, file.map):
-        np.testing.assert_array_equal(get("a"), a, strict=True)
-        np.testing.assert_array_equal(get("b"), b, strict=True)
+        assert_array_equal(get("a"), a, strict=True)
+        assert_array_equal(get("b"), b, strict=True)
     assert file.read("a").flags.writeable and not file.map("a").flags.writeable
-    np.testing.assert_array_equal(file.read("a", np.float64), a.astype(float), strict=True)
-    np.testing.assert_array_equal(file.read("b", np.float64), b, strict=True)
+    assert_array_equal(file.read("a", np.float64), a.astype(float), strict=True)
+    assert_array_equal(file.read("b", np.float64), b, strict=True)
 
 
 @pytest.mark.parametrize("code", sorted(set(DTYPES.values())))
@@ -63,7 +64,7 @@ def test_load_arrays_returns_saved_arrays_of_any_layout(
         assert loaded.keys() == arrays.keys()
         for name, expected in arrays.items():
             assert loaded[name].dtype == array.dtype and type(loaded[name]) is np.ndarray
-            np.testing.assert_array_equal(loaded[name], expected, strict=name != "big-endian")
+            assert_array_equal(loaded[name], expected, strict=name != "big-endian")
 
 
 def test_write_safetensors_of_equal_arrays_gives_equal_bytes(tmp_path: Path) -> None:
@@ -80,9 +81,9 @@ def test_read_of_bfloat16_returns_upper_half_of_float32(tmp_path: Path) -> None:
     path = by_hand(tmp_path / "x", {"a": entry("BF16", (1 << 16,), 0, 1 << 17)}, bits.tobytes())
     wide = SafetensorsFile(path).read("a")
     expected = (bits.astype(np.uint32) << 16).view(np.float32)
-    np.testing.assert_array_equal(wide, expected, strict=True)
+    assert_array_equal(wide, expected, strict=True)
     number = ~np.isnan(wide)
-    np.testing.assert_array_equal(to_bfloat16(wide)[number], bits[number])
+    assert_array_equal(to_bfloat16(wide)[number], bits[number])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 
 import minigrad as mg
 import nn
@@ -25,7 +26,7 @@ def test_load_returns_saved_object(tmp_path: Path) -> None:
     }
     mg.save(saved, tmp_path / "x")
     expected = {**saved, "a": [x.data, *saved["a"][1:]], "c.d": [*saved["c.d"]]}
-    np.testing.assert_equal(mg.load(tmp_path / "x"), expected)
+    assert_equal(mg.load(tmp_path / "x"), expected)
     assert "a.1.b" in SafetensorsFile(tmp_path / "x")
 
 
@@ -36,7 +37,7 @@ def test_load_returns_saved_object(tmp_path: Path) -> None:
 )
 def test_load_returns_saved_object_of_other_type(tmp_path: Path, obj: Any) -> None:
     mg.save(obj, tmp_path / "x")
-    np.testing.assert_equal(mg.load(tmp_path / "x"), obj)
+    assert_equal(mg.load(tmp_path / "x"), obj)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from ranks import batch, model_and_optimizer
 from scripts import started
 
@@ -74,8 +75,8 @@ def test_steps_of_model_equal_those_of_one_process(
                 assert sum(losses) == pytest.approx(expected.item(), rel=1e-12)
             assert together.step() == pytest.approx(plain.step(), rel=1e-12)
             for p, q in zip(model.parameters(), other.parameters()):
-                np.testing.assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-10)
-                np.testing.assert_allclose(p.grad.data, q.grad.data, rtol=1e-9, atol=1e-10)
+                assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-10)
+                assert_allclose(p.grad.data, q.grad.data, rtol=1e-9, atol=1e-10)
     assert model(*[side[:, :5] for side in batch(0, 6)]).shape == (6, 5, 9)  # parameters are kept
 
 
@@ -99,7 +100,7 @@ def test_step_counts_steps_of_each_parameter(monkeypatch: pytest.MonkeyPatch, sm
                 loss(others, which).backward()
             assert together.step() == pytest.approx(plain.step(), rel=1e-12)
             for p, q in zip(leaves, others):
-                np.testing.assert_allclose(p.data, q.data, rtol=1e-12)
+                assert_allclose(p.data, q.data, rtol=1e-12)
     assert adam._groups[0].steps == plain._groups[0].steps == [4, 3, 4, 0]
 
 
@@ -334,12 +335,12 @@ def test_close_leaves_whole_gradients_in_private_memory() -> None:
     parameters = list(model.parameters())
     expected = mg.gradients((model(x) ** 2).sum() * 2, parameters)
     for p, g in zip(parameters, expected):
-        np.testing.assert_allclose(p.grad.data, g.data, rtol=1e-12)
+        assert_allclose(p.grad.data, g.data, rtol=1e-12)
     arrays = [array for p in parameters for array in (p.data, p.grad.data)]
     arrays += [*adam.state_dict()["arrays"].values(), adam._groups[0].grad]
     before = [array.copy() for array in arrays]
     result_in_fork(lambda: [array.fill(-7.0) for array in arrays])
-    np.testing.assert_equal(arrays, before)
+    assert_equal(arrays, before)
 
 
 def test_data_parallel_in_forked_child_raises() -> None:
@@ -420,7 +421,7 @@ def test_killed_process_raises_one_line_and_is_replaced(
     before = p.data.copy()
     run_step(together, "", "")
     together.close()
-    np.testing.assert_array_equal(p.data, before - 2)
+    assert_array_equal(p.data, before - 2)
 
 
 def test_exception_in_signal_handler_ends_processes() -> None:

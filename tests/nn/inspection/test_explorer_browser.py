@@ -23,6 +23,7 @@ from explorer_pages import (
     random_weights,
     stored_vectors,
 )
+from numpy.testing import assert_allclose, assert_array_equal
 
 from nn import attention_page, explore
 
@@ -201,17 +202,17 @@ def test_pointing_at_token_draws_its_weights(page: Page) -> None:
     at_rest = page.drawn()
     assert 0.05 < (at_rest[..., 3] > 0).mean() < 0.9  # lines
     page.point_at("#queries li", 3)
-    np.testing.assert_allclose(page.boxes("keys", 4), np.sqrt(weights[:, 3]).T / 2, atol=0.006)
+    assert_allclose(page.boxes("keys", 4), np.sqrt(weights[:, 3]).T / 2, atol=0.006)
     assert not page.boxes("queries", 4).any()
     mean = weights[:, 3].mean(0)
     text = f"{TARGET[3]}4 attends to {SOURCE[mean.argmax()]}{mean.argmax() + 1} {mean.max():.2f}"
     assert page.text("#readout").startswith(text[:-1])  # its last digit is rounded in the page
     page.point_at("#keys li", 2)
     expected = np.sqrt(weights[:, :, 2]).T / 2
-    np.testing.assert_allclose(page.boxes("queries", 4), expected, atol=0.006)
+    assert_allclose(page.boxes("queries", 4), expected, atol=0.006)
     assert f"{SOURCE[2]}3 is attended to by" in page.text("#readout")
     page.point_at("h1")
-    np.testing.assert_array_equal(page.drawn(), at_rest)
+    assert_array_equal(page.drawn(), at_rest)
 
 
 def test_click_switches_head_and_double_click_isolates_it(page: Page) -> None:
@@ -223,7 +224,7 @@ def test_click_switches_head_and_double_click_isolates_it(page: Page) -> None:
     assert page.heads_on() == [2]
     page.act("double_click", boxes[2])
     page.point_at("h1")
-    np.testing.assert_array_equal(page.drawn(), everything)
+    assert_array_equal(page.drawn(), everything)
 
 
 def test_tab_and_arrows_choose_view_map_and_heads(page: Page) -> None:
@@ -282,7 +283,7 @@ def test_model_view_draws_every_weight(page: Page) -> None:
     page.open(MAPS, at="view=model&map=cross")
     pictures = np.array([page.pixels(canvas) for canvas in page.all("#grid canvas")])
     opacity = pictures.reshape(2, 4, 5, 4, 4)[..., 3]  # layer, head, row, column
-    np.testing.assert_allclose(opacity, np.sqrt(MAPS["cross"]), atol=0.51 / 255)
+    assert_allclose(opacity, np.sqrt(MAPS["cross"]), atol=0.51 / 255)
 
 
 def test_theme_follows_system_and_button(page: Page) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import nn
 
@@ -29,7 +30,7 @@ def test_record_hidden_returns_results_of_each_module() -> None:
     with nn.record_hidden(model) as states:
         result = model.hidden(IDS[None])
     assert list(states) == ["embedding", "encoder.layers.0", "encoder.layers.1"]
-    np.testing.assert_array_equal(states["encoder.layers.1"][0], result.data)
+    assert_array_equal(states["encoder.layers.1"][0], result.data)
     model.hidden(IDS[None])
     assert len(states["embedding"]) == 1  # the block has ended
 
@@ -51,9 +52,9 @@ def test_attribution_is_gradient_times_input() -> None:
     model.eval()
     table = model.embedding.tokens.weight.data
     expected = [moved(table, i, lambda: model(IDS[None]).data[0, 2]) for i in IDS]
-    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
+    assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
     best = int(model(IDS[None]).data[0].argmax())
-    np.testing.assert_array_equal(nn.attribute(model, IDS), nn.attribute(model, IDS, best))
+    assert_array_equal(nn.attribute(model, IDS), nn.attribute(model, IDS, best))
     assert all(p.grad is None for p in model.parameters())
 
 
@@ -62,7 +63,7 @@ def test_attribution_of_next_token_is_gradient_times_input() -> None:
     lm = nn.LanguageModel(config).eval()
     table = lm.embedding.tokens.weight.data
     expected = [moved(table, i, lambda: lm(IDS[None]).data[0, -1, 7]) for i in IDS]
-    np.testing.assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
+    assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_attribution_of_pair_is_gradient_times_input() -> None:
@@ -75,6 +76,6 @@ def test_attribution_of_pair_is_gradient_times_input() -> None:
         (IDS, target),
     ):
         expected = [moved(embedding.tokens.weight.data, i, logit) for i in row]
-        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-8)
+        assert_allclose(scores, expected, rtol=1e-5, atol=1e-8)
     with pytest.raises(ValueError, match="ids must be one sequence, and target another"):
         nn.attribute(model, IDS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import minigrad as mg
 from minigrad import MissingExtraError
@@ -107,7 +108,7 @@ def test_picture_leaves_no_figure_open() -> None:
 
 def test_attention_heatmap_draws_weights_and_labels() -> None:
     axes, _ = PICTURES["attention_heatmap"]().axes
-    np.testing.assert_array_equal(axes.images[0].get_array(), rows(3, 5))
+    assert_array_equal(axes.images[0].get_array(), rows(3, 5))
     assert axes.images[0].get_clim() == (0, 1)  # one shade is one weight in every picture
     assert texts(axes.get_xticklabels()) == KEYS and texts(axes.get_yticklabels()) == ENGLISH
     labels = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
@@ -117,7 +118,7 @@ def test_attention_heatmap_draws_weights_and_labels() -> None:
 def test_attention_grid_has_row_for_each_layer_and_column_for_each_head() -> None:
     *maps, _ = PICTURES["attention_grid"]().axes
     drawn = np.array([axes.images[0].get_array() for axes in maps]).reshape(2, 3, 3, 5)
-    np.testing.assert_array_equal(drawn, [rows(3, 3, 5), rows(3, 3, 5) ** 2])
+    assert_array_equal(drawn, [rows(3, 3, 5), rows(3, 3, 5) ** 2])
     assert [axes.get_title() for axes in maps] == ["head 1", "head 2", "head 3", "", "", ""]
     assert [axes.get_ylabel() for axes in maps] == ["layer 1", "", "", "layer 2", "", ""]
     assert texts(maps[3].get_xticklabels()) == KEYS and texts(maps[3].get_yticklabels()) == ENGLISH
@@ -247,9 +248,9 @@ def test_picture_of_odd_texts_draws_them_as_they_are(draw: Callable[[], Any]) ->
 def test_loss_curve_draws_losses_and_rates() -> None:
     loss, rate = PICTURES["loss_curve"]().axes
     training, validation = loss.lines
-    np.testing.assert_allclose(training.get_xydata(), [[10, 0.5], [20, 0.25], [30, 5 / 30]])
-    np.testing.assert_allclose(validation.get_xydata(), [[30, 0.02]])
-    np.testing.assert_allclose(rate.lines[0].get_xydata(), [[10, 1.0], [20, 2.0], [30, 3.0]])
+    assert_allclose(training.get_xydata(), [[10, 0.5], [20, 0.25], [30, 5 / 30]])
+    assert_allclose(validation.get_xydata(), [[30, 0.02]])
+    assert_allclose(rate.lines[0].get_xydata(), [[10, 1.0], [20, 2.0], [30, 3.0]])
     assert texts(loss.get_legend().get_texts()) == ["training", "validation"]
     assert loss.get_title() == "a title" and loss.get_yscale() == "log"
 
@@ -270,7 +271,7 @@ def test_loss_curve_with_vocabulary_draws_levels() -> None:
     levels = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
     target = np.full(50, 0.1 / 50)
     target[7] += 0.9
-    np.testing.assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
+    assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
     assert plots.smoothing_floor(0.0, 50) == 0
     positions = [text.get_va() for text in figure.axes[0].texts]
     assert positions == ["bottom", "top"]  # losses lie between
@@ -279,7 +280,7 @@ def test_loss_curve_with_vocabulary_draws_levels() -> None:
 @pytest.mark.parametrize("halves", [False, True])
 def test_position_picture_draws_table(halves: bool) -> None:
     axes, _ = plots.position_picture(50, 16, halves).axes
-    np.testing.assert_array_equal(axes.images[0].get_array(), sinusoidal_table(50, 16, halves))
+    assert_array_equal(axes.images[0].get_array(), sinusoidal_table(50, 16, halves))
     assert ("sines first" in axes.get_title()) == halves
 
 
@@ -287,7 +288,7 @@ def test_mask_picture_draws_each_mask() -> None:
     axes = PICTURES["mask_picture"]().axes
     assert [a.get_title() for a in axes] == list(MASKS)
     drawn = [np.asarray(a.collections[0].get_array()).reshape(5, 5) for a in axes]
-    np.testing.assert_array_equal(drawn, list(MASKS.values()))
+    assert_array_equal(drawn, list(MASKS.values()))
     assert all(a.yaxis_inverted() for a in axes)  # the first query is at the top
 
 
@@ -295,7 +296,7 @@ def test_schedule_curve_draws_each_schedule() -> None:
     lines = PICTURES["schedule_curve"]().axes[0].lines
     assert [line.get_label() for line in lines] == list(SCHEDULES)
     for line, schedule in zip(lines, SCHEDULES.values()):
-        np.testing.assert_allclose(line.get_xydata(), [[s, schedule(s)] for s in range(1, 41)])
+        assert_allclose(line.get_xydata(), [[s, schedule(s)] for s in range(1, 41)])
 
 
 def test_style_for_page_draws_no_background(tmp_path: Path) -> None:

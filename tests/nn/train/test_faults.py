@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import write_state
+from numpy.testing import assert_equal
 from runs import assert_same_run, at_step, trainer, weights
 from scripts import started
 
@@ -85,7 +86,7 @@ def test_resume_from_state_between_epochs_begins_next_epoch(tmp_path: Path) -> N
     again = scaled_trainer(tmp_path)
     again.fit(resume=True)
     assert again.step == 12
-    np.testing.assert_equal(weights(again), weights(whole))
+    assert_equal(weights(again), weights(whole))
 
 
 ROWS = np.arange(24.0).reshape(12, 2) / 10
@@ -294,7 +295,7 @@ def test_resume_with_invalid_weight_raises(tmp_path: Path, weight: Any, message:
     before = weights(t)
     with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
         t.fit(resume=True)
-    np.testing.assert_equal(weights(t), before)
+    assert_equal(weights(t), before)
 
 
 class Explodes:
@@ -350,7 +351,7 @@ def test_fit_with_nonfinite_values_stops_before_step(
         t.fit()
     assert t.step == 2
     saved, _ = load_arrays(tmp_path / "last.safetensors")
-    np.testing.assert_equal({name: saved[f"model.{name}"] for name in weights(t)}, weights(t))
+    assert_equal({name: saved[f"model.{name}"] for name in weights(t)}, weights(t))
     skipping = made(skip_nonfinite=2)
     skipping.fit()
     assert (skipping.skipped, skipping.step, skipping.history[-1]["skipped"]) == (1, 12, 1)
@@ -552,9 +553,9 @@ def test_fit_with_skipped_step_restores_buffers(
     t = scaled_trainer(tmp_path, with_bad, Normed, skip_nonfinite=1, save_every=1, **options)
     t.fit()
     assert t.skipped == 1
-    np.testing.assert_equal(weights(t), weights(plain))
+    assert_equal(weights(t), weights(plain))
     failing = scaled_trainer(None, [bad] * accumulate, Normed, **options)
     before = weights(failing)
     with pytest.raises(FloatingPointError):
         failing.fit()
-    np.testing.assert_equal(weights(failing), before)
+    assert_equal(weights(failing), before)

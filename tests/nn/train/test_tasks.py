@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 from runs import assert_same_run, at_step, trainer, weights
 
 import minigrad as mg
@@ -81,7 +82,7 @@ def test_resume_of_task_is_exact(
     again = run(task, tmp_path / "cut", parallel=parallel)
     mg.manual_seed(7)  # whatever came between
     again.fit(resume=True)
-    np.testing.assert_equal(weights(again), weights(whole))
+    assert_equal(weights(again), weights(whole))
 
 
 def test_resume_with_batches_that_draw_numbers_is_exact(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_resume_with_batches_that_draw_numbers_is_exact(tmp_path: Path) -> None:
     run(drawing, tmp_path / "cut", max_steps=5).fit()
     again = run(drawing, tmp_path / "cut")
     again.fit(resume=True)
-    np.testing.assert_equal(weights(again), weights(whole))
+    assert_equal(weights(again), weights(whole))
 
 
 @pytest.mark.parametrize("task", [language_model, classifier])
@@ -109,7 +110,7 @@ def test_load_run_rebuilds_model(tmp_path: Path, task: Callable[..., Any]) -> No
         model = nn.load_run(path)
         assert type(model) is type(t.model) and model.config == t.model.config
         assert not model.training
-        np.testing.assert_equal(model.state_dict(), weights(t))
+        assert_equal(model.state_dict(), weights(t))
     assert mg.get_rng_state() == before  # nothing was drawn
 
 
@@ -165,7 +166,7 @@ def test_fit_with_score_keeps_best_and_stops(tmp_path: Path) -> None:
     assert all("valid_loss" in e for e in history if "score" in e)
     best = trainer()
     assert nn.load_weights(tmp_path / "best.safetensors", best.model)["score"] == 20.0
-    np.testing.assert_equal(weights(best), seen[1])
+    assert_equal(weights(best), seen[1])
 
 
 MODEL, OTHER = nn.Linear(3, 2), nn.Linear(4, 2)
