@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,24 +47,24 @@ def moved(table: np.ndarray, i: int, logit: Any) -> float:
     return (results[0] - results[1]) / (2 * step)
 
 
-def test_attribution_is_gradient_times_input() -> None:
-    model = classifier()
+def language_model() -> nn.LanguageModel:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)
+    return nn.LanguageModel(config, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("make", [classifier, language_model])
+def test_attribution_is_gradient_times_input(make: Callable[[], Any]) -> None:
+    """Of the logit of a class, or of the next token."""
+    model = make()
     scores = nn.attribute(model, IDS, 2)
     model.eval()
+    logits = lambda: np.atleast_2d(model(IDS[None]).data[0])[-1]
     table = model.embedding.tokens.weight.data
-    expected = [moved(table, i, lambda: model(IDS[None]).data[0, 2]) for i in IDS]
+    expected = [moved(table, i, lambda: logits()[2]) for i in IDS]
     assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
-    best = int(model(IDS[None]).data[0].argmax())
+    best = int(logits().argmax())
     assert_array_equal(nn.attribute(model, IDS), nn.attribute(model, IDS, best))
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_attribution_of_next_token_is_gradient_times_input() -> None:
-    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)
-    lm = nn.LanguageModel(config).eval()
-    table = lm.embedding.tokens.weight.data
-    expected = [moved(table, i, lambda: lm(IDS[None]).data[0, -1, 7]) for i in IDS]
-    assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_attribution_of_pair_is_gradient_times_input() -> None:
