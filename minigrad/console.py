@@ -36,9 +36,9 @@ def run_script(main: Callable[[], Any]) -> int:
     """Call `main()` and return the exit code of the process: `sys.exit(run_script(main))`.
 
     Errors of the user's input (OSError, ValueError, FloatingPointError, OverflowError, MemoryError,
-    RuntimeError, a missing extra) are one line on standard error, and so is each warning. Of the
-    ranks that mpiexec or srun started only the first prints. A rank that fails prints its error and
-    ends the job.
+    RuntimeError, a missing extra) are printed as one line on standard error, and so is each
+    warning. If mpiexec or srun started several ranks, only the first one prints. A rank that fails
+    prints its error and ends the job.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def run_script(main: Callable[[], Any]) -> int:
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = _run(main)
-    except SystemExit as stop:  # of argparse, which has printed the reason
+    except SystemExit as stop:  # from argparse, which has printed the reason
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
         print(traceback.format_exc(), end="", file=err)
@@ -88,7 +88,7 @@ amount = _number(0.0, float)
 
 def piped() -> Iterator[str]:
     """Yield the lines of standard input, which must be UTF-8."""
-    if isinstance(sys.stdin, io.TextIOWrapper):  # whatever the locale makes of other bytes
+    if isinstance(sys.stdin, io.TextIOWrapper):  # regardless of the locale
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
         for line in sys.stdin:
@@ -100,7 +100,7 @@ def piped() -> Iterator[str]:
 def _run(main: Callable[[], Any]) -> int:
     if sys.stdout is None:
         return _say("error: standard output is closed", 1)
-    # a closed stream has nothing to read, and what is written to it is lost
+    # replace closed streams by the null device
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # pipes of Windows are not UTF-8
@@ -125,7 +125,7 @@ def _run(main: Callable[[], Any]) -> int:
         warnings.formatwarning = format_before
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # no reader, or a full disk: what is left goes nowhere
+        except (OSError, ValueError):  # no reader, or a full disk: discard the remaining output
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -68,14 +68,14 @@ def draw_graph(
     ----------
     result : Tensor
     path : str or Path, optional
-        A file that ends in .svg, .png or .pdf.
+        File that ends in .svg, .png or .pdf.
     names : dict of str to Tensor, optional
         Names of leaves, such as `dict(model.named_parameters())`.
 
     Returns
     -------
     Path or graphviz.Source
-        Without a path, a drawing that a notebook shows.
+        `path`, or without a path a drawing that a notebook shows.
     """
     graphviz = require("graphviz", "draw_graph")
     drawing = graphviz.Source(to_dot(result, names=names))
@@ -89,6 +89,7 @@ def draw_graph(
         write_bytes(path, drawing.pipe(kind))  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:
         raise RuntimeError(
-            "draw_graph: the Graphviz programs are not installed; to_dot() gives the text"
+            "draw_graph needs the Graphviz programs, which are not installed; to_dot() returns the "
+            "graph as text"
         ) from error
     return path

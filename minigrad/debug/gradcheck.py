@@ -33,13 +33,13 @@ def gradcheck(
     """Compare the gradients of `f(*inputs)` with numerical derivatives.
 
     The results of `f` are weighted by a random cotangent. `f` must not change its inputs and must
-    return the same values for the same inputs. A floating result that requires no gradient must not
-    depend on the inputs, so gradients that got lost on the way are found.
+    return the same values for the same inputs. A floating-point result that requires no gradient
+    must not depend on the inputs, so lost gradients are detected.
 
     Parameters
     ----------
     f : callable
-        Returns a tensor or several.
+        Returns a tensor, or a list or tuple of tensors.
     inputs : array, Tensor, or list or tuple of them
         Inputs of dtype float64 are checked. If a tensor among them requires gradients, only such
         tensors are checked.
@@ -47,23 +47,23 @@ def gradcheck(
         Step of the finite differences, which use four points at `eps` and 2 `eps` (error about
         eps⁴). `f` must be smooth over that distance.
     atol, rtol : float
-        Tolerances.
+        Absolute and relative tolerance.
     directions : int
         Number of random directions along which derivatives are compared.
     elementwise : bool, optional
-        Compare the derivative along each element too; by default for at most 100 elements.
+        Also compare the derivative along each element; by default for at most 100 elements.
     complex_step : bool
         Use one point at an imaginary distance, which is exact to rounding. `f` must be analytic and
-        accept complex tensors.
+        accept complex tensors. False by default.
     seed : int
         Seed of the random numbers.
     raise_exception : bool
-        If False, return False for a wrong gradient.
+        Raise an error for a wrong gradient, as by default, or return False.
 
     Returns
     -------
     bool
-        True if all gradients are right.
+        True if all gradients are correct.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
     Returns
     -------
     bool
-        True if all second derivatives are right.
+        True if all second derivatives are correct.
     """
     checker = _Checker(f, inputs, seed, 1e-4, False)
     if not checker.tracked:
@@ -104,7 +104,8 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
     for i, a, b in zip(checker.checked, checker.analytic, checker.pull(create_graph=True)):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
             raise GradcheckError(
-                f"{checker.name}: input {i}: create_graph gives the gradient\n{b.data}\nnot\n{a}"
+                f"{checker.name}: the gradient of input {i} with create_graph must be\n{a}\ngot\n"
+                f"{b.data}"
             )
 
     def gradient(*args: Any) -> Any:
@@ -144,8 +145,8 @@ class _Checker:
         for i in self.checked:
             if self.args[i].dtype != np.float64:
                 raise TypeError(
-                    f"gradcheck: input {i} is {self.args[i].dtype}; numerical derivatives need "
-                    "float64"
+                    f"gradcheck: inputs must be float64, for numerical derivatives, got "
+                    f"{self.args[i].dtype} for input {i}"
                 )
         self.leaves = [Tensor(unwrap(self.args[i]), requires_grad=True) for i in self.checked]
         self.xs = [leaf.data.copy() for leaf in self.leaves]
@@ -158,14 +159,18 @@ class _Checker:
         self.refuse_side_effects()
 
     def refuse_side_effects(self) -> None:
-        """Raise an error if `f` changed its inputs, or returns other values for the same inputs."""
+        """Raise an error if `f` changes its inputs or is not deterministic."""
         first, second = (self.value([x.copy() for x in self.xs]) for _ in range(2))
         if not np.array_equal(first, second, equal_nan=True):
-            raise GradcheckError(f"{self.name}: gave {first} and then {second} for the same inputs")
+            raise GradcheckError(
+                f"{self.name} must return the same values for the same inputs, got {first} and "
+                f"then {second}"
+            )
         for i, leaf, x in zip(self.checked, self.leaves, self.xs):
             if not np.array_equal(leaf.data, x, equal_nan=True):
                 raise GradcheckError(
-                    f"{self.name}: changed its input {i} in place:\n{leaf.data}\nwas\n{x}"
+                    f"{self.name} must not change its inputs, but changed input {i} from\n{x}\nto\n"
+                    f"{leaf.data}"
                 )
 
     def results(self, values: Iterable[Any]) -> list[Any]:
@@ -174,7 +179,7 @@ class _Checker:
         return _floating(self.f(*[replaced.get(i, x) for i, x in enumerate(self.args)]))
 
     def pull(self, create_graph: bool = False) -> list[Tensor]:
-        """Return the gradients of a backward pass; zeros for an input that nothing depends on."""
+        """Return the gradients of a backward pass; zeros for an input without influence."""
         with traced():
             ys = self.results(self.leaves)
         live, weights = [ys[i] for i in self.tracked], [self.weights[i] for i in self.tracked]
@@ -236,7 +241,7 @@ class _Checker:
         return problems
 
     def report(self, problems: list[str]) -> str:
-        """Return the text of the error for differences that were found."""
+        """Return the message of the error for some differences."""
         shapes = ", ".join(f"{x.shape}" if hasattr(x, "shape") else repr(x) for x in self.args)
         lines = [f"wrong gradient of {self.name}, for inputs of shapes {shapes}:"]
         lines += [f"  {problem}" for problem in problems]

@@ -41,8 +41,9 @@ class Event:
 class profile(Shown, Watch):
     """Context manager that times every op, forward and backward.
 
-    The time of an op does not include ops that it calls, as derivatives do under `create_graph`.
-    The remaining time is spent in Python, in the optimizer, and in NumPy outside of ops.
+    The time of an op does not include ops that it calls, for example a derivative under
+    `create_graph`. The remaining time is spent in Python, in the optimizer, and in NumPy outside of
+    ops.
 
     Attributes
     ----------

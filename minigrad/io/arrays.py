@@ -50,13 +50,13 @@ def load_arrays(
     path : str or Path
         A file from `save_arrays` or from another program.
     mmap : bool
-        Return read-only views of the file, which are read when they are used. The checksum is not
-        verified, since that would read the whole file.
+        Return read-only views of the file, whose pages are read when they are used. The checksum
+        is not verified, because this would read the whole file. False by default.
 
     Returns
     -------
     tuple of (dict of str to ndarray, dict of str to Any)
-        bfloat16 becomes float32.
+        Arrays and plain data by name. bfloat16 becomes float32.
 
     Raises
     ------
@@ -71,14 +71,14 @@ def load_arrays(
         raise ValueError(
             f"{path} was changed since it was written: its checksum must be "
             f"{printable(written, 20)}, got {actual}. Restore the file from a copy, or remove "
-            f"{_CHECKSUM} from its metadata if the change is meant"
+            f"{_CHECKSUM} from its metadata to keep the change"
         )
     data = {}
     for key, value in notes.items():
         try:
             data[key] = json.loads(value, object_pairs_hook=unique)
         except (ValueError, RecursionError):
-            data[key] = value  # written by others
+            data[key] = value  # written by another program
     return arrays, data
 
 
@@ -88,11 +88,11 @@ def save(obj: Any, f: str | Path) -> None:
     Parameters
     ----------
     obj : dict or list
-        Dicts with string keys, lists and tuples (which `load` returns as lists), at any depth, of
-        tensors, arrays, numbers, strings, booleans and None: state_dicts of models, optimizers and
-        schedules, for example.
+        Nested dicts with string keys, lists and tuples (which `load` returns as lists) of tensors,
+        arrays, numbers, strings, booleans and None, such as state_dicts of models, optimizers and
+        schedules.
     f : str or Path
-        The file, in safetensors format. It is replaced atomically.
+        File in safetensors format, replaced atomically.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def save(obj: Any, f: str | Path) -> None:
             f"{type(value).__name__}; save its state_dict()"
         )
 
-    text = json.dumps(without_arrays(obj, []))  # inf and nan are allowed, as best losses
+    text = json.dumps(without_arrays(obj, []))  # inf and nan are allowed, such as a best loss
     save_arrays(f, arrays, {_OBJECT: text, _PATHS: paths})
 
 
@@ -176,12 +176,12 @@ def load(path: str | Path) -> Any:
 def _checksum(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str:
     """Return the CRC-32 of names, dtypes, shapes, values and metadata.
 
-    It finds damage; it does not protect against forgery.
+    It detects damage. It does not protect against forgery.
     """
     checksum = zlib.crc32(json.dumps(sorted(notes.items())).encode())
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
-        stored_as(name, array, None)  # refuses dtypes that have no bytes of their own
+        stored_as(name, array, None)  # raises an error for dtypes that files cannot contain
         array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
         checksum = zlib.crc32(json.dumps([name, array.dtype.str, array.shape]).encode(), checksum)
         checksum = zlib.crc32(array.reshape(-1).view(np.uint8).data, checksum)

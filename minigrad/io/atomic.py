@@ -29,20 +29,20 @@ __all__ = ["read_together", "replace_together", "write_atomically", "write_bytes
 def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
     """Write a file through a new one beside it, which replaces it when it is complete.
 
-    If the process is killed, the path holds the old file or the new one, never a part. Incomplete
-    files are named `.NAME.RANDOM.part`. Permissions are kept.
+    If the process is killed, `path` is the old file or the complete new file. Incomplete files are
+    named `.NAME.RANDOM.part`. Permissions are kept.
 
     Parameters
     ----------
     path : str or Path
-        Its directory is made if it does not exist.
+        File to write. Its directory is created if it does not exist.
     write : function
-        Takes the path of the new file and fills it.
+        Takes the path of the new file and writes its content.
 
     Raises
     ------
     OSError
-        Names `path`.
+        If writing fails. The message contains `path`.
     """
     path = Path(path)
     try:
@@ -60,7 +60,8 @@ def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from None  # a full disk names no file
+        # the error of a full disk contains no file name
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _new_part(path: Path) -> Path:
@@ -107,7 +108,7 @@ def replace_together(directory: str | Path, last: str, stale: Iterable[str] = ()
     Parameters
     ----------
     directory : str or Path
-        Made if it does not exist. Its other files stay as they are.
+        Created if it does not exist. Its other files do not change.
     last : str
         The file that every reader needs, such as "config.json". It must be among the new files.
     stale : iterable of str
@@ -184,14 +185,14 @@ def read_together(directory: str | Path, last: str, files: Iterable[str] = ()) -
     directory : str or Path
         A directory that `replace_together` may be writing to.
     last : str
-        The same file as for `replace_together`.
+        Argument `last` of `replace_together`.
     files : iterable of str
         The files to read; `last` by default.
 
     Yields
     ------
     Path
-        The directory to read from: after an interrupted `replace_together` that of the new files.
+        Directory to read from. After an interrupted `replace_together` it contains the new files.
     """
     directory = Path(directory)
     pending = _pending(directory, last)

@@ -62,7 +62,7 @@ def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
 
 
 def as_json(data: Any, where: str | Path, **options: Any) -> str:
-    """Return plain data as JSON, or raise an error that begins with `where`.
+    """Convert plain data to JSON, or raise an error that begins with `where`.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
     """
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
-    except (TypeError, ValueError) as error:  # NaN and infinity among them
+    except (TypeError, ValueError) as error:  # such as NaN and infinity
         raise type(error)(f"{where}: {error}") from None
 
 
@@ -97,7 +97,7 @@ def checksum(data: Any) -> str:
     str
         Eight hexadecimal digits.
     """
-    plain = json.loads(json.dumps(data))  # as a file gives it back: lists for tuples
+    plain = json.loads(json.dumps(data))  # as read from a file, with lists for tuples
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
@@ -109,7 +109,7 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
     path : str or Path
         File to read.
     expected : str
-        The end of the error about a missing file: what the directory should contain.
+        End of the error for a missing file, such as the expected content of the directory.
 
     Returns
     -------
@@ -261,15 +261,16 @@ def _between(low: float | None, high: float | None) -> str:
 class Settings(dict[str, Any]):
     """Entries of a JSON object; a method checks and returns each entry.
 
-    The methods take the name of an entry, or several names (older spellings), of which the first
-    one that is present counts. A missing entry is the default, or an error without a default.
+    The methods take the name of an entry, or a sequence of names with older spellings. The first
+    name that is present counts. A method returns the default for a missing entry, and raises a
+    ValueError if there is no default.
 
     Parameters
     ----------
     data : mapping
         Names and values of the entries.
     where : str
-        The beginning of every message: the file.
+        File, with which every message begins.
     """
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
@@ -291,15 +292,15 @@ class Settings(dict[str, Any]):
         Parameters
         ----------
         name : str or sequence of str
-            The entry, or its names in older spellings, of which the first that is present counts.
+            The entry, or its names in older spellings.
         hint : type
-            Such as `int | None` or `list[str]`.
+            Annotated type, such as `int | None` or `list[str]`.
         default : Any
-            The value of a missing entry; an error if not given.
+            Value of a missing entry; an error if not given.
         low, high : float, optional
             Limits of a number.
         choices : sequence, optional
-            The values that are allowed.
+            Values that are allowed.
 
         Returns
         -------
@@ -426,7 +427,7 @@ class Settings(dict[str, Any]):
         default : Any
             Value of a missing entry; an error if not given.
         choices : sequence of str, optional
-            The strings that are allowed.
+            Strings that are allowed.
 
         Returns
         -------
@@ -495,12 +496,12 @@ class Settings(dict[str, Any]):
         for name, expected in self.object("checksums", {}).items():
             if (not names or name in names) and checksum(entries.get(name)) != expected:
                 raise ValueError(
-                    f"{self.where}: {printable(name)} was changed since it was written; put it "
-                    f'back, or take {printable(name)} out of "checksums" if the change is meant'
+                    f"{self.where}: {printable(name)} was changed since it was written; restore "
+                    f'it, or remove {printable(name)} from "checksums" to keep the change'
                 )
 
     def expect_no_others(self) -> None:
-        """Raise a ValueError if an entry was not read."""
+        """Raise a ValueError if an entry was not read by one of the methods."""
         if others := sorted(set(self) - self.taken):
             raise ValueError(
                 f"{self.where}: unknown settings: {listed(others)}; expected some of "

@@ -15,13 +15,13 @@ _BLOCK = 1 << 24  # bytes that are copied at once
 def copy_and_release(array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Return a copy of an array, and drop the pages of a mapped file from memory meanwhile.
 
-    The copy of a large mapped file takes little more memory than the file has bytes.
+    Copying a large mapped file needs little more memory than the size of the file.
 
     Parameters
     ----------
     array : ndarray
-        It does not change: dropped pages are read from the file again when they are used. Pages
-        that were written to are not dropped.
+        Its values do not change: dropped pages are read from the file again when they are used.
+        Pages that were written to are not dropped.
     out : ndarray, optional
         Array of the same shape for the copy. By default a new one, with axes in the same order in
         memory.
@@ -41,7 +41,7 @@ def copy_and_release(array: np.ndarray, out: np.ndarray | None = None) -> np.nda
 
 
 def _release(array: np.ndarray) -> None:
-    """Drop the pages of an array in a mapped file, if all of them are those of the file."""
+    """Drop the pages of an array in a mapped file, if none of them was written to."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -1,4 +1,4 @@
-"""Reading of files that may come from strangers: bounded sizes, printable messages, no links."""
+"""Reading of untrusted files: bounded sizes, printable messages, no links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .atomic import write_bytes
 __all__ = ["FileCopies", "listed", "printable", "read_bytes", "read_text", "require_file"]
 
 LARGEST_FILE = 200_000_000
-"""Bytes of a file that is read whole. The largest published tokenizer has about 40,000,000."""
+"""Largest size in bytes of a file that is read into memory.
+
+The largest published tokenizer has about 40,000,000 bytes.
+"""
 
 
 def printable(text: object, most: int = 60) -> str:
@@ -63,7 +66,7 @@ def require_file(path: str | Path, expected: str = "") -> Path:
     Parameters
     ----------
     path : str or Path
-        Directories, pipes and devices are refused: reading a pipe may never end.
+        Must not be a directory, a pipe or a device; reading a pipe may never end.
     expected : str
         End of the message of the OSError.
 
@@ -143,11 +146,11 @@ class FileCopies(dict[str, bytes]):
     Parameters
     ----------
     directory : str or Path
-        The directory of the files.
+        Directory of the files.
     names : iterable of str
-        The files, as paths relative to it. A link out of the directory, which may lead to a
-        private file, is read, but `write` refuses to copy it. The links to `blobs` in the cache
-        of huggingface_hub are copied.
+        Paths of the files relative to `directory`. A link to a file outside of the directory is
+        read, but `write` refuses to copy it, because the file may be private. The links to `blobs`
+        in the cache of huggingface_hub are copied.
     """
 
     def __init__(self, directory: str | Path, names: Iterable[str] = ()) -> None:
@@ -183,7 +186,7 @@ class FileCopies(dict[str, bytes]):
 
 
 def _is_inside(path: Path, directory: Path) -> bool:
-    """Return whether a file belongs to a directory, after all links were followed."""
+    """Return whether a file is inside a directory, after all links are followed."""
     file, root = path.resolve(), directory.resolve()
     if file.is_relative_to(root):
         return True

@@ -1,8 +1,12 @@
 """Safetensors format, read and written by NumPy alone.
 
-A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each
-array its dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever
-executed. A header is checked against the size of the file before any memory is taken for an array.
+A file consists of the length of its header (8 bytes, little-endian), the header, and the bytes of
+the arrays. The header is a JSON object that contains the dtype, the shape and the range of bytes of
+each array. Nothing in a file is executed. The header is checked against the size of the file before
+memory is allocated for an array.
+
+References
+----------
 https://huggingface.co/docs/safetensors
 """
 
@@ -33,7 +37,7 @@ __all__ = [
     "write_shards",
 ]
 
-# From narrow to wide, as in the reference library. Files begin with the widest, for alignment.
+# From narrow to wide, as in the reference library. For alignment, files begin with the widest.
 DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2",
     "I32": "<i4", "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8",
@@ -82,7 +86,7 @@ class SafetensorsFile(Mapping[str, Entry]):
                 header = _header(file.read(8), size)
                 text = file.read(header)
             self._offset = 8 + header
-            self._bytes: np.ndarray | None = None  # all of the file, once a view was asked for
+            self._bytes: np.ndarray | None = None  # the mapped file, after the first call of map()
             self._entries, self.metadata = _entries(text)
             _check_layout(self._entries, size - self._offset)
         except ValueError as error:
@@ -324,8 +328,8 @@ def write_safetensors(
     metadata : mapping of str to str, optional
         Strings in the header.
     dtype : str or dtype, optional
-        The dtype of floating-point arrays in the file, such as "float16" or "bfloat16". By default
-        each keeps its own. Arrays are converted one by one.
+        Dtype of floating-point arrays in the file, such as "float16" or "bfloat16"; the dtype of
+        each array by default. Arrays are converted one by one.
     """
     kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
     order = list(DTYPES)
@@ -356,9 +360,7 @@ def write_safetensors(
 
 
 def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
-    """Return the format's name of the dtype in which an array is stored.
-
-    Floating-point arrays are stored in `dtype`, if given.
+    """Return the name of the dtype in which an array is stored.
 
     Parameters
     ----------
@@ -366,12 +368,12 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
         Name of the array.
     array : ndarray
     dtype : str or dtype, optional
-        Dtype of floating-point arrays in the file.
+        Dtype of floating-point arrays in the file; the dtype of the array by default.
 
     Returns
     -------
     str
-        Such as "F32" or "BF16".
+        Name in the safetensors format, such as "F32" or "BF16".
     """
     if not isinstance(name, str) or name == "__metadata__" or not _is_name(name):
         raise ValueError(f"write_safetensors: {name!r:.60} cannot be the name of an array")
@@ -382,15 +384,16 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
     stored = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
     if stored is None:
         raise TypeError(
-            f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold"
+            f"write_safetensors: {name} must have a dtype of the safetensors format, got "
+            f"{array.dtype}"
         )
     return stored
 
 
 def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
-    """Return why an array cannot be a parameter of this dtype, or "" if it can.
+    """Return the reason that an array cannot be a parameter of a dtype, or "" if it can.
 
-    A parameter of a floating-point dtype must be finite in it.
+    A parameter of a floating-point dtype must be finite in this dtype.
 
     Parameters
     ----------
@@ -433,15 +436,15 @@ class SafetensorsFolder(dict[str, Entry]):
     Parameters
     ----------
     directory : Path
-        With `model.safetensors`, or an index and the files that it names. Missing or damaged
-        files, and those that contradict the index, are a ValueError or an OSError.
+        Contains `model.safetensors`, or an index and the files that it names. Files that are
+        missing, damaged or contradict the index raise a ValueError or an OSError.
     expected : str
-        The end of the error about a directory without weights.
+        End of the error for a directory without weights.
 
     Attributes
     ----------
     where : Path
-        The file, or the index.
+        Path of the file or of the index.
     """
 
     def __init__(self, directory: Path, expected: str = "") -> None:
@@ -461,9 +464,9 @@ class SafetensorsFolder(dict[str, Entry]):
         super().__init__({name: file[name] for name, file in self.files.items()})
 
     def _is_mapped(self, name: str, dtype: Any) -> bool:
-        """Return whether an array can stay in the file: it has this dtype there.
+        """Return whether an array can be mapped, because it has this dtype in the file.
 
-        On Windows, a file that is mapped cannot be replaced.
+        On Windows, arrays are not mapped, because a mapped file cannot be replaced.
         """
         return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
@@ -524,16 +527,18 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
             f"{index}: weight_map must be names of files of this directory, got "
             f"'{printable(outside[0])}'"
         )
-    expected = f"{INDEX} says that it holds some of the weights"
+    expected = f"{INDEX} lists it as a file of weights"
     files = {
         n: SafetensorsFile(require_file(index.with_name(n), expected))
         for n in sorted(set(names.values()))
     }
-    if absent := [name for name, file in names.items() if name not in files[file]]:
-        raise ValueError(f"{index}: {listed(absent)} not in the files that it names")
-    if others := [name for file in files for name in files[file] if names.get(name) != file]:
+    if missing := [name for name, file in names.items() if name not in files[file]]:
         raise ValueError(
-            f"{index}: {listed(others)} in the files that it names, but not in its weight_map"
+            f"{index}: the files of weight_map must contain its arrays, but lack {listed(missing)}"
+        )
+    if extra := [name for file in files for name in files[file] if names.get(name) != file]:
+        raise ValueError(
+            f"{index}: weight_map must contain all arrays of its files, but lacks {listed(extra)}"
         )
     return {name: files[file] for name, file in names.items()}
 
@@ -552,19 +557,19 @@ def write_shards(
 ) -> None:
     """Write named arrays as safetensors files of at most `max_shard_size` bytes.
 
-    Old weights are not removed: write into the directory that `replace_together` gives.
+    Old weights are not removed. Write into the directory that `replace_together` yields.
 
     Parameters
     ----------
     directory : Path
-        A directory without weights.
+        Directory without weights.
     arrays : mapping of str to ndarray
-        An array that is larger than `max_shard_size` gets a file of its own.
+        An array that is larger than `max_shard_size` gets a separate file.
     dtype : str or None
-        See `write_safetensors`.
+        Dtype of floating-point arrays in the files, as in `write_safetensors`.
     max_shard_size : int or str
-        A number of bytes, or a string such as "5GB". If all arrays fit, there is one file, else
-        several and an index.
+        Number of bytes, or a string such as "5GB". If all arrays fit, one file is written,
+        otherwise several files and an index.
     """
     most, shards, sizes = _bytes(max_shard_size), [dict[str, np.ndarray]()], [0]
     for name, array in arrays.items():

@@ -36,7 +36,7 @@ def test_draw_graph_writes_only_its_file(tmp_path: Path, monkeypatch: pytest.Mon
         assert "multiply" in mg.draw_graph(y, path=tmp_path / "g.svg").read_text()
         assert "multiply" in mg.draw_graph(y)._repr_mimebundle_()["image/svg+xml"]
     monkeypatch.setenv("PATH", "")
-    message = "Graphviz programs are not installed; to_dot\\(\\) gives the text"
+    message = "Graphviz programs, which are not installed; to_dot\\(\\) returns the graph as text"
     with pytest.raises(RuntimeError, match=message):
         mg.draw_graph(y, path=tmp_path / "h.svg")
     with pytest.raises(ValueError, match="draw_graph: path must end in .svg"):

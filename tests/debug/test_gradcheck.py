@@ -130,7 +130,9 @@ def test_gradcheck_error_shows_op_input_and_both_gradients() -> None:
 
 
 def test_gradcheck_refuses_float32_and_integers() -> None:
-    message = "gradcheck: input 0 is float32; numerical derivatives need float64"
+    message = (
+        "gradcheck: inputs must be float64, for numerical derivatives, got float32 for input 0"
+    )
     with pytest.raises(TypeError, match=message):
         mg.gradcheck(np.sin, np.ones(2, np.float32))
     with pytest.raises(ValueError, match="at least one input must have a floating dtype"):

@@ -110,12 +110,12 @@ FIRST, LAST = "model-00001-of-00004.safetensors", "model-00004-of-00004.safetens
 @pytest.mark.parametrize(
     "name, file, error, message",
     [
-        ("b", FIRST, ValueError, "b not in the files that it names"),
-        ("a.1", LAST, ValueError, "a.1 not in the files that it names"),
-        ("a.1", None, ValueError, "a.1 in the files that it names, but not in its weight_map"),
+        ("b", FIRST, ValueError, "the files of weight_map must contain its arrays, but lack b"),
+        ("a.1", LAST, ValueError, "the files of weight_map must contain its arrays, but lack a.1"),
+        ("a.1", None, ValueError, "weight_map must contain all arrays of its files, but lacks a.1"),
         ("a.1", "../x", ValueError, "weight_map must be names of files of this directory, got '"),
         ("a.1", 1, ValueError, "weight_map: a.1 must be a string, got 1"),
-        ("a.1", "x.safetensors", FileNotFoundError, f"no such file; {INDEX} says that it holds"),
+        ("a.1", "x.safetensors", FileNotFoundError, f"no such file; {INDEX} lists it as a file"),
     ],
 )
 def test_folder_with_index_that_differs_from_its_files_raises(

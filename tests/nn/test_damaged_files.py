@@ -373,7 +373,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"model": {"num_heads": 5}}, "d_model must be divisible by num_heads, got d_model=12 and num_heads=5"),
             ({"model": {"d_model": "wide"}}, "config.json: model: d_model must be an integer, got 'wide'"),
             ({"tokenizers": {"source": {"name": "foo"}}}, "got 'foo'"),
-            ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; put it back, or take tokenizers out of "checksums" if the change is meant'),
+            ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; restore it, or remove tokenizers from "checksums" to keep the change'),
             ({"source_eos": True}, "config.json: source_eos was changed"),
             ({"settings": None}, "config.json: settings was changed"),
         ],
