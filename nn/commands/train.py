@@ -193,7 +193,7 @@ def with_settings_of_run(
     """Return the options with the settings of the run in `args.out` as defaults."""
     path = args.out / "config.json"
     if not path.exists():  # interrupted before its first step, or another directory
-        if args.out.exists() and any(not file.name.startswith(".") for file in args.out.iterdir()):
+        if any(args.out.glob("[!.]*")):
             parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
@@ -202,9 +202,8 @@ def with_settings_of_run(
     config.expect_unchanged("settings")
     if missing := sorted(vars(args).keys() - saved.keys() - OF_A_CALL):
         parser.error(f"{path}: {missing[0]} is missing; the run was begun by another program")
-    parser.set_defaults(**saved)
-    out, args = args.out, parser.parse_args(argv)
-    args.out = out
+    parser.set_defaults(**saved, out=args.out)
+    args = parser.parse_args(argv)
     for name in saved.keys() - MAY_CHANGE:
         if getattr(args, name) != saved[name]:
             option = f"--{name.replace('_', '-')}"

@@ -164,9 +164,7 @@ def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
         eos = model.config.eos_id
     if eos is None:
         return ()
-    if isinstance(eos, (int, np.integer)) and not isinstance(eos, bool):
-        return (int(eos),)
-    return token_ids("eos", eos)
+    return token_ids("eos", [eos] if isinstance(eos, (int, np.integer)) else eos)
 
 
 def prompt_rows(prompt: Any, hidden_id: int | None) -> np.ndarray:

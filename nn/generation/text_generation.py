@@ -220,9 +220,8 @@ def options_of_directory(
     defaults |= {ours: settings[name] for name, ours in _OTHER_NAMES.items() if name in settings}
     defaults["eos"] = settings.get("eos_token_id")
     defaults["top_k"] = settings.get("top_k", 50) or None
-    defaults["min_len"] = max(0, settings.get("min_length", 0) - width)
-    if "min_new_tokens" in settings:
-        defaults["min_len"] = settings["min_new_tokens"]
+    at_least = max(0, settings.get("min_length", 0) - width)
+    defaults["min_len"] = settings.get("min_new_tokens", at_least)
     if "max_len" not in arguments:
         defaults["max_len"] = _max_len(model.config, settings, width)
     if width == 1:
@@ -277,15 +276,14 @@ def _drop_other_searches(
 
 def _unsupported(settings: Settings, options: Mapping[str, Any]) -> list[str]:
     """Return the names of unsupported settings that would change tokens of these options."""
-    tables = [UNSUPPORTED]
     if options.get("num_beams", 1) > 1:
-        tables.append(UNSUPPORTED_IN_BEAM_SEARCH)
+        of_search = UNSUPPORTED_IN_BEAM_SEARCH
+    elif options.get("do_sample", False):
+        of_search = UNSUPPORTED_IN_SAMPLING
     else:
-        samples = options.get("do_sample", False)
-        tables.append(UNSUPPORTED_IN_SAMPLING if samples else UNSUPPORTED_IN_GREEDY_SEARCH)
+        of_search = UNSUPPORTED_IN_GREEDY_SEARCH
     return [
         name
-        for table in tables
-        for name, harmless in table.items()
+        for name, harmless in [*UNSUPPORTED.items(), *of_search.items()]
         if settings.get(name) not in (None, [], {}, *harmless)
     ]

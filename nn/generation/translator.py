@@ -90,7 +90,7 @@ class Translator:
         if ids[:2] != (PAD, BOS) or EOS not in config.end_ids:
             raise ValueError(
                 f"pad_id, bos_id and eos_id of the model must be those of the vocabularies "
-                f"({PAD}, {BOS} and {EOS}), got {ids[0]}, {ids[1]} and {ids[2]}"
+                f"{(PAD, BOS, EOS)}, got {ids}"
             )
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab

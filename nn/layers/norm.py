@@ -60,8 +60,9 @@ def normalize_trailing_axes(
 
 
 class _TrailingNorm(Module):
-    normalized_shape: tuple[int, ...]
-    eps: float | None
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float | None) -> None:
+        self.normalized_shape = tuple(map(index, np.ravel(normalized_shape)))
+        self.eps = eps
 
     def extra_repr(self) -> str:
         """Return the normalized shape and eps.
@@ -109,8 +110,8 @@ class LayerNorm(_TrailingNorm):
         *,
         dtype: Any = np.float32,
     ) -> None:
-        self.normalized_shape = shape = tuple(map(index, np.ravel(normalized_shape)))
-        self.eps = eps
+        super().__init__(normalized_shape, eps)
+        shape = self.normalized_shape
         self.weight = Parameter(np.ones(shape, dtype)) if elementwise_affine else None
         self.bias = Parameter(np.zeros(shape, dtype)) if elementwise_affine and bias else None
 
@@ -165,10 +166,9 @@ class RMSNorm(_TrailingNorm):
     ) -> None:
         if zero_centred and not elementwise_affine:
             raise ValueError("RMSNorm: zero_centred must be False without elementwise_affine")
-        self.normalized_shape = shape = tuple(map(index, np.ravel(normalized_shape)))
-        self.eps = eps
+        super().__init__(normalized_shape, eps)
         self.zero_centred = zero_centred
-        initial = np.zeros(shape, dtype) if zero_centred else np.ones(shape, dtype)
+        initial = np.full(self.normalized_shape, 0 if zero_centred else 1, dtype)
         self.weight = Parameter(initial) if elementwise_affine else None
 
     def forward(self, x: Any) -> Tensor:

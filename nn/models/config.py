@@ -41,11 +41,12 @@ POSITIONS = (
 """Kinds of positions beside those of `POSITION_BIASES`."""
 
 
+_POSITIVE = (
+    "d_model", "num_heads", "d_ff", "max_len", "num_channels", "num_kv_heads", "head_dim", "window",
+    "rotary_dim", "rotary_base", "size", "relative_buckets", "relative_max_distance",
+)  # fmt: skip
 _RANGES = {
-    **dict.fromkeys(("d_model", "num_heads", "d_ff", "max_len", "num_channels"), (1, math.inf)),
-    **dict.fromkeys(("num_kv_heads", "head_dim", "window", "rotary_dim", "size"), (1, math.inf)),
-    **dict.fromkeys(("relative_buckets", "relative_max_distance"), (1, math.inf)),
-    "rotary_base": (1, math.inf),
+    **dict.fromkeys(_POSITIVE, (1, math.inf)),
     **dict.fromkeys(("dropout", "activation_dropout", "head_dropout"), (0, 1)),
     "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
     **dict.fromkeys(("scale", "output_scale"), (1e-30, 1e30)),
@@ -387,10 +388,7 @@ class ModelConfig(_OlderNames):
     @property
     def depth(self) -> int:
         """Return the number of layers of the deepest stack."""
-        return max(
-            getattr(self, name, 0)
-            for name in ("num_layers", "num_encoder_layers", "num_decoder_layers")
-        )
+        return max(getattr(self, name, 0) for name in _DEPTHS)
 
     @property
     def size_of_head(self) -> int:
@@ -768,8 +766,8 @@ def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: 
 
 _DEPTHS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
 _SIZES = (
-    *("vocab_size", "source_vocab_size", "target_vocab_size", "d_model", "num_heads", "d_ff"),
-    *("num_types", "num_classes", "positions.offset", "embeddings.size"),
-    *("attention.num_kv_heads", "attention.head_dim"),
-)
+    "vocab_size", "source_vocab_size", "target_vocab_size", "d_model", "num_heads", "d_ff",
+    "num_types", "num_classes", "positions.offset", "embeddings.size", "attention.num_kv_heads",
+    "attention.head_dim",
+)  # fmt: skip
 """Options that are a size of an array, or smaller."""

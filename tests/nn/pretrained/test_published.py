@@ -473,7 +473,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {  # harmless keys of well-kn
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_read_config_accepts_keys_of_published_files(name: str) -> None:
     model, keys = PUBLISHED[name]
-    settings = {**MODELS[model][2], **keys, "torch_dtype": "float32"}
+    settings = {**MODELS[model][1], **keys, "torch_dtype": "float32"}
     read_config(Settings(settings, "config.json"), FAMILIES[model.partition(",")[0]])
 
 
