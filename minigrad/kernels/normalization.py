@@ -30,7 +30,7 @@ def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: boo
 def _row_norm_vjp(
     g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any
 ) -> tuple[Any, ...]:
-    """Return s (h - mean(h) - c s² mean(h c)); c are centred rows, s factors, h = g · weight."""
+    """Return s (h - mean(h) - c s² mean(h c)) for centred rows c, factors s and h = g · weight."""
     shape, (means, scale) = g.shape, saved
     g, rows = as_rows(g), as_rows(x)
     width = g.shape[1]

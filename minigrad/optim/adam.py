@@ -15,31 +15,33 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """Adam: steps of m / (sqrt(v) + eps), for averages m of gradients and v of their squares.
+    """Adam: steps of lr * m / (sqrt(v) + eps), for averages m of gradients and v of their squares.
 
-    Each parameter counts its own steps, for the correction of the averages' bias. The state is the
-    averages before that correction, `exp_avg` and `exp_avg_sq`, as PyTorch names them.
+    Each parameter counts its steps, for the correction of the bias of the averages. The state
+    consists of the averages before this correction, `exp_avg` and `exp_avg_sq`, as in PyTorch.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
         Leaf tensors, or parameter groups with their own settings.
     lr : float
-        The learning rate.
+        Learning rate; 0.001 by default.
     betas : tuple of two floats
-        Decay of the averages of gradients, and of their squares.
+        Decay of the averages of gradients, and of their squares; (0.9, 0.999) by default.
     eps : float
-        Added to the root of the average of squares.
+        Added to the root of the average of squares; 1e-8 by default.
     weight_decay : float
-        This multiple of a parameter is added to its gradient; 0 by default.
+        Multiple of a parameter that is added to its gradient; 0 by default.
     amsgrad : bool
-        Divide by the largest average of squares so far (Reddi, Kale, Kumar, 2018).
+        Divide by the largest average of squares so far (Reddi, Kale, Kumar, 2018); False by
+        default.
     maximize : bool
-        Increase the loss instead of decreasing it.
+        Increase the loss instead of decreasing it; False by default.
     clip_norm : float, optional
         Scale all gradients down together if their norm is larger.
     skip_nonfinite : bool
-        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError; False
+        by default.
 
     References
     ----------
@@ -146,21 +148,22 @@ class AdamW(Adam):
     params : iterable of Tensor, or of dict
         Leaf tensors, or parameter groups with their own settings.
     lr : float
-        The learning rate.
+        Learning rate; 0.001 by default.
     betas : tuple of two floats
-        Decay of the averages of gradients, and of their squares.
+        Decay of the averages of gradients, and of their squares; (0.9, 0.999) by default.
     eps : float
-        Added to the root of the average of squares.
+        Added to the root of the average of squares; 1e-8 by default.
     weight_decay : float
-        0.01 by default.
+        Each step multiplies the parameters by 1 - lr * weight_decay; 0.01 by default.
     amsgrad : bool
-        Divide by the largest average of squares so far.
+        Divide by the largest average of squares so far; False by default.
     maximize : bool
-        Increase the loss instead of decreasing it.
+        Increase the loss instead of decreasing it; False by default.
     clip_norm : float, optional
         Scale all gradients down together if their norm is larger.
     skip_nonfinite : bool
-        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError; False
+        by default.
 
     References
     ----------

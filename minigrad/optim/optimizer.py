@@ -1,9 +1,8 @@
 """Optimizers: parameters in flat arrays, and the parts of a step.
 
-An optimizer moves the parameters of each of its groups into one flat array, of which they become
-views, and their gradients into another. A step is then a few passes over those arrays, in blocks
-that stay in the cache, however many parameters there are. Clipping by norm needs no pass of its
-own.
+An optimizer moves the parameters of each group into one flat array, of which they become views,
+and their gradients into a second flat array. A step is a few passes over these arrays, in blocks
+that fit the cache, for any number of parameters. Clipping by norm needs no additional pass.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ __all__ = [
 ]
 
 Runs = list[list[slice]]
-"""For each `FlatGroup`, ranges of parameters that have a gradient and took equally many steps."""
+"""For each `FlatGroup`, ranges of parameters with a gradient and the same number of steps."""
 Work = list[tuple[int, int, slice]]
-"""Blocks of the flat arrays: the number of the group, the number of its run, the elements."""
+"""Blocks of the flat arrays: index of the group, index of its run, and slice of the elements."""
 
 _OFF_BY_DEFAULT = ("amsgrad", "dampening", "maximize")  # `state_dict` omits these if they are off
 
@@ -53,11 +52,11 @@ class FlatGroup:
     number : int
         Index of their settings in `Optimizer.param_groups`.
     settings : dict
-        The settings themselves.
+        Settings of the group.
     steps : list of int
-        The number of steps that each parameter has taken.
+        Number of steps that each parameter has taken.
     state : dict of arrays
-        Flat arrays of state by name; what they lack is filled with zeros.
+        Flat arrays of state by name. Shorter arrays are filled with zeros.
     """
 
     def __init__(
@@ -80,14 +79,14 @@ class FlatGroup:
         self.move(np.zeros)
 
     def __reduce__(self) -> Any:
-        """Copy without the flat arrays: a copied view is no view, and they are made anew."""
+        """Copy without the flat arrays, because the parameters would be no views of the copies."""
         arguments = (self.parameters, self.number, self.settings, self.steps, self.state)
         return FlatGroup, arguments
 
     def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
-        """Move everything into flat arrays that `zeros(size, dtype)` makes.
+        """Move parameters, gradients and state into new flat arrays from `zeros(size, dtype)`.
 
-        Parameters whose memory belongs to something else by now stay where they are.
+        Parameters that are no longer views of the old flat array are not moved.
         """
         data, grad = self.data, self.grad
         self.data = zeros(self.size, self.dtype)
@@ -113,7 +112,7 @@ class FlatGroup:
                 notes_of(p._needed_node("Optimizer")).grad_buffer = grad[part].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
-        """Copy gradients that are elsewhere into the flat array, and return the runs (`Runs`)."""
+        """Copy gradients from outside into the flat array, and return the runs (`Runs`)."""
         data, grad = self.data, self.grad
         runs: list[slice] = []
         start = stop = 0
@@ -147,7 +146,7 @@ class FlatGroup:
             yield slice(first, first + 1 + len(rest))
 
     def fill(self) -> None:
-        """Copy all gradients into the flat array: zeros for parameters that have none."""
+        """Copy all gradients into the flat array, and zeros for parameters without a gradient."""
         self.gathered()
         for p, part in zip(self.parameters, self.slices):
             if not has_gradient(p):
@@ -162,20 +161,22 @@ class Optimizer:
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Leaves, or groups: dictionaries with "params" and settings of their own.
+        Leaf tensors, or groups: dictionaries with "params" and settings of the group.
     defaults : dict
         Settings of groups that do not set them.
     clip_norm : float, optional
-        Scale all gradients down together if their norm is larger than this.
+        Scale all gradients down together if their norm is larger.
     skip_nonfinite : bool
-        Leave out a step whose gradients are not all finite, and count it in `skipped`, instead of
-        raising a FloatingPointError. Neither changes anything.
+        Skip a step whose gradients are not all finite, and count it in `skipped`, instead of
+        raising a FloatingPointError. In both cases nothing changes. False by default.
 
     Attributes
     ----------
     param_groups : list of dict
-        The groups. Their settings may be changed between steps; parameters are added by
-        `add_param_group`.
+        Parameter groups. Their settings can be changed between steps; `add_param_group` adds
+        parameters.
+    skipped : int
+        Number of skipped steps.
     """
 
     def __init__(
@@ -292,12 +293,12 @@ class Optimizer:
         Parameters
         ----------
         closure : function, optional
-            Called first, with gradients recorded: it computes the loss and its gradients.
+            Computes the loss and its gradients; called first, with gradients recorded.
 
         Returns
         -------
         float or Tensor
-            The norm of all gradients, before it is clipped. With `closure`, what that returned.
+            Norm of all gradients before clipping, or the result of `closure`.
 
         Raises
         ------
@@ -342,7 +343,7 @@ class Optimizer:
         return [group.gathered() for group in self._groups]
 
     def _follow(self) -> None:
-        """Take the settings of `param_groups`; refuse other changes of it."""
+        """Copy the settings of `param_groups` to the flat groups; refuse other changes of it."""
         name, groups, known = type(self).__name__, self.param_groups, self.defaults.keys()
         same = len(groups) == len(self._members) and all(
             len(group["params"]) == len(members) and all(map(is_, group["params"], members))
@@ -453,9 +454,9 @@ class Optimizer:
         return constants
 
     def update(self, work: Work, factor: float, constants: Sequence[Sequence[Any]]) -> None:
-        """Change parameters, for gradients times `factor`.
+        """Change the parameters of blocks, for gradients times `factor`.
 
-        An OverflowError is raised if the dtype cannot hold the step.
+        Raise an OverflowError if the dtype cannot represent the step.
 
         Parameters
         ----------
@@ -526,7 +527,7 @@ class Optimizer:
             raise
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
-        """Return what all blocks of a run share, for the step of this number (from 1)."""
+        """Return the constants of a step for all blocks of a run; `steps` counts from 1."""
         raise NotImplementedError
 
     def _update(self, group: FlatGroup, block: slice, factor: float, constants: Any) -> None:
@@ -606,15 +607,15 @@ def has_gradient(p: Tensor) -> bool:
 
 
 def sum_of_squares(arrays: Iterable[np.ndarray]) -> float:
-    """Return Σ x² over flat arrays, computed in their dtype: it may overflow or underflow."""
+    """Return Σ x² over flat arrays, computed in their dtype, so it may overflow or underflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         return sum(float(np.dot(x, x)) for x in arrays)
 
 
 def norm_of(arrays: Iterable[np.ndarray], squares: float) -> float:
-    """Return the Euclidean norm of flat arrays, of which `sum_of_squares` gave `squares`.
+    """Return the Euclidean norm of flat arrays; `squares` is their `sum_of_squares`.
 
-    If that has overflowed, or may have lost digits by underflow, the norm is computed anew from
+    If the sum has overflowed, or may have lost digits by underflow, the norm is computed again from
     x / max |x| in double precision.
     """
     if 1e-20 < squares < math.inf:
@@ -630,14 +631,14 @@ def norm_of(arrays: Iterable[np.ndarray], squares: float) -> float:
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
     """Scale all gradients down together, in place, to a norm of at most `max_norm`.
 
-    An optimizer's `clip_norm` does the same in passing.
+    An optimizer's `clip_norm` does the same without an additional pass.
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
         Parameters without a gradient are skipped.
     max_norm : float
-        Largest norm. Larger gradients are scaled down to it.
+        Largest norm.
 
     Returns
     -------

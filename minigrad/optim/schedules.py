@@ -1,8 +1,9 @@
 """Learning-rate schedules: functions of the step, and their application to an optimizer.
 
-A `Schedule` sets the learning rates of its optimizer for the next step: call its `step()` after the
-optimizer's. Functions with PyTorch's names, such as `StepLR`, make a `Schedule` with PyTorch's
-arguments and rates; an epoch is the time between two calls of `step()`, counted from 0.
+A `Schedule` sets the learning rates of its optimizer for the next step. Call its `step()` after
+`step()` of the optimizer. Functions with PyTorch's names, such as `StepLR`, return a `Schedule`
+with PyTorch's arguments and rates. An epoch is the time between two calls of `step()`, counted
+from 0.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Schedule:
     """Learning rates floor + (initial_lr - floor) * factor(step), for steps 1, 2, 3, ...
 
     By default each call of `step` multiplies the distance of the learning rates from `floor` by
-    factor(step) / factor(step - 1). So several schedules of one optimizer multiply, and a rate set
-    by hand is scaled from then on. `initial_lr` of a parameter group is its learning rate before
-    its first schedule.
+    factor(step) / factor(step - 1). So the factors of several schedules of one optimizer multiply,
+    and a rate that was set by hand is scaled afterwards. `initial_lr` of a parameter group is its
+    learning rate before its first schedule.
 
     Parameters
     ----------
@@ -56,9 +57,9 @@ class Schedule:
     factor : function of int, or list of functions
         Returns the factor of a step, from 1; a list has a function for each parameter group.
     floor : float
-        The learning rate at which factors are 0; 0 by default.
+        Learning rate for the factor 0; 0 by default.
     is_absolute : bool
-        Compute the rates from `initial_lr` alone, whatever they were before; False by default.
+        Compute the rates from `initial_lr` alone, not from the current rates; False by default.
     """
 
     def __init__(
@@ -240,11 +241,11 @@ def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
     Parameters
     ----------
     total : int
-        The step from which on the factor is `final`.
+        Step from which on the factor is `final`.
     warmup : int
-        The step at which the factor is 1; 0 by default.
+        Step at which the factor is 1; 0 by default.
     final : float
-        0 by default.
+        Last factor; 0 by default.
 
     Returns
     -------
@@ -260,11 +261,11 @@ def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
     Parameters
     ----------
     total : int
-        The step from which on the factor is `final`.
+        Step from which on the factor is `final`.
     warmup : int
-        The step at which the factor is 1; 0 by default.
+        Step at which the factor is 1; 0 by default.
     final : float
-        0 by default.
+        Last factor; 0 by default.
 
     Returns
     -------
@@ -292,7 +293,7 @@ def _warmed_up(
 
 
 def _half_cosine(start: float, end: float, done: float) -> float:
-    """Return the value between `start` and `end` as `done` goes from 0 to 1, and back."""
+    """Return the value of half a cosine from `start` (for `done` = 0) to `end` (for 1)."""
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
 
 
@@ -375,11 +376,11 @@ def LinearLR(
     ----------
     optimizer : Optimizer
     start_factor : float
-        The factor at epoch 0.
+        Factor at epoch 0; 1/3 by default.
     end_factor : float
-        The factor from epoch `total_iters` on.
+        Factor from epoch `total_iters` on; 1 by default.
     total_iters : int
-        The number of epochs between them.
+        Number of epochs between them; 5 by default.
 
     Returns
     -------
@@ -402,7 +403,7 @@ def ConstantLR(optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5
     ----------
     optimizer : Optimizer
     factor : float
-        1/3 by default.
+        Factor of the first epochs; 1/3 by default.
     total_iters : int
         Number of epochs; 5 by default.
 
@@ -425,7 +426,7 @@ def PolynomialLR(optimizer: Optimizer, total_iters: int = 5, power: float = 1.0)
     total_iters : int
         Number of epochs until the rate is 0; 5 by default.
     power : float
-        1 by default.
+        Exponent; 1 by default.
 
     Returns
     -------
@@ -475,9 +476,9 @@ def CosineAnnealingWarmRestarts(
     T_0 : int
         Number of epochs until the first restart.
     T_mult : int
-        Each period is `T_mult` times as long as the one before.
+        Factor of the length of a period relative to the previous one; 1 by default.
     eta_min : float
-        The lowest rate; 0 by default.
+        Lowest rate; 0 by default.
 
     Returns
     -------
@@ -542,19 +543,19 @@ def OneCycleLR(
     ----------
     optimizer : Optimizer
     max_lr : float
-        The largest rate.
+        Largest rate.
     total_steps : int
-        The number of steps; a later step raises a ValueError.
+        Number of steps. A later step raises a ValueError.
     pct_start : float
-        The fraction of the steps in which the rate rises.
+        Fraction of the steps in which the rate rises; 0.3 by default.
     anneal_strategy : {"cos", "linear"}
-        The curve of both parts.
+        Curve of both parts; "cos" by default.
     div_factor : float
-        The first rate is max_lr / div_factor.
+        The first rate is max_lr / div_factor; 25 by default.
     final_div_factor : float
-        The last rate is the first divided by final_div_factor.
+        The last rate is the first rate divided by final_div_factor; 10000 by default.
     cycle_momentum : bool
-        Must be False, unlike PyTorch's default: the momentum is not changed.
+        Must be False, unlike PyTorch's default, because the momentum does not change.
 
     Returns
     -------
@@ -595,9 +596,9 @@ def OneCycleLR(
 
 
 class SequentialLR(Schedule):
-    """Several schedules, one after another.
+    """Sequence of schedules, one after another.
 
-    Each begins with `initial_lr` and counts from its own start.
+    Each schedule begins with `initial_lr` and counts steps from its start.
 
     Parameters
     ----------
@@ -688,21 +689,21 @@ class ReduceLROnPlateau:
     ----------
     optimizer : Optimizer
     mode : {"min", "max"}
-        Whether smaller or larger metrics are better.
+        "min", the default, if smaller metrics are better, or "max".
     factor : float
-        The learning rate is multiplied by this factor; 0.1 by default.
+        Factor of the learning rate; 0.1 by default.
     patience : int
-        The number of calls of `step` without improvement that are allowed; 10 by default.
+        Number of calls of `step` without improvement that are allowed; 10 by default.
     threshold : float
-        The least improvement that counts.
+        Smallest improvement that counts; 0.0001 by default.
     threshold_mode : {"rel", "abs"}
-        Whether `threshold` is a fraction of the best metric.
+        "rel", the default, if `threshold` is a fraction of the best metric, or "abs".
     cooldown : int
-        The number of calls after a reduction in which nothing is counted; 0 by default.
+        Number of calls after a reduction in which nothing is counted; 0 by default.
     min_lr : float
-        The lowest rate; 0 by default.
+        Lowest rate; 0 by default.
     eps : float
-        Reductions by at most `eps` are skipped.
+        Reductions by at most `eps` are skipped; 1e-8 by default.
     """
 
     def __init__(

@@ -25,12 +25,18 @@ def checked_number(
     Parameters
     ----------
     owner, name : str
-        The function or class, and its argument, for the error.
+        Function or class, and its argument, for the error.
     value : Any
+        Argument to check.
     low, high : float
-        low <= value < high must hold.
+        low <= value < high must be true; 0 and infinity by default.
     above : bool
-        Refuse `low` itself; False by default.
+        Require low < value; False by default.
+
+    Returns
+    -------
+    float
+        `value`.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
@@ -48,7 +54,7 @@ def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
     Parameters
     ----------
     owner, name : str
-        The function or class, and its argument, for the error.
+        Function or class, and its argument, for the error.
     value : Any
         Argument to check.
     low : int
@@ -72,7 +78,7 @@ def checked_flag(owner: str, name: str, value: Any) -> bool:
     Parameters
     ----------
     owner, name : str
-        The function or class, and its argument, for the error.
+        Function or class, and its argument, for the error.
     value : Any
         Argument to check.
 

@@ -14,7 +14,7 @@ __all__ = ["SGD"]
 class SGD(Optimizer):
     """Stochastic gradient descent: p - lr * d for each parameter p, with d = g + weight_decay * p.
 
-    With a momentum, m = momentum * m + (1 - dampening) * d replaces d; the first m is d. With
+    With a momentum, m = momentum * m + (1 - dampening) * d replaces d, and the first m is d. With
     `nesterov`, d + momentum * m replaces d.
 
     Parameters
@@ -22,21 +22,22 @@ class SGD(Optimizer):
     params : iterable of Tensor, or of dict
         Leaf tensors, or parameter groups with their own settings.
     lr : float
-        The learning rate.
+        Learning rate; 0.001 by default.
     momentum : float
-        0 by default.
+        Decay of the average m; 0, no momentum, by default.
     dampening : float
-        0 by default.
+        Reduces the weight of new gradients in m; 0 by default.
     weight_decay : float
-        0 by default.
+        Multiple of a parameter that is added to its gradient; 0 by default.
     nesterov : bool
-        Requires a momentum, and no dampening; False by default.
+        Use Nesterov momentum, which requires a momentum and no dampening; False by default.
     maximize : bool
-        Increase the loss instead of decreasing it.
+        Increase the loss instead of decreasing it; False by default.
     clip_norm : float, optional
         Scale all gradients down together if their norm is larger.
     skip_nonfinite : bool
-        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError; False
+        by default.
     """
 
     def __init__(
