@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -73,16 +74,14 @@ def test_layer_of_another_dtype_converts_arrays_and_refuses_tensors(name: str, d
 
 def test_dtype_error_names_the_fix() -> None:
     layer, x = nn.Linear(3, 2), Tensor(np.ones((4, 3)))
-    with pytest.raises(TypeError) as error:
-        layer(x)
-    assert str(error.value) == (
+    message = (
         "Linear(3, 2): x must be float32, the dtype of its parameters, got float64; convert x by "
         "x.astype('float32') or the layer by .astype('float64')"
     )
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        layer(x)
     with pytest.raises(TypeError, match=r"convert x by x.astype\('float32'\)$"):
         layer(x.astype("int64"))
-    assert layer(x.astype("float32")).dtype == np.float32
-    assert layer.astype("float64")(x).dtype == np.float64
 
 
 def test_layer_refuses_arrays_that_would_lose_their_imaginary_part() -> None:
