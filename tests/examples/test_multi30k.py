@@ -128,6 +128,16 @@ def test_multi30k_model_shares_one_table(multi30k: ModuleType, data: Path) -> No
     assert translator.unknown(translator.translate(["ñandú 未见过 🙂 &apos;"], max_len=2)[0]) == []
 
 
+def test_bpe_dropout_draws_new_pieces_in_training_only(multi30k: ModuleType, data: Path) -> None:
+    args = settings_of(multi30k, f"--data {data} {TINY} --bpe-dropout 0.5")
+    pairs, _, _ = train.load_pairs(args)
+    translator = train.make_translator(args, pairs)
+    for learn in (True, False):
+        batches = train.make_batches(translator, pairs, args, learn)
+        first, second = (sum((y > 0).sum() for _, y in batches.epoch(i)) for i in range(2))
+        assert (first != second) == learn
+
+
 def test_multi30k_settings_are_the_published_ones(multi30k: ModuleType) -> None:
     settings = vars(settings_of(multi30k, "--data x"))
     published = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from math import sqrt
 from typing import Any
@@ -447,43 +448,39 @@ def by_loops(equation: str, *operands: np.ndarray) -> np.ndarray:
     return result
 
 
-EINSUMS = {  # each form in the text: the shapes of its operands, and of its result
-    "ij,jk->ik": ((3, 4), (4, 5), (3, 5)),  # the matrix product
-    "id,jd->ij": ((5, 16), (5, 16), (5, 5)),  # Q Kᵀ
-    "nihd,njhd->nijh": ((2, 3, 4, 4), (2, 5, 4, 4), (2, 3, 5, 4)),  # Q Kᵀ in a batch, of all heads
-    "nijh,njhd->nihd": ((2, 3, 5, 4), (2, 5, 4, 4), (2, 3, 4, 4)),  # weights times V, likewise
-}
+EINSUMS = [  # each form in the text: its meaning, shapes of operands and result, and the same by @
+    (
+        "ij,jk->ik", "`einsum(…, A, B)` is the product of matrices $A$ and $B$",
+        [(3, 4), (4, 5)], (3, 5), lambda A, B: A @ B,
+    ),
+    (
+        "id,jd->ij", "`einsum(…, Q, K)` is $QK^\\top$, (L, D) and (L, D) to (L, L)",
+        [(5, 16), (5, 16)], (5, 5), lambda Q, K: Q @ K.T,
+    ),
+    (
+        "nihd,njhd->nijh", "`einsum(…, Q, K)`: the scores of all heads, $(N, L_Q, L_{KV}, h)$",
+        [(2, 3, 4, 4), (2, 5, 4, 4)], (2, 3, 5, 4),
+        lambda Q, K: (Q.transpose(0, 2, 1, 3) @ K.transpose(0, 2, 3, 1)).transpose(0, 2, 3, 1),
+    ),
+    (
+        "nijh,njhd->nihd", "`einsum(…, score, V)`: the weighted sums of values, $(N, L_Q, h, d_k)$",
+        [(2, 3, 5, 4), (2, 5, 4, 4)], (2, 3, 4, 4),
+        lambda A, V: (A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3),
+    ),
+]  # fmt: skip
 
 
 def einsums(text: Statements, rng: np.random.Generator) -> None:
     text.section("Code: einsum")
-    same_as = {
-        "ij,jk->ik": lambda A, B: A @ B,
-        "id,jd->ij": lambda Q, K: Q @ K.T,
-        "nihd,njhd->nijh": lambda Q, K: (
-            Q.transpose(0, 2, 1, 3) @ K.transpose(0, 2, 3, 1)
-        ).transpose(0, 2, 3, 1),
-        "nijh,njhd->nihd": lambda A, V: (
-            A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)
-        ).transpose(0, 2, 1, 3),
-    }
-    meaning = {
-        "ij,jk->ik": "`einsum(…, A, B)` is the product of matrices $A$ and $B$",
-        "id,jd->ij": "`einsum(…, Q, K)` is $QK^\\top$, (L, D) and (L, D) to (L, L)",
-        "nihd,njhd->nijh": "`einsum(…, Q, K)`: the scores of all heads, $(N, L_Q, L_{KV}, h)$",
-        "nijh,njhd->nihd": "`einsum(…, score, V)`: the weighted sums of values, $(N, L_Q, h, d_k)$",
-    }
-    for equation, (*shapes, result) in EINSUMS.items():
+    for equation, meaning, shapes, result, by_matmul in EINSUMS:
         operands = [rng.standard_normal(shape) for shape in shapes]
-        found = mg.einsum(equation, *operands)
-        truths = by_loops(equation, *operands), same_as[equation](*operands)
+        einsum = functools.partial(mg.einsum, equation)
+        found = einsum(*operands)
+        truths = by_loops(equation, *operands), by_matmul(*operands)
         right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
-        checked = mg.gradcheck(
-            lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False
-        )
         text.fact(
-            f"`{equation}`: {meaning[equation]}",
-            right and checked,
+            f"`{equation}`: {meaning}",
+            right and mg.gradcheck(einsum, operands, elementwise=False),
             "as by loops and as by `@`; gradients checked",
         )
     A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
@@ -611,48 +608,39 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
     x_q, x_kv, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     padding = np.array([[True] * L, [True] * 3 + [False] * 2])  # (N, L_KV)
     memory = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    cases: dict[Any, tuple[tuple[np.ndarray, ...], np.ndarray]] = {
-        nn.MultiHeadAttention: ((x_q, x_kv, x_v), memory),
-        nn.MultiHeadSelfAttention: ((x_kv,), nn.causal_mask(L)),
-        nn.MultiHeadCrossAttention: ((x_q, x_kv), memory),
-    }
-    for kind, (inputs, attention_mask) in cases.items():
+    cases = [  # a class, its arguments, which of them are query, key and value, and a mask
+        (nn.MultiHeadAttention, (x_q, x_kv, x_v), (0, 1, 2), "", memory),
+        (nn.MultiHeadSelfAttention, (x_kv,), (0, 0, 0), "x, x, x", nn.causal_mask(L)),
+        (nn.MultiHeadCrossAttention, (x_q, x_kv), (0, 1, 1), "x_q, x_kv, x_kv", memory),
+    ]
+    for kind, inputs, roles, _, attention_mask in cases:
         layer = kind(D, H, dtype=float, generator=rng)
         xs = [mg.Tensor(x, requires_grad=True) for x in inputs]
-        q, k, v = (xs * 3 if len(xs) == 1 else [*xs, xs[-1]])[
-            :3
-        ]  # (x, x, x), (x_q, x_kv, x_kv) or all three
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
         for real, mask in itertools.product((None, padding), (None, attention_mask)):
-            ours = layer(
-                *xs,
-                mask=mask
-                if real is None
-                else real[:, None, None] & (True if mask is None else mask),
-            )
-            printed = multi_head_formula(layer, q, k, v, real, mask)
+            masks = [
+                m for m in (mask, None if real is None else real[:, None, None]) if m is not None
+            ]
+            ours = layer(*xs, mask=functools.reduce(np.logical_and, masks) if masks else None)
+            printed = multi_head_formula(layer, *(xs[role] for role in roles), real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, printed)]
             worst = max(worst, gap(ours, printed), *(gap(a, b) for a, b in zip(*grads)))
-        given = ", ".join(str(x.shape) for x in xs)
+        shapes = ", ".join(str(x.shape) for x in xs)
         text.fact(
-            f"`{kind.__name__}`: {given} to {ours.shape}", worst < 1e-12,
+            f"`{kind.__name__}`: {shapes} to {ours.shape}", worst < 1e-12,
             f"results and the gradients of {len(leaves)} tensors equal the text's to {worst:.0e}, with neither, "
             "either and both masks",
         )  # fmt: skip
     general = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
-    for kind, given, same in (
-        (nn.MultiHeadSelfAttention, {"x": x_kv}, "x, x, x"),
-        (nn.MultiHeadCrossAttention, {"x_q": x_q, "x_kv": x_kv}, "x_q, x_kv, x_kv"),
-    ):
+    for kind, inputs, roles, same, _ in cases[1:]:
         layer = kind(D, H, dtype=float)
         layer.load_state_dict(general.state_dict())
-        inputs = [given[name] for name in same.split(", ")]
+        expected = general(*(inputs[role] for role in roles))
         text.fact(
             f"`{kind.__name__}` applies its base class to ({same})",
-            issubclass(kind, nn.MultiHeadAttention)
-            and gap(layer(*given.values()), general(*inputs)) == 0,
+            issubclass(kind, nn.MultiHeadAttention) and gap(layer(*inputs), expected) == 0,
             "with the same parameters, by the same names, it gives the same",
         )
 

@@ -18,11 +18,6 @@ N, QUERIES, PAIRS = 2, 4, 6  # sequences, queries, key-value pairs
 VALID_LENS = np.array([3, 2])
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
 def made(seed: int, **sizes: int) -> nn.MultiHeadAttention:
     return nn.MultiHeadAttention(
         HIDDENS, HEADS, **sizes, bias=False, dtype=float, generator=np.random.default_rng(seed)
@@ -39,7 +34,7 @@ def one_head(
         for x, projection in ((q, attention.q_proj), (k, attention.k_proj), (v, attention.v_proj))
     )
     scores = Q @ K.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
-    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ V
+    return mg.softmax(scores, where=mask).data @ V
 
 
 # -- sizes and shapes --------------------------------------------------------------------------------------
@@ -173,7 +168,7 @@ def what_a_head_sees(text: Statements) -> None:
     )  # (N, h, L, p)
     parts = Q @ K.swapaxes(-1, -2)  # (N, h, L_q, L_kv)
     whole = attention.q_proj(q).data @ attention.k_proj(k).data.swapaxes(1, 2)  # (N, L_q, L_kv)
-    weights = softmax(parts / np.sqrt(P))  # (N, h, L_q, L_kv)
+    weights = mg.softmax(parts / np.sqrt(P)).data  # (N, h, L_q, L_kv)
     text.fact(
         "one head compares over all features at once; $h$ heads compare each part by itself",
         np.allclose(parts.sum(1), whole)
@@ -230,9 +225,7 @@ def how_many(text: Statements) -> None:
         nn.with_weights(own, Y)[1].shape == (N, HEADS, PAIRS, PAIRS),
         "the example with 4 and 6 is attention to another sequence",
     )
-    config = nn.TransformerConfig(
-        9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8
-    )
+    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 8)
     model = nn.Transformer(config).eval()
     source = np.full((1, PAIRS), 4)
     with mg.no_grad(), nn.record_attention(model) as recorded:
@@ -262,15 +255,15 @@ def valid_lens(text: Statements) -> None:
     q = rng.standard_normal((N, QUERIES, P))
     keys = rng.standard_normal((N, PAIRS, P))
     real = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
-    other = np.where(
-        real.swapaxes(1, 2), keys, 3 * rng.standard_normal(keys.shape)
-    )  # other numbers in the padding
+    values = 3 * rng.standard_normal(keys.shape)  # other values in the padding
+    other = np.where(real.swapaxes(1, 2), keys, values)
     score = lambda k: q @ k.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
-    attend = lambda k, mask: softmax(np.where(mask, score(k), -np.inf)) @ k
+    attend = lambda k, mask: mg.softmax(score(k), where=mask).data @ k
     by_place = [attend(k, real) for k in (keys, other)]
     by_score = [attend(k, highest_mask(score(k), VALID_LENS)) for k in (keys, other)]
-    layer = nn.DotProductAttention()(q, keys, keys, VALID_LENS).data
-    text.fact("the library keeps the first keys", np.allclose(layer, by_place[0], rtol=1e-12))
+    layer = nn.DotProductAttention()
+    y = layer(q, keys, keys, VALID_LENS).data
+    text.fact("the library keeps the first keys", np.allclose(y, by_place[0], rtol=1e-12))
     text.fact(
         "padding takes no part: what stands in it does not matter",
         np.array_equal(by_place[0], by_place[1]),
@@ -283,11 +276,10 @@ def valid_lens(text: Statements) -> None:
         padding > 0.2 and not np.allclose(by_score[0], by_score[1], atol=0.1),
         f"{padding:.0%} of what it keeps is padding, and the result changes with it",
     )
-    weights = nn.DotProductAttention()
-    weights(q, keys, keys, VALID_LENS)
-    w = weights.weights.data
-    order = [(np.argsort(w[n, i, :length]) == np.argsort(score(keys)[n, i, :length])).all()
-             for n, length in enumerate(VALID_LENS) for i in range(QUERIES)]  # fmt: skip
+    order = [
+        np.array_equal(weights[:, :length].argsort(), scores[:, :length].argsort())
+        for weights, scores, length in zip(layer.weights.data, score(keys), VALID_LENS)
+    ]
     text.fact(
         "nor is it needed: among real keys the softmax already prefers high scores",
         all(order),
@@ -410,10 +402,7 @@ def whole_values(text: Statements) -> None:
         np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
         "$\\sum_h A_h V = (\\sum_h A_h) V$: one map of weights for all features",
     )
-    split, joined = (
-        Heads("split", np.random.default_rng(1)),
-        Heads("joined", np.random.default_rng(1)),
-    )
+    split, joined = (Heads(kind, np.random.default_rng(1)) for kind in ("split", "joined"))
     for a, b in zip(joined.parameters(), split.parameters()):
         if a.shape == b.shape:
             a.data[...] = b.data
@@ -434,9 +423,8 @@ def whole_values(text: Statements) -> None:
 
 def on_a_task(text: Statements) -> None:
     """State what the three kinds of heads learn of a task for four heads."""
-    left = {}
-    for kind in ("split", "summed", "joined"):
-        left[kind] = learn(Heads(kind, np.random.default_rng(1)), 300)
+    kinds = ("split", "summed", "joined")
+    left = {kind: learn(Heads(kind, np.random.default_rng(1)), 300) for kind in kinds}
     text.fact(
         "added up, it is not sensible: what several heads are for is lost",
         left["summed"] > 0.7 > 7 * left["split"],

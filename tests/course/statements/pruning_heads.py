@@ -47,12 +47,10 @@ def importance_by_gradient(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np
 
 def importance_by_ablation(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np.ndarray:
     """Return the growth of the loss without each head, (layers, heads)."""
-    whole, _ = loss_and_accuracy(model, np.ones((LAYERS, HEADS)), ids, nouns)
+    whole, _ = loss_and_accuracy(model, without([]), ids, nouns)
     grows = np.zeros((LAYERS, HEADS))
     for head in np.ndindex(LAYERS, HEADS):
-        gates = np.ones((LAYERS, HEADS))
-        gates[head] = 0
-        grows[head] = loss_and_accuracy(model, gates, ids, nouns)[0] - whole
+        grows[head] = loss_and_accuracy(model, without([head]), ids, nouns)[0] - whole
     return grows
 
 
@@ -124,12 +122,10 @@ def gradient_of_a_gate(text: Statements, model: Any, ids: np.ndarray, nouns: np.
     total = mg.cross_entropy(gated(model, [gate[i] for i in range(LAYERS)], ids), nouns)
     (slope,) = mg.gradients(total, [gate])
     step, (i, j) = 0.05, np.unravel_index(abs(slope.data).argmax(), slope.shape)
-    near = []
-    for sign in (1, -1):
-        gates = np.ones((LAYERS, HEADS))
-        gates[i, j] += sign * step
-        near.append(loss_and_accuracy(model, gates, ids, nouns)[0])
-    difference = (near[0] - near[1]) / (2 * step)
+    gates = np.ones((2, LAYERS, HEADS))
+    gates[:, i, j] += step, -step
+    up, down = (loss_and_accuracy(model, both, ids, nouns)[0] for both in gates)
+    difference = (up - down) / (2 * step)
     text.fact(
         "the gradient at a gate is the change of the loss with it",
         np.isclose(difference, slope.data[i, j], rtol=0.1),
@@ -148,22 +144,12 @@ def how_many_can_go(
         "least by ablation first": removal_order(found["ablation"]),
         "most by gradient first": removal_order(-found["gradient"]),
     }
-    curves = {
-        name: [
-            loss_and_accuracy(model, without(order[:n]), ids, nouns)[1]
-            for n in range(len(order) + 1)
-        ]
-        for name, order in orders.items()
-    }
-    drawn = [removal_order(rng.random((LAYERS, HEADS))) for _ in range(5)]
-    curves["at random (mean of 5)"] = [
-        float(
-            np.mean(
-                [loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]
-            )
-        )
-        for n in range(len(drawn[0]) + 1)
+    accuracies = lambda order: [
+        loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for n in range(len(order) + 1)
     ]
+    curves = {name: accuracies(order) for name, order in orders.items()}
+    drawn = [accuracies(removal_order(rng.random((LAYERS, HEADS)))) for _ in range(5)]
+    curves["at random (mean of 5)"] = np.mean(drawn, 0).tolist()
     curve = curves["least by gradient first"]
     free = max(n for n in range(len(curve)) if min(curve[: n + 1]) >= curve[0] - 0.01)
     area = {name: float(np.mean(curve)) for name, curve in curves.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -253,54 +254,50 @@ def decoder_speed(text: Statements, length: int = 160) -> None:
 def residuals_and_norms(text: Statements, depth: int = 24) -> None:
     text.section("6. What is the purpose of residual connections and layer norm?")
     found, found_large = through_depth(depth)
-    text.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
-    text.fact("residual connections keep it", found["residual connections"][1][0] > 1)
+    text.fact("without either the gradient vanishes", found["neither"][1] < 1e-6)
+    text.fact("residual connections keep it", found["residual connections"][1] > 1)
     text.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
     text.fact(
         "norms keep the values, whatever the weights",
-        max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0])
-        < 4,
+        max(kinds[kind][0] for kinds in (found, found_large) for kind in ("norms", "both")) < 4,
         "16 numbers of mean 0 and variance 1 cannot pass $\\sqrt{15}$",
     )
     text.fact(
         "with both, values and gradient stay in bounds",
         all(
-            size < 4 and 1e-2 < slopes[0] < 1e3
-            for size, slopes in (found["both"], found_large["both"])
+            size < 4 and 1e-2 < slope < 1e3 for size, slope in (found["both"], found_large["both"])
         ),
     )
 
 
-def through_depth(depth: int) -> list[dict[str, tuple[float, list[float]]]]:
-    """State the size of the last values and of the gradient at every depth, for each kind of block."""
+def through_depth(depth: int) -> list[dict[str, tuple[float, float]]]:
+    """Return the size of the last values and of the gradient of the first, by kind of block.
+
+    One dict is for the usual first weights, and one for weights four times as large.
+    """
     rng = np.random.default_rng(0)
-    layers = [nn.FeedForward(16, 64, dtype=float, generator=rng) for _ in range(depth)]
+    usual, large = (
+        [nn.FeedForward(16, 64, dtype=float, generator=rng) for _ in range(depth)] for _ in range(2)
+    )
+    for p in nn.ModuleList(large).parameters():
+        p.data *= 4
     norm = nn.LayerNorm(16, dtype=float)
-    x, v = rng.standard_normal((2, 8, 16))  # (N, d_model) each
+    x, v = np.random.default_rng(1).standard_normal((2, 8, 16))  # (N, d_model) each
     steps: dict[str, Callable[[Any, Any], Any]] = {
         "neither": lambda h, f: f(h),
         "residual connections": lambda h, f: h + f(h),
         "norms": lambda h, f: norm(f(h)),
         "both": lambda h, f: norm(h + f(h)),
     }
-    large = [nn.FeedForward(16, 64, dtype=float, generator=rng) for _ in range(depth)]
-    for layer in large:
-        for p in layer.parameters():
-            p.data *= 4  # weights on the large side
 
-    def through(step: Callable[[Any, Any], Any], stack: list[Any]) -> tuple[float, list[float]]:
-        """Return the size of the last values, and of the gradient of v · output at every depth."""
-        values = [mg.Tensor(x, requires_grad=True)]
-        for f in stack:
-            values.append(step(values[-1], f))
-            values[-1].retain_grad()
-        (values[-1] * v).sum().backward()
-        return float(np.abs(values[-1].data).max()), [
-            float(np.linalg.norm(h.grad.data)) for h in values
-        ]
+    def through(step: Callable[[Any, Any], Any], stack: list[Any]) -> tuple[float, float]:
+        first = mg.Tensor(x, requires_grad=True)
+        last = functools.reduce(step, stack, first)
+        (gradient,) = mg.gradients(last, [first], v)
+        return float(np.abs(last.data).max()), float(np.linalg.norm(gradient.data))
 
     return [
-        {name: through(step, stack) for name, step in steps.items()} for stack in (layers, large)
+        {name: through(step, stack) for name, step in steps.items()} for stack in (usual, large)
     ]
 
 

@@ -19,9 +19,7 @@ D_HEAD = D // HEADS  # features of a word in a head: the text's d'
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return eˢ, each row divided by its sum."""
-    e = np.exp(scores)
-    return e / e.sum(-1, keepdims=True)
+    return mg.softmax(scores).data
 
 
 # -- self-attention ------------------------------------------------------------------------------------
@@ -539,19 +537,16 @@ def cross_attention(text: Statements, rng: np.random.Generator) -> None:
     C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
     Y = rng.standard_normal((1, len(TARGET) + 1, D))  # (1, L, d)
 
-    inputs: list[np.ndarray] = []  # of each block: what it is given,
-    normed: list[np.ndarray] = []  # LayerNorm(x + masked attention of x),
-    seen: list[
-        list[np.ndarray]
-    ] = []  # and what its second attention is given: queries, and keys and values
+    inputs: list[Any] = []  # x of each block
+    normed: list[Any] = []  # LayerNorm(x + masked attention of x)
+    seen: list[Any] = []  # arguments of the second attention: queries, and keys and values
     hooks = []
     for block in decoder.layers:
+        cross = block.cross_attention
         hooks += [
             block.register_forward_pre_hook(lambda _, args: inputs.append(np.array(args[0]))),
             block.norm1.register_forward_hook(lambda _, args, y: normed.append(y.data)),
-            block.cross_attention.register_forward_pre_hook(
-                lambda _, args: seen.append([x.data for x in args])
-            ),
+            cross.register_forward_pre_hook(lambda _, args: seen.append([x.data for x in args])),
         ]
     with mg.no_grad():
         decoder(Y, C, nn.causal_mask(Y.shape[1]))
