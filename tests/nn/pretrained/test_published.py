@@ -167,7 +167,7 @@ def test_save_in_several_files_then_load_computes_the_same(tmp_path: Path) -> No
     last = index["transformer.ln_f.weight"]
     (tmp_path / last).unlink()
     with pytest.raises(
-        FileNotFoundError, match=f"{last}: no such file; model.safetensors.index.json says"
+        FileNotFoundError, match=f"{last}: no such file; model.safetensors.index.json lists"
     ):
         nn.load(tmp_path)
 
