@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nn
+from minigrad.io import save_arrays
 from minigrad.io.json import Settings, dataclass_from, read_json, write_json
 
 
@@ -43,13 +43,11 @@ def test_read_json_returns_written_object_and_names_missing_file(tmp_path: Path)
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.float32(1), Path("x")])
 def test_write_of_value_that_json_lacks_raises_with_file(tmp_path: Path, value: Any) -> None:
-    path, model = tmp_path / "file", nn.Linear(2, 1)
-    for write in (
-        lambda: write_json(path, {"deep": [value]}),
-        lambda: nn.save_weights(path, model, deep=[value]),
-    ):
-        with pytest.raises((TypeError, ValueError), match=f"^{path}: .*JSON"):
-            write()
+    path = tmp_path / "file"
+    with pytest.raises((TypeError, ValueError), match=f"^{path}: .*JSON"):
+        write_json(path, {"deep": [value]})
+    with pytest.raises((TypeError, ValueError), match=f"^{path}: .*JSON"):
+        save_arrays(path, {}, {"deep": [value]})
     assert not path.exists()
 
 

@@ -270,7 +270,7 @@ MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4"}
         ({}, None),
     ],
 )
-def test_launched_reads_the_environment_of_each_launcher(
+def test_launched_reads_environment_of_each_launcher(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], place: Any
 ) -> None:
     in_job(monkeypatch, variables)

@@ -480,7 +480,7 @@ def test_script_with_early_end_prints_nothing(shard: int, code: int) -> None:
     assert (done.returncode, done.stderr, done.stdout) == (code, "", "")
 
 
-def test_ctrl_c_in_all_processes_is_handled_by_the_first() -> None:
+def test_ctrl_c_in_all_processes_is_handled_by_first() -> None:
     with started([sys.executable, "-c", SCRIPT + CTRL_C]) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -491,7 +491,7 @@ def test_ctrl_c_in_all_processes_is_handled_by_the_first() -> None:
 # -- threads ---------------------------------------------------------------------------------------------
 
 
-def test_set_num_threads_sets_the_threads_of_blas() -> None:
+def test_set_num_threads_sets_threads_of_blas() -> None:
     before = mg.get_num_threads()
     try:
         mg.set_num_threads(1)

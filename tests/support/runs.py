@@ -44,12 +44,12 @@ def trainer(
     )
 
 
-def at_step(t: nn.Trainer, step: int, action: Callable[[], Any]) -> None:
-    """Call `action` before the forward pass of the step after `step` steps."""
+def at_step(t: nn.Trainer, step: int, action: Callable[[], Any], training: bool = True) -> None:
+    """Call `action` before a forward pass after `step` steps, in training or in validation."""
     total = t.objective.total
 
     def acts(*args: Any) -> Any:
-        if t.step == step and t.model.training:
+        if t.step == step and t.model.training == training:
             action()
         return total(*args)
 

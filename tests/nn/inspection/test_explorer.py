@@ -22,7 +22,7 @@ import minigrad as mg
 from nn import attention_page, explore
 
 
-def test_attention_page_stores_weights_in_a_byte() -> None:
+def test_attention_page_stores_weights_as_bytes() -> None:
     for entry in data_of(attention_page(MAPS, SOURCE, TARGET))["maps"]:
         expected = np.array(MAPS[entry["name"]])
         stored = [stored_weights(layer, *expected.shape[1:]) for layer in entry["layers"]]
@@ -51,7 +51,7 @@ def test_attention_page_needs_no_network(tmp_path: Path) -> None:
     assert not re.search(r"://|@import|url\(|<link|\ssrc=|fetch\(|XMLHttp|import\b", page)
 
 
-def test_attention_page_with_markup_in_tokens_keeps_it_in_the_data() -> None:
+def test_attention_page_with_markup_in_tokens_keeps_it_in_data() -> None:
     page = attention_page(MAPS, HOSTILE, TARGET, title=HOSTILE[1])
     assert len(re.findall(r"<script", page)) == len(re.findall(r"</script>", page)) == 2
     assert data_of(page)["maps"][0]["queries"]["tokens"] == HOSTILE

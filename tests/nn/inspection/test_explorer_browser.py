@@ -397,24 +397,29 @@ def test_matrix_view_shows_one_head_or_mean(
 
 
 def test_page_names_behaviour_of_heads(page: Page) -> None:
-    special = np.zeros((3, 5, 5))
-    special[0, :, 4] = 1  # [SEP]
-    special[1, :, [0, 4]] = 0.5
-    special[2] = np.roll(np.eye(5), 1, axis=1)
-    causal = np.stack([np.eye(5), np.tri(5) / np.arange(1, 6)[:, None], np.eye(5, k=-1)])
-    causal[2, 0, 0] = 1
-    previous = np.eye(5, k=-1)
-    previous[0, 0] = 1
-    plain = np.stack([np.eye(5), previous, np.full((5, 5), 0.2)])
+    same, last, ends = np.eye(5), np.zeros((5, 5)), np.zeros((5, 5))
+    last[:, 4], ends[:, [0, 4]] = 1, 0.5
+    before, following = np.eye(5, k=-1), np.roll(np.eye(5), 1, axis=1)
+    before[0, 0] = 1
+    spread = np.tri(5) / np.arange(1, 6)[:, None]
+    maps = {
+        "encoder": [np.stack([last, ends, following, same, before, np.full((5, 5), 0.2)])],
+        "decoder": [np.stack([same, spread, before])],  # its keys begin with <bos>
+    }
+    expected = {
+        "encoder": [
+            "attends to [SEP] 1.00", "attends to [CLS] 0.50", "attends to the next token 1.00",
+            "attends to itself 1.00", "attends to the previous token 1.00", "spread over all 5 tokens",
+        ],
+        "decoder": [
+            "attends to the previous token 1.00", "spread over about",
+            "attends to the token before the previous one 1.00",
+        ],
+    }  # fmt: skip
     words, target = ["[CLS]", "a", "b", "c", "[SEP]"], ["x", "y", "z", "u", "<eos>"]
-    page.open({"encoder": [special], "decoder": [causal], "plain": [plain]}, words, target)
-    expected = [
-        ["attends to [SEP] 1.00", "attends to [CLS] 0.50", "attends to the next token 1.00"],
-        ["attends to the previous token 1.00", "spread over about", "attends to the token before the previous one 1.00"],
-        ["attends to itself 1.00", "attends to the previous token 1.00", "spread over all 5 tokens"],
-    ]  # fmt: skip
-    for name, sentences in zip(("encoder", "decoder", "plain"), expected):
-        page.visit(f"map={name}&heads=0.1.2")
+    page.open(maps, words, target)
+    for name, sentences in expected.items():
+        page.visit(f"map={name}&heads=0.1.2.3.4.5")
         for head, sentence in enumerate(sentences, 1):
             assert f"head {head}: {sentence}" in page.text("#behaviour")
 

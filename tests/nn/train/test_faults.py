@@ -213,7 +213,7 @@ def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
 # -- disks ---------------------------------------------------------------------------------------------
 
 
-def test_fit_on_a_full_disk_keeps_the_last_state(tmp_path: Path) -> None:
+def test_fit_on_full_disk_keeps_last_state(tmp_path: Path) -> None:
     whole = scaled_trainer(tmp_path / "whole", save_every=2)
     whole.fit()
     cut = scaled_trainer(tmp_path / "cut", save_every=2)
@@ -396,23 +396,31 @@ def test_resume_deletes_only_checkpoints_of_runs(tmp_path: Path) -> None:
     assert all((tmp_path / name).read_text() == "mine" for name in names)
 
 
-def test_checkpoints_of_many_digits_are_in_the_order_of_steps(tmp_path: Path) -> None:
-    run, model = nn.RunDirectory(tmp_path), Scaled()
-    steps = [9_999_998, 9_999_999, 10_000_000, 10_000_001, 100_000_000]
-    for step in steps:
-        run.save_checkpoint(model, step, 3)
-    assert [path.name for path in run.checkpoints()] == [
-        f"weights-{step}.safetensors" for step in steps[-3:]
-    ]
-    run.forget_after(10_000_000)
-    assert [path.name for path in run.checkpoints()] == ["weights-10000000.safetensors"]
+def saved_steps(run: nn.RunDirectory) -> list[int]:
+    return [int(path.stem.removeprefix("weights-")) for path in run.checkpoints()]
 
 
-def test_save_checkpoint_keeps_a_new_one_of_an_earlier_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "steps, most, kept",
+    [
+        (
+            [9_999_999, 10_000_000, 10_000_001, 100_000_000],
+            3,
+            [10_000_000, 10_000_001, 100_000_000],
+        ),
+        ([50, 60, 3, 4], 2, [3, 4, 50, 60]),
+    ],
+    ids=["many digits", "earlier steps"],
+)
+def test_save_checkpoint_keeps_last_ones_up_to_its_step(
+    tmp_path: Path, steps: list[int], most: int, kept: list[int]
+) -> None:
     run = nn.RunDirectory(tmp_path)
-    for step in (50, 60, 3, 4):
-        run.save_checkpoint(Scaled(), step, 2)
-    assert [int(path.stem[8:]) for path in run.checkpoints()] == [3, 4, 50, 60]
+    for step in steps:
+        run.save_checkpoint(Scaled(), step, most)
+    assert saved_steps(run) == kept
+    run.forget_after(kept[1])
+    assert saved_steps(run) == kept[:2]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_trainer_interrupted_at_any_line_resumes_exactly(
     assert ended > 0.6 * len(lines) if parallel else ended == len(lines)
 
 
-def test_interrupts_at_exit_keep_a_late_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupts_with_ctrl_c_at_exit_raise_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = signal.signal
 
     def pressed(number: int, handler: Any) -> Any:

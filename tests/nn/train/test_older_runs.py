@@ -36,7 +36,7 @@ def made(run_dir: Path, **limits: int) -> nn.Trainer:
     )
 
 
-def test_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
+def test_resume_from_state_of_version_0_2_is_exact(tmp_path: Path) -> None:
     whole = made(tmp_path / "whole", max_epochs=3)
     whole.fit()
     shutil.copytree(WRITTEN, tmp_path / "cut")
@@ -45,10 +45,4 @@ def test_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
     again.fit(resume=True)
     for name, array in weights(whole).items():
         np.testing.assert_allclose(weights(again)[name], array, rtol=1e-3, atol=1e-5, err_msg=name)
-    validated = [
-        {e["step"] for e in t.history if "valid_loss" in e and e["step"] != 7}
-        for t in (whole, again)
-    ]
-    assert validated[0] == validated[1]
-    model = nn.load_run(WRITTEN / "last.safetensors")
-    assert type(model) is nn.LanguageModel
+    assert type(nn.load_run(WRITTEN / "last.safetensors")) is nn.LanguageModel

@@ -38,7 +38,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: Any, **options: Any) -> str:
     return "" if stream is None else stream.getvalue()
 
 
-def test_progress_in_a_terminal_is_a_bar_with_lines_above(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_terminal_is_bar_with_lines_above(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tqdm")
     text = shown(monkeypatch, Terminal())
     assert "20/20" in text and "loss=0.5" in text
@@ -46,12 +46,12 @@ def test_progress_in_a_terminal_is_a_bar_with_lines_above(monkeypatch: pytest.Mo
     assert "step 16/20  valid_loss 0.25" in text
 
 
-def test_progress_in_a_file_is_a_line_a_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_file_is_line_for_each_milestone(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(monkeypatch, io.StringIO()).splitlines()
     assert lines == ["step 8/20  valid_loss 0.25", "step 16/20  valid_loss 0.25"]
 
 
-def test_progress_in_a_terminal_without_tqdm_is_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_in_terminal_without_tqdm_is_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     assert len(shown(monkeypatch, Terminal()).splitlines()) == 2
 
@@ -62,7 +62,7 @@ def test_progress_not_shown_writes_nothing(monkeypatch: pytest.MonkeyPatch, stre
 
 
 @pytest.mark.parametrize("writes", [0, 1, 5])
-def test_progress_in_a_closed_terminal_raises_nothing(
+def test_progress_in_closed_terminal_raises_nothing(
     monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     shown(monkeypatch, Terminal(writes))
