@@ -25,10 +25,6 @@ from minigrad import DataParallel, Tensor, optim, parallel, runtime
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
-small_or_large = pytest.mark.parametrize(
-    "small", [True, False], ids=["first process steps", "all processes step"]
-)
-
 
 def parameter(*values: float) -> Tensor:
     return Tensor(np.array(values or [0.0, 0.0], float), requires_grad=True)
@@ -46,22 +42,20 @@ def run_step(parallel: DataParallel, *shards: Any) -> None:
     parallel.step()
 
 
-def use_small(monkeypatch: pytest.MonkeyPatch, small: bool, block: int) -> None:
-    """Let the first process step alone, or all processes, each on blocks of the flat array."""
-    monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if small else 0)
-    monkeypatch.setattr(optim.optimizer, "BLOCK", block)
+@pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first process step alone, or all processes, each on blocks of two values."""
+    monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if request.param else 0)
+    monkeypatch.setattr(optim.optimizer, "BLOCK", 2)
 
 
 # -- steps equal those of one process ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("processes", [2, 5])
-@small_or_large
-def test_steps_of_model_equal_those_of_one_process(
-    monkeypatch: pytest.MonkeyPatch, processes: int, small: bool
-) -> None:
+@pytest.mark.usefixtures("blocks")
+def test_steps_of_model_equal_those_of_one_process(processes: int) -> None:
     """With clipping, and two batches a step, of which one has an odd number of rows."""
-    use_small(monkeypatch, small, 100)
     (model, adam), (other, plain) = model_and_optimizer(), model_and_optimizer()
     loss = lambda model, shard: model.loss(*shard, reduction="sum") / 30
     with DataParallel(adam, lambda s: loss(model, s), processes, model=model) as together:
@@ -76,14 +70,12 @@ def test_steps_of_model_equal_those_of_one_process(
             assert together.step() == pytest.approx(plain.step(), rel=1e-12)
             for p, q in zip(model.parameters(), other.parameters()):
                 assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-10)
-                assert_allclose(p.grad.data, q.grad.data, rtol=1e-9, atol=1e-10)
     assert model(*[side[:, :5] for side in batch(0, 6)]).shape == (6, 5, 9)  # parameters are kept
 
 
-@small_or_large
-def test_step_counts_steps_of_each_parameter(monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+@pytest.mark.usefixtures("blocks")
+def test_step_counts_steps_of_each_parameter() -> None:
     """Parameters get gradients at different steps and from different shards; one gets none."""
-    use_small(monkeypatch, small, 2)
     leaves, others = ([parameter(1, 1, 1) for _ in range(4)] for _ in range(2))
     adam, plain = (optim.Adam(ps, lr=0.1, amsgrad=True) for ps in (leaves, others))
 
@@ -104,9 +96,8 @@ def test_step_counts_steps_of_each_parameter(monkeypatch: pytest.MonkeyPatch, sm
     assert adam._groups[0].steps == plain._groups[0].steps == [4, 3, 4, 0]
 
 
-@small_or_large
-def test_step_with_overflow_changes_nothing(monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
-    use_small(monkeypatch, small, 1)
+@pytest.mark.usefixtures("blocks")
+def test_step_with_overflow_changes_nothing() -> None:
     p = Tensor(np.ones(4, np.float32), True)
     adam = optim.Adam([p])
     factors = np.array([1e-3, 1.0, 1.0, 1e30], np.float32)
@@ -402,7 +393,7 @@ def test_backward_of_shard_that_fails_ends_processes_with_its_message() -> None:
 def test_killed_process_raises_one_line_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    use_small(monkeypatch, False, optim.optimizer.BLOCK)
+    monkeypatch.setattr(parallel.forked, "_SMALL", 0)
     p, together = fail_in_other_process(lambda: os.kill(os.getpid(), signal.SIGKILL))
     together.backward(["", ""])
     if when != "step":

@@ -36,14 +36,3 @@ def test_batches_for_returns_least_number_with_efficiency(communication: float) 
 
 def test_efficiency_is_share_of_computation() -> None:
     assert scale.efficiency(3.0, 1.0) == 0.75
-
-
-def test_table_has_row_for_each_network_and_number_of_nodes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rows = scale.table("small", 10_000_000, 0.1)
-    assert {(row["network"], row["nodes"]) for row in rows} == {
-        (network.name, nodes) for network in scale.NETWORKS for nodes in scale.NODES
-    }
-    assert all(0 < row["efficiency"] <= 1 and row["batches"] >= 1 for row in rows)
-    assert capsys.readouterr().out.count("\n") == len(rows) + 4

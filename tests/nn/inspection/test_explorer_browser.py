@@ -468,9 +468,8 @@ def test_print_of_page_is_one_drawing_on_one_sheet(page: Page) -> None:
     tokens = [*HOSTILE[:3], "\u202eabc", *(f"t{i}" for i in range(56))]
     page.open({"encoder": random_weights(4, 1, 2, 60, 60)}, tokens, [])
     page.run("dispatchEvent(new Event('beforeprint'))")
-    texts = page.run("[...document.querySelectorAll('#paper text')].map((t) => t.textContent)")
-    assert {"t0", "t55", "⟨202E⟩abc"} <= set(texts)
-    assert page.run("document.querySelectorAll('#paper path').length") > 10
+    texts = [text.get_attribute("textContent") for text in page.all("#paper text")]
+    assert {"t0", "t55", "⟨202E⟩abc"} <= set(texts) and len(page.all("#paper path")) > 10
     page.device("Emulation.setEmulatedMedia", media="print")
     assert page.all("#paper svg")[0].is_displayed() and not page.all("#stage")[0].is_displayed()
     pdf = base64.b64decode(page.device("Page.printToPDF")["data"])
