@@ -27,15 +27,10 @@ def entry(dtype: str = "F32", shape: Any = (2,), start: int = 0, end: int = 8) -
 
 
 def test_read_and_map_of_file_written_by_hand_return_its_arrays(tmp_path: Path) -> None:
-    header = {
-        "__metadata__": {"format": "pt"},
-        "b": entry("I16", (2, 1), 8, 12),
-        "a": entry("F32", (2,), 0, 8),
-    }
+    header = {"__metadata__": {"format": "pt"}, "b": entry("I16", (2, 1), 8, 12), "a": entry()}
     path = by_hand(tmp_path / "x", header, struct.pack("<2f2h", 1.5, -2.0, 7, -8))
     file = SafetensorsFile(path)
     assert list(file) == ["a", "b"] and file.metadata == {"format": "pt"}
-    assert file["b"].shape == (2, 1) and file["b"].dtype == "I16"
     a, b = np.float32([1.5, -2]), np.int16([[7], [-8]])
     for get in (file.read, file.map):
         assert_array_equal(get("a"), a, strict=True)
@@ -175,15 +170,13 @@ def test_write_safetensors_of_invalid_dtype_or_name_raises(tmp_path: Path) -> No
     assert not (tmp_path / "y").exists()
 
 
-@pytest.mark.parametrize("place", ["metadata", "first value", "last value"])
-def test_load_arrays_of_changed_file_raises(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    "old, new", [(b"[1, 2]", b"[1, 3]"), (struct.pack("<d", 5), struct.pack("<d", 6))]
+)
+def test_load_arrays_of_changed_file_raises(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "x"
-    save_arrays(path, {"a": np.ones((2, 3))}, {"note": [1, 2]})
-    data = bytearray(path.read_bytes())
-    end = len(data)
-    index = {"metadata": data.index(b"[1, 2]") + 1, "first value": end - 48, "last value": end - 1}
-    data[index[place]] ^= 1
-    path.write_bytes(data)
+    save_arrays(path, {"a": np.arange(6.0)}, {"note": [1, 2]})
+    path.write_bytes(path.read_bytes().replace(old, new))
     message = f"^{path} was changed since it was written: its checksum must be"
     with pytest.raises(ValueError, match=message):
         load_arrays(path)

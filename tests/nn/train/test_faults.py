@@ -214,20 +214,15 @@ def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
 
 
 def test_fit_on_full_disk_keeps_last_state(tmp_path: Path) -> None:
-    whole = scaled_trainer(tmp_path / "whole", save_every=2)
-    whole.fit()
-    cut = scaled_trainer(tmp_path / "cut", save_every=2)
+    t = scaled_trainer(tmp_path, save_every=2)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    at_step(cut, 5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard)))
+    at_step(t, 5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard)))
     try:
         with pytest.raises(OSError, match="last.safetensors|metrics.jsonl"):
-            cut.fit()
+            t.fit()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"] == 4
-    again = scaled_trainer(tmp_path / "cut", save_every=2)
-    again.fit(resume=True)
-    assert_same_run(whole, again)
+    assert load_arrays(tmp_path / "last.safetensors")[1]["trainer"]["step"] == 4
 
 
 @contextmanager
