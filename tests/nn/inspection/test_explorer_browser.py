@@ -25,6 +25,7 @@ from explorer_pages import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
+from docs import check
 from nn import attention_page, explore
 
 pytestmark = pytest.mark.slow
@@ -126,15 +127,13 @@ class Page:
 
     def boxes(self, side: str, heads: int) -> np.ndarray:
         """Return the opacity of the part of each head in the boxes of tokens, (tokens, heads)."""
-        opacity, ratio = self.drawn()[..., 3], self.run("devicePixelRatio")
-        left, width, row, count = self.run(
-            "(({offsetLeft, offsetWidth, children}) => [offsetLeft, offsetWidth, children[0].offsetHeight, "
-            "children.length])(document.getElementById(arguments[0]))",
-            side,
-        )
+        tokens, ratio = self.all(f"#{side}")[0], self.run("devicePixelRatio")
+        left, width = (tokens.get_property(name) for name in ("offsetLeft", "offsetWidth"))
+        count = len(self.all(f"#{side} li"))
+        row = tokens.get_property("children")[0].get_property("offsetHeight")
         rows = (np.arange(count) * row + 4) * ratio  # above what lines come near
         columns = (left + (np.arange(heads) + 0.5) * width / heads) * ratio
-        return opacity[np.ix_(rows.astype(int), columns.astype(int))]
+        return self.drawn()[..., 3][np.ix_(rows.astype(int), columns.astype(int))]
 
     def heads_on(self) -> list[int]:
         buttons = self.all("#heads button")
@@ -159,19 +158,14 @@ def image(png: bytes) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not browser or not driver:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
-        options.add_argument(f"--{argument}")
-    options.add_argument("--window-size=1000,760")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield running
-    running.quit()
+    """Yield the driver of a Chromium with a window of 1000 by 760 pixels."""
+    pytest.importorskip("selenium")
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
+    driver = check.browser()
+    driver.set_window_size(1000, 760)
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture
