@@ -30,35 +30,16 @@ def test_binary_cross_entropy_takes_targets_of_any_dtype(dtype: Any) -> None:
 
 
 def test_nll_loss_with_infinite_ignored_row_has_finite_gradients() -> None:
-    log_probabilities = np.log(ROWS)
-    log_probabilities[LABELS == -100] = -np.inf
-    x = Tensor(log_probabilities, requires_grad=True)
+    x = Tensor(np.where(LABELS[:, None] == -100, -np.inf, np.log(ROWS)), requires_grad=True)
     (g,) = mg.gradients(mg.nll_loss(x, LABELS, WEIGHT), x)
     assert np.isfinite(g.data).all() and not g.data[LABELS == -100].any() and g.data.any()
     assert np.isfinite(mg.nll_loss(x, LABELS, reduction="none").data).all()
 
 
-@pytest.mark.parametrize("targets", [LABELS, ROWS], ids=["classes", "probabilities"])
-@pytest.mark.parametrize("smoothing", [-0.1, 1.5])
-def test_cross_entropy_with_wrong_label_smoothing_raises(targets: Any, smoothing: float) -> None:
-    message = f"cross_entropy: label_smoothing must be from 0 to 1, got {smoothing}"
-    with pytest.raises(ValueError, match=message):
-        mg.cross_entropy(LOGITS, targets, label_smoothing=smoothing)
-
-
-def test_cross_entropy_of_probabilities_on_axis_1_raises() -> None:
-    logits, target = rng.standard_normal((2, 3, 4)), rng.uniform(size=(2, 3, 4))
-    with pytest.raises(ValueError, match=r"sum to 1 over the last axis.*moveaxis\(logits, 1, -1\)"):
-        mg.cross_entropy(logits, target / target.sum(1, keepdims=True))
-    mg.cross_entropy(logits, target / target.sum(-1, keepdims=True))
-    mg.cross_entropy(logits, target)  # weights of classes need not be probabilities
-
-
 def test_kl_div_batchmean_of_scalars_equals_pytorch() -> None:
     x, t = torch.tensor(-0.3), torch.tensor(0.6)
     expected = torch.nn.functional.kl_div(x, t, reduction="batchmean").item()
-    loss = mg.kl_div(x.numpy(), t.numpy(), reduction="batchmean")
-    assert loss.item() == pytest.approx(expected)
+    assert mg.kl_div(x.numpy(), t.numpy(), reduction="batchmean").item() == pytest.approx(expected)
 
 
 def test_loss_weight_is_a_buffer_as_in_pytorch() -> None:
@@ -67,31 +48,38 @@ def test_loss_weight_is_a_buffer_as_in_pytorch() -> None:
     assert ours.float().weight.dtype == np.float32 and not nn.CrossEntropyLoss().state_dict()
 
 
-def test_functional_layer_norm_of_other_shape_raises() -> None:
-    message = r"the last axes of x must have lengths \(7, 4\), got shape \(2, 3, 4\)"
-    with pytest.raises(ValueError, match=message):
-        nn.functional.layer_norm(np.ones((2, 3, 4)), (7, 4))
-
-
-def test_functional_attention_with_mask_and_is_causal_raises() -> None:
-    x = np.ones((2, 3, 4))
-    with pytest.raises(ValueError, match="attn_mask must be None with is_causal"):
-        nn.functional.scaled_dot_product_attention(x, x, x, np.ones((3, 3), bool), is_causal=True)
-
-
 def test_functional_attention_in_float16_does_not_overflow() -> None:
     half = np.full((1, 2, 4), 200, np.float16)  # a product is 40,000 times 4
     y = nn.functional.scaled_dot_product_attention(half, half, half)
     assert y.dtype == np.float16 and (y.data == 200).all()
 
 
-def test_new_linear_layer_and_embedding_have_the_spread_of_pytorch() -> None:
-    layer = nn.Linear(100, 200, generator=np.random.default_rng(0))
-    for p in layer.parameters():
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (mg.cross_entropy, {"input": LOGITS, "target": LABELS, "label_smoothing": 1.5},
+         "label_smoothing must be from 0 to 1, got 1.5"),
+        (mg.cross_entropy, {"input": LOGITS, "target": ROWS, "label_smoothing": -0.1},
+         "label_smoothing must be from 0 to 1, got -0.1"),
+        (nn.functional.layer_norm, {"input": np.ones((2, 3, 4)), "normalized_shape": (7, 4)},
+         r"the last axes of x must have lengths \(7, 4\), got shape \(2, 3, 4\)"),
+        (nn.functional.scaled_dot_product_attention,
+         {**dict.fromkeys(("query", "key", "value"), np.ones((2, 3, 4))),
+          "attn_mask": np.ones((3, 3), bool), "is_causal": True},
+         "attn_mask must be None with is_causal"),
+    ],
+)  # fmt: skip
+def test_function_with_wrong_option_raises(
+    function: Any, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        function(**arguments)
+
+
+def test_new_linear_layer_has_the_spread_of_pytorch() -> None:
+    for p in nn.Linear(100, 200, generator=np.random.default_rng(0)).parameters():
         assert 0.095 < p.data.max() <= 0.1 and -0.1 <= p.data.min() < -0.095
     assert not nn.Linear(0, 3).bias.data.any()
-    table = nn.Embedding(500, 20, std=0.5, generator=np.random.default_rng(0)).weight.data
-    assert abs(table.mean()) < 0.02 and abs(table.std() - 0.5) < 0.02
 
 
 def test_names_of_losses_functions_and_schedules_are_those_of_pytorch() -> None:
@@ -100,4 +88,3 @@ def test_names_of_losses_functions_and_schedules_are_those_of_pytorch() -> None:
     ending = ("LR", "Restarts", "Plateau")
     schedules = {name for name in mg.optim.schedules.__all__ if name.endswith(ending)}
     assert schedules <= {*dir(torch.optim.lr_scheduler)} and len(schedules) >= 12
-    assert mg.optim.lr_scheduler is mg.optim.schedules
