@@ -114,89 +114,84 @@ def paths_in(data: Any, depth: int) -> Iterator[tuple[Any, ...]]:
 def json_damages(path: Path, rng: np.random.Generator, depth: int = 4) -> dict[str, Damage]:
     """Return damage for each entry of a JSON file: three odd values, removed, given twice."""
 
-    def set_value(where: tuple[Any, ...], value: Any) -> Damage:
-        def change(data: Any) -> None:
+    def at(where: tuple[Any, ...], change: Callable[[Any, Any], Any]) -> Damage:
+        """Return the damage that calls `change` with a key and the dict or list that has it."""
+
+        def damage(data: Any) -> None:
             for key in where[:-1]:
                 data = data[key]
-            data[where[-1]] = value
+            change(data, where[-1])
 
-        return edited(change)
+        return edited(damage)
 
-    def remove(where: tuple[Any, ...]) -> Damage:
-        def change(data: Any) -> None:
-            for key in where[:-1]:
-                data = data[key]
-            del data[where[-1]]
-
-        return edited(change)
+    def set_to(value: Any) -> Callable[[Any, Any], None]:
+        return lambda data, key: data.__setitem__(key, value)
 
     def repeat(where: tuple[Any, ...]) -> Damage:
-        mark, name = '"repeated"', json.dumps(where[-1])
-
         def damage(path: Path) -> None:
-            set_value((*where[:-1], "repeated"), 0)(path)
-            path.write_text(path.read_text().replace(mark, name))
+            at((*where[:-1], "repeated"), set_to(0))(path)
+            path.write_text(path.read_text().replace('"repeated"', json.dumps(where[-1])))
 
         return damage
 
     damages: dict[str, Damage] = {}
     for where in paths_in(json.loads(path.read_text(encoding="utf-8")), depth):
         for i in rng.permutation(len(ODD_VALUES))[:3].tolist():
-            damages[f"{where} = odd value {i}"] = set_value(where, ODD_VALUES[i])
-        damages[f"without {where}"] = remove(where)
+            damages[f"{where} = odd value {i}"] = at(where, set_to(ODD_VALUES[i]))
+        damages[f"without {where}"] = at(where, lambda data, key: data.pop(key))
         if isinstance(where[-1], str):
             damages[f"{where} twice"] = repeat(where)
     return damages
 
 
+ARRAY_CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "NaN": lambda a: np.where(np.arange(a.size).reshape(a.shape) == 0, np.nan, a),
+    "infinity": lambda a: np.where(np.arange(a.size).reshape(a.shape) == 0, np.inf, a),
+    "1e300": lambda a: np.full(a.shape, 1e300),
+    "integers": lambda a: a.astype(int),
+    "flat": lambda a: a.reshape(1, -1, 1),
+    "longer": lambda a: np.concatenate([a, a]),
+    "empty": lambda a: a[:0],
+}
+
+
+def changed(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
+    """Return the damage that changes one array of a safetensors file."""
+
+    def damage(path: Path) -> None:
+        arrays, metadata = load_arrays(path)
+        save_arrays(path, arrays | {name: change(arrays[name])}, metadata)
+
+    return damage
+
+
+def renamed(old: str, new: str) -> Damage:
+    """Return the damage that renames an array in the header of a safetensors file."""
+
+    def change(data: bytes) -> bytes:
+        end = 8 + int.from_bytes(data[:8], "little")
+        names = (json.dumps(name).encode() for name in (old, new))
+        header = data[8:end].replace(*names, 1)
+        return len(header).to_bytes(8, "little") + header + data[end:]
+
+    return rewritten(change)
+
+
+def flipped(i: int, bit: int) -> Damage:
+    """Return the damage that changes a bit of byte i."""
+    return rewritten(lambda data: data[:i] + bytes([data[i] ^ bit]) + data[i + 1 :])
+
+
 def array_damages(path: Path, rng: np.random.Generator) -> dict[str, Damage]:
     """Return damage for arrays of a safetensors file, and for bits of its header."""
-
-    def set_first(value: float) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda a: np.where(np.arange(a.size).reshape(a.shape) == 0, value, a)
-
-    def changed(name: str, change: Callable[[np.ndarray], np.ndarray | None]) -> Damage:
-        def damage(path: Path) -> None:
-            arrays, metadata = load_arrays(path)
-            result = change(arrays.pop(name))
-            if result is not None:
-                arrays[name] = result
-            save_arrays(path, arrays, metadata)
-
-        return damage
-
-    def named(old: str, new: str) -> Damage:
-        def damage(path: Path) -> None:
-            data = path.read_bytes()
-            end = 8 + int.from_bytes(data[:8], "little")
-            header = json.loads(data[8:end])
-            header[new] = header.pop(old)
-            text = json.dumps(header).encode()
-            path.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
-
-        return damage
-
-    def flipped(i: int, bit: int) -> Damage:
-        return rewritten(lambda data: data[:i] + bytes([data[i] ^ bit]) + data[i + 1 :])
-
-    changes: dict[str, Callable[[np.ndarray], np.ndarray | None]] = {
-        "NaN": set_first(np.nan),
-        "infinity": set_first(np.inf),
-        "1e300": lambda a: np.full(a.shape, 1e300),
-        "integers": lambda a: a.astype(int),
-        "missing": lambda a: None,
-        "flat": lambda a: a.reshape(1, -1, 1),
-        "longer": lambda a: np.concatenate([a, a]),
-        "empty": lambda a: a[:0],
-    }
     arrays, _ = load_arrays(path)
     names = sorted(name for name, a in arrays.items() if a.dtype.kind == "f" and a.ndim)
     damages: dict[str, Damage] = {}
     for name in rng.permutation(names)[:5].tolist():
-        for kind, change in changes.items():
+        for kind, change in ARRAY_CHANGES.items():
             damages[f"{name}: {kind}"] = changed(name, change)
         for new in (name + "x", HOSTILE, "x" * 100_000):
-            damages[f"{name} is called {new:.20}"] = named(name, new)
+            damages[f"{name} is called {new:.20}"] = renamed(name, new)
     data = path.read_bytes()
     start, end = data.index(b"}", 20), 8 + int.from_bytes(data[:8], "little")
     for i in rng.integers(start, end, 20).tolist():

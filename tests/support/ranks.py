@@ -176,12 +176,11 @@ def whole_runs(out: str, *kinds: str) -> None:
     """Run trainers of these kinds, and the checks of steps if "steps" is a kind."""
     if "steps" in kinds:
         steps()
-    for kind in [kind for kind in kinds if kind != "steps"]:
-        trainer(
-            Path(out) / kind,
-            "pairs" if kind == "dropout" else kind,
-            0.1 if kind == "dropout" else 0.0,
-        ).fit()
+    for kind in kinds:
+        if kind == "dropout":
+            trainer(Path(out) / kind, "pairs", 0.1).fit()
+        elif kind != "steps":
+            trainer(Path(out) / kind, kind).fit()
 
 
 def killed_run(out: str, rank: str, step: str) -> None:
@@ -301,24 +300,13 @@ CHANGES: dict[str, Callable[[nn.Trainer], Any]] = {
 
 
 def examples(directory: str) -> None:
-    """Run the commands and examples that train, on data in `directory`."""
-    data, out = Path(directory), Path(directory) / "out"
-    tiny = ["--d-model", "16", "--layers", "1"]
-    model = [*tiny, "--d-ff", "32", "--num-heads", "2", "--beam", "1"]
-    epoch = ["--epochs", "1"]
-    labels = str(data / "labels.tsv")
-    run = lambda main, name, *options: main([*options, "--out", str(out / name)])
-    run(scripts.load("classify").main, "classify", "--data", labels, *epoch, *tiny)
-    gpt = ["--steps", "2", "--context", "16", "--length", "5", "--processes", "1"]
-    run(scripts.load("char_gpt").main, "char_gpt", *gpt, *tiny)
-    toy = ["--sentences", "130", *epoch, "--processes", "1"]
-    run(scripts.load("train_toy_translation").main, "toy", *toy)
-    held_out = ["--valid-size", "5", "--test-size", "5"]
-    run(train.main, "train", *toy, *held_out, *model)
-    multi30k = ["--vocab-size", "276", "--steps", "2", "--validate-every", "2"]
-    multi30k += ["--data", directory, "--batch-tokens", "120"]
-    run(scripts.load("multi30k").main, "multi30k", *multi30k, *model)
-    run(fine_tune.main, "fine_tune", str(data / "encoder"), labels, *epoch)
+    """Run an example and two commands that train, on data in `directory`."""
+    labels, out = f"{directory}/labels.tsv", f"{directory}/out"
+    tiny = ["--epochs", "1", "--d-model", "16", "--layers", "1", "--num-heads", "2"]
+    scripts.load("classify").main(["--data", labels, *tiny[:-2], "--out", f"{out}/classify"])
+    toy = ["--sentences", "130", "--valid-size", "5", "--test-size", "5", "--beam", "1"]
+    train.main([*toy, *tiny, "--d-ff", "32", "--processes", "1", "--out", f"{out}/train"])
+    fine_tune.main([f"{directory}/encoder", labels, *tiny[:2], "--out", f"{out}/fine_tune"])
 
 
 CASES = {
