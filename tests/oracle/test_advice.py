@@ -172,27 +172,6 @@ def test_advice_for_methods_computes_what_pytorch_does() -> None:
     assert not wrong and {*ARGUMENTS} <= {*compared} and len(compared) > 70, (wrong, compared)
 
 
-@pytest.mark.filterwarnings("ignore:torch.qr is deprecated:UserWarning")
-def test_functions_of_the_same_name_compute_what_pytorch_does() -> None:
-    """Those for which `minigrad.NAME(x, ...)` is advised."""
-    compared = 0
-    for name in METHODS:
-        if hasattr(Tensor, name) or advice("Tensor", name) != f"write minigrad.{name}(x, ...)":
-            continue
-        x, y = ((v * 8).astype(int) if name.startswith("bitwise") else v + 0.5 for v in (X, X.T))
-        for arguments in ((x,), (x, y)):
-            try:
-                expected = getattr(torch.Tensor, name)(*map(torch.tensor, arguments))
-            except (TypeError, RuntimeError):
-                continue
-            found = getattr(mg, name)(*map(Tensor, arguments))
-            for f, e in zip(as_list(found), as_list(expected)):
-                np.testing.assert_allclose(f, e, err_msg=name)
-            compared += 1
-            break
-    assert compared >= 35
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_advice_for_layers_computes_what_pytorch_does() -> None:
     x, compared = np.linspace(-4, 8, 30).reshape(3, 10), []

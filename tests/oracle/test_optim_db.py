@@ -14,7 +14,6 @@ import pytest
 from torch_databases import as_ours, import_database, torch
 
 from minigrad import Tensor, optim
-from minigrad.advice import advice
 
 DATABASE = {info.name: info for info in import_database("common_optimizers", "optim_db")}
 BOTH = [name for name in DATABASE if hasattr(optim, name)]
@@ -91,9 +90,3 @@ def test_schedules_of_the_database_give_the_rates_of_pytorch(name: str) -> None:
                 schedule.step(*((1.0,) if "Plateau" in type(schedule).__name__ else ()))
             rates = [[group["lr"] for group in o.param_groups] for o in (ours, theirs)]
             assert rates[0] == pytest.approx(rates[1], rel=1e-9, abs=1e-15), step
-
-
-def test_other_optimizers_of_the_database_have_advice() -> None:
-    others = [name for name in DATABASE if name not in BOTH]
-    assert len(BOTH) == 3 and len(others) > 10
-    assert [name for name in others if not advice("minigrad.optim", name)] == []

@@ -26,10 +26,6 @@ OF_ANY: list[Step] = [
     lambda t: 1 / (t * t + 1), lambda t: 1 - t, lambda t: t**3, lambda t: t + t, lambda t: t * t.detach(),
     lambda t: t.clone(), lambda t: t.sum(), lambda t: t.prod(),
 ]  # fmt: skip
-KINKED: list[Step] = [
-    lambda t: t.abs(), lambda t: t.relu(), lambda t: t.clip(-1, 1), lambda t: t.max(), lambda t: t * (t > 0),
-    lambda t: t[t > 0],
-]  # fmt: skip
 OF_AXES: list[Step] = [
     lambda t: t.reshape(-1), lambda t: t[..., None], lambda t: t[..., ::2], lambda t: t[-1],
     lambda t: t.permute(*range(t.ndim)[::-1]), lambda t: t.broadcast_to((2, *t.shape)), lambda t: t.sum(0),
@@ -44,12 +40,6 @@ BINARY: list[Step] = [
 PRODUCT: list[Step] = [lambda t, u: t @ u]
 
 
-def is_clear_of_kinks(x: np.ndarray) -> bool:
-    """Return whether rounding cannot decide between two elements, or beside -1, 0 and 1."""
-    distances = np.diff(np.sort([*x.ravel(), -1.0, 0.0, 1.0]))
-    return bool(np.all(x == np.round(x)) or np.all(distances > 1e-6))
-
-
 def groups_for(x: np.ndarray, u: np.ndarray) -> dict[str, list[Step]]:
     """Return the steps that fit operands x and u, by the name of their group."""
     groups = {"OF_ANY": OF_ANY}
@@ -57,8 +47,6 @@ def groups_for(x: np.ndarray, u: np.ndarray) -> dict[str, list[Step]]:
         groups["OF_AXES"] = OF_AXES
     if x.ndim > 1:
         groups["OF_MATRICES"] = OF_MATRICES
-    if x.ndim and is_clear_of_kinks(x):
-        groups["KINKED"] = KINKED
     if x.shape == u.shape or 1 in (x.size, u.size):
         groups["BINARY"] = BINARY
     elif x.ndim > 1 and x.ndim == u.ndim and x.shape[:-2] + x.shape[-1:] == u.shape[:-1]:

@@ -44,36 +44,47 @@ def test_write_safetensors_gives_bytes_of_reference(tmp_path: Path, seed: int) -
 
 def damaged(rng: np.random.Generator, data: bytes) -> bytes:
     """Return the file with another byte, length, or entry of its header."""
-    kind, length = rng.integers(4), struct.unpack("<Q", data[:8])[0]
-    place = int(rng.integers(len(data)))
-    if kind == 0:
-        return data[:place] + bytes([int(rng.integers(256))]) + data[place + 1 :]
-    if kind == 1:
-        return data[:place] if rng.random() < 0.5 else data + bytes(place)
+    length = struct.unpack("<Q", data[:8])[0]
+    index = int(rng.integers(len(data)))
     header = json.loads(data[8 : 8 + length])
     name = str(rng.choice([n for n in header if n != "__metadata__"]))
-    header[name][rng.choice(["dtype", "shape", "data_offsets"])] = WRONG[rng.integers(len(WRONG))]
+    kind = rng.integers(5)
+    if kind == 0:
+        return data[:index] + rng.bytes(1) + data[index + 1 :]
+    if kind == 1:
+        return data[:index] if rng.random() < 0.5 else data + bytes(index)
+    if kind == 2:  # unused bytes before or after an array
+        header[name]["data_offsets"][rng.integers(2)] += 4
+    else:
+        header[name][rng.choice(["dtype", "shape", "data_offsets"])] = WRONG[
+            rng.integers(len(WRONG))
+        ]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + data[8 + length :]
+    return struct.pack("<Q", len(text)) + text + data[8 + length :] + bytes(4 * (kind == 2))
+
+
+def shapes_by_reference(path: Path) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of a file by the reference library, or None if it refuses the file."""
+    try:
+        with safetensors.safe_open(str(path), "numpy") as file:
+            names = list(file.keys())
+            return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    except Exception:  # of several types
+        return None
 
 
 def test_damaged_safetensors_are_refused_as_by_reference(tmp_path: Path) -> None:
     rng, path = np.random.default_rng(0), tmp_path / "x"
-    counts = {"read": 0, "refused": 0}
+    read = 0
     for _ in range(500):
         path.write_bytes(damaged(rng, reference.save(random_arrays(rng), {"format": "pt"})))
-        try:
-            with safetensors.safe_open(str(path), "numpy") as file:
-                names = list(file.keys())
-                expected = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        except Exception:  # the reference raises errors of several types
-            expected = None
+        expected = shapes_by_reference(path)
         if expected is None:
             with pytest.raises(ValueError, match="not a whole safetensors file"):
                 SafetensorsFile(path)
                 pytest.fail(f"{path.read_bytes()!r} is read")
         else:
             assert {name: e.shape for name, e in SafetensorsFile(path).items()} == expected
-        counts["read" if expected is not None else "refused"] += 1
-    assert min(counts.values()) > 20, counts
+            read += 1
+    assert 20 < read < 480

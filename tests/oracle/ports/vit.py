@@ -5,11 +5,9 @@ import torch.nn as nn
 
 
 class PatchEmbedding(nn.Module):
-    def __init__(self, image_size, patch_size, channels, dim):
+    def __init__(self, patch_size, channels, dim):
         super().__init__()
-        assert image_size % patch_size == 0
         self.patch_size = patch_size
-        self.num_patches = (image_size // patch_size) ** 2
         self.proj = nn.Linear(channels * patch_size**2, dim)
 
     def forward(self, x):
@@ -20,36 +18,30 @@ class PatchEmbedding(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, dim, num_heads, dropout=0.0):
+    def __init__(self, dim, num_heads, dropout):
         super().__init__()
         self.num_heads = num_heads
-        self.scale = (dim // num_heads) ** -0.5
         self.qkv = nn.Linear(dim, dim * 3)
         self.proj = nn.Linear(dim, dim)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x):
         b, n, d = x.shape
-        qkv = (
-            self.qkv(x).reshape(b, n, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
-        )
-        q, k, v = qkv.unbind(0)
-        attn = ((q @ k.mT) * self.scale).softmax(dim=-1)
+        qkv = self.qkv(x).reshape(b, n, 3, self.num_heads, d // self.num_heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        attn = ((q @ k.mT) * q.size(-1) ** -0.5).softmax(dim=-1)
         x = (self.drop(attn) @ v).permute(0, 2, 1, 3).contiguous().view(b, n, d)
         return self.proj(x)
 
 
 class Block(nn.Module):
-    def __init__(self, dim, num_heads, mlp_ratio=4, dropout=0.0):
+    def __init__(self, dim, num_heads, dropout):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
         self.attn = Attention(dim, num_heads, dropout)
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
         self.mlp = nn.Sequential(
-            nn.Linear(dim, dim * mlp_ratio),
-            nn.GELU(),
-            nn.Dropout(dropout),
-            nn.Linear(dim * mlp_ratio, dim),
+            nn.Linear(dim, dim * 4), nn.GELU(), nn.Dropout(dropout), nn.Linear(dim * 4, dim)
         )
 
     def forward(self, x):
@@ -58,49 +50,34 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    def __init__(
-        self,
-        image_size=8,
-        patch_size=4,
-        channels=3,
-        classes=4,
-        dim=16,
-        depth=2,
-        num_heads=4,
-        dropout=0.0,
-    ):
+    def __init__(self, classes=4, dim=16, depth=2, num_heads=4, dropout=0.0):
         super().__init__()
-        self.patch_embed = PatchEmbedding(image_size, patch_size, channels, dim)
+        self.patch_embed = PatchEmbedding(4, 3, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
-        self.pos_embed = nn.Parameter(torch.randn(1, self.patch_embed.num_patches + 1, dim) * 0.02)
-        self.pos_drop = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList([Block(dim, num_heads, dropout=dropout) for _ in range(depth)])
+        self.pos_embed = nn.Parameter(torch.randn(1, 5, dim) * 0.02)
+        self.blocks = nn.ModuleList([Block(dim, num_heads, dropout) for _ in range(depth)])
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, classes)
 
     def forward(self, x):
         x = self.patch_embed(x)
         cls = self.cls_token.expand(x.size(0), -1, -1)
-        x = self.pos_drop(torch.cat((cls, x), dim=1) + self.pos_embed)
+        x = torch.cat((cls, x), dim=1) + self.pos_embed
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x)[:, 0])
 
 
-def groups(model, weight_decay):
-    decay = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
-    rest = [p for name, p in model.named_parameters() if p.dim() <= 1]
-    return [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
-
-
 def train(model, x, y, steps, lr=1e-3):
-    optimizer = torch.optim.AdamW(groups(model, 0.05), lr=lr, betas=(0.9, 0.98))
+    matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
+    vectors = [p for name, p in model.named_parameters() if p.dim() <= 1]
+    groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), weight_decay=0.05)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
     model.train()
     losses = []
     for _ in range(steps):
-        logits = model(x)
-        loss = nn.functional.cross_entropy(logits, y)
+        loss = nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
