@@ -1,7 +1,8 @@
 """Derivatives of functions, such as `grad(f)(x)`, of any order by nesting.
 
 The functions take arrays or trees of arrays (`minigrad.trees`), and no `.grad` changes. Each works
-inside another one and inside an ordinary graph: results are recorded if the inputs are.
+inside another one and inside an ordinary graph: results are recorded if the inputs require
+gradients.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def gradients(
     tuple of Tensor
         One gradient for each input, of its shape and dtype.
     """
-    ys, xs = _listed(outputs), _listed(inputs)
-    gs = [None] * len(ys) if gradient is None else _listed(gradient)
+    ys, xs = _as_list(outputs), _as_list(inputs)
+    gs = [None] * len(ys) if gradient is None else _as_list(gradient)
     if len(gs) != len(ys):
         raise ValueError(f"gradients: gradient must have {len(ys)} items, got {len(gs)}")
     nodes = [x._needed_node("gradients") for x in xs]
@@ -92,7 +93,7 @@ def gradients(
     return tuple([grads.get(node) for node in nodes])
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
@@ -317,7 +318,7 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     derivative
         In the structure of the value.
     """
-    arguments = _tupled(xs)
+    arguments = _as_tuple(xs)
     run = _Traced("jvp", f, arguments, range(len(arguments)), {})
     directions = _directions(run, xs, vs)
     ys = leaves(run.result)
@@ -352,7 +353,7 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     """
     if xs is None and vs is None:
         return lambda xs, vs: hvp(f, xs, vs)
-    arguments = _tupled(xs)
+    arguments = _as_tuple(xs)
     argnums = 0 if _is_single(xs) else range(len(arguments))
     run = _Traced("hvp", grad(f, argnums), arguments, argnums, {})
     return run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
@@ -363,7 +364,7 @@ def _is_single(xs: Any) -> bool:
     return type(xs) not in (list, tuple) or (type(xs) is list and is_array(xs))
 
 
-def _tupled(xs: Any) -> tuple[Any, ...]:
+def _as_tuple(xs: Any) -> tuple[Any, ...]:
     return (xs,) if _is_single(xs) else tuple(xs)
 
 

@@ -60,7 +60,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def check_nn_package() -> None:
-    """Warn if `import nn` would import another package than the one installed beside this one."""
+    """Warn if `import nn` would not import the package `nn` that is installed beside minigrad."""
     spec = importlib.util.find_spec("nn")
     if spec is None:
         return

@@ -49,7 +49,8 @@ def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
 def has_small_kernels() -> bool:
     """Return whether OpenBLAS computes small products without packing on this processor.
 
-    Its kernels for them need AVX-512. OPENBLAS_CORETYPE can choose those of an older processor.
+    Its kernels for small products need AVX-512. The environment variable OPENBLAS_CORETYPE can
+    choose the kernels of an older processor.
     """
     core_name = _openblas("get_corename")
     if core_name is None:

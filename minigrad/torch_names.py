@@ -83,7 +83,9 @@ def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     Parameters
     ----------
     tensors : sequence of Tensor
+        Tensors whose shapes agree except along `axis`.
     axis : int
+        0 by default.
 
     Returns
     -------
@@ -103,7 +105,9 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
     ----------
     x : Tensor
     chunks : int
+        Largest number of parts.
     axis : int
+        0 by default.
 
     Returns
     -------
@@ -125,8 +129,8 @@ def expand(x: Any, *shape: Any) -> Tensor:
     Parameters
     ----------
     x : Tensor
-    *shape : int
-        Or one tuple. -1 keeps the length of an axis.
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple; -1 keeps the length of an axis.
 
     Returns
     -------
@@ -188,6 +192,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
     ----------
     x : Tensor
     start_dim, end_dim : int
+        First and last axis to join; all axes by default.
     order : {"C", "F"}
         Order of the elements, as in NumPy's `flatten`; "F" joins all axes.
 
@@ -230,7 +235,7 @@ def _to(self: Tensor, to: Any) -> Tensor:
     Parameters
     ----------
     to : dtype, Tensor or str
-        The device "cpu" changes nothing.
+        Dtype, tensor of this dtype, or the device "cpu", which changes nothing.
 
     Returns
     -------

@@ -51,15 +51,15 @@ def aligned(
         if not isinstance(tree, dict) or tree.keys() != like.keys():
             raise ValueError(
                 f"the tree must be a dict with the keys {sorted(map(str, like))}, got "
-                f"{_described(tree)}"
+                f"{_describe(tree)}"
             )
         return [leaf for key in like for leaf in aligned(like[key], tree[key], is_leaf)]
     if not isinstance(tree, (list, tuple)) or len(tree) != len(like):
-        raise ValueError(f"the tree must have {len(like)} parts, got {_described(tree)}")
+        raise ValueError(f"the tree must have {len(like)} parts, got {_describe(tree)}")
     return [leaf for part, other in zip(like, tree) for leaf in aligned(part, other, is_leaf)]
 
 
-def _described(tree: Any) -> str:
+def _describe(tree: Any) -> str:
     if isinstance(tree, dict):
         return f"the keys {sorted(map(str, tree))}"
     return f"{len(tree)}" if isinstance(tree, (list, tuple)) else f"a {type(tree).__name__}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-__all__ = ["EXAMPLES", "BatchedArray", "BatchedShape", "as_array", "batched_like", "holds"]
+__all__ = ["EXAMPLES", "BatchedArray", "BatchedShape", "all_true", "as_array", "batched_like"]
 
 EXAMPLES = "examples"
 """Name of the hidden axis: `x.sum(axis=EXAMPLES)` sums over the examples."""
@@ -31,7 +31,7 @@ class BatchedArray(NDArrayOperatorsMixin):
     Parameters
     ----------
     values : ndarray, shape (N, ...)
-        `shape`, `ndim` and `size` are those of one example.
+        N examples. `shape`, `ndim` and `size` describe one example.
     """
 
     __slots__ = ("values",)
@@ -222,8 +222,8 @@ def batched_like(x: Any, index: Any) -> Any:
     return BatchedArray(np.broadcast_to(x, (len(batches[0].values), *np.shape(x))))
 
 
-def holds(condition: Any) -> bool:
-    """Return whether a condition is true for all elements, of all examples."""
+def all_true(condition: Any) -> bool:
+    """Return whether a condition is true for all elements of all examples."""
     values = condition.values if isinstance(condition, BatchedArray) else condition
     return bool(np.logical_and.reduce(values, axis=None))
 

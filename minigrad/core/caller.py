@@ -22,7 +22,7 @@ The rules of `multiply` read `b` and `a`. Its function is
             else:
                 y = _mode.watch.forward(_op, _forward, (a, b), {})
         except _FAILURES as _error:
-            raise _op.explained(_error, (a, b), {}) from None
+            raise _op.explain(_error, (a, b), {}) from None
         if type(y) is not _ndarray:
             y = _asarray(y)
         _tensor = _new(_Tensor)
@@ -74,7 +74,7 @@ def call({parameters}):
         else:
             {result} = _mode.watch.forward(_op, _forward, {operands}, {options})
     except _FAILURES as _error:
-        raise _op.explained(_error, {operands}, {options}) from None
+        raise _op.explain(_error, {operands}, {options}) from None
     if type(y) is not _ndarray:
         y = _asarray(y)
     _tensor = _new(_Tensor)
@@ -177,7 +177,7 @@ def source_of(op: Op) -> str:
 
 
 @functools.cache
-def _compiled(source: str) -> CodeType:
+def _compile(source: str) -> CodeType:
     """Compile a source so that debuggers and tracebacks show it."""
     file = f"<call {len(linecache.cache)}>"
     linecache.cache[file] = len(source), None, source.splitlines(True), file
@@ -206,7 +206,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_untracked": untracked,
     }
     namespace |= {f"_rule_{name}": rule for name, rule in op.rules.items()}
-    exec(_compiled(op.source), namespace)
+    exec(_compile(op.source), namespace)
     call: Callable[..., Tensor] = namespace["call"]
     plain = inspect.unwrap(op.forward)
     if isinstance(plain, np.ufunc):

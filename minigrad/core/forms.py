@@ -1,4 +1,4 @@
-"""NumPy's argument forms: one layer between NumPy's signatures and ours.
+"""NumPy's argument forms: one layer between NumPy's signatures and minigrad's.
 
 `np.flip(m=t, axis=-1)` uses NumPy's argument names. A `Form` passes the operands to our function by
 position and the options by NumPy's names. It leaves out options that have NumPy's default, and
@@ -28,7 +28,7 @@ IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before 
     np.inner: lambda a, b, /: ...,
     np.bincount: lambda x, /, weights=None, minlength=0: ...,
 }
-_HINTS = {"subok", "overwrite_input"}  # allow NumPy what a tensor never does
+_HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
 _CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
 
 

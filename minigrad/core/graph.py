@@ -37,7 +37,8 @@ class Node:
     Attributes
     ----------
     seq : int
-        Nodes are numbered as they are made, so sorting by `seq` sorts a graph topologically.
+        Nodes are numbered in the order of their creation, so sorting by `seq` sorts a graph
+        topologically.
     op : Op or None
         None for a leaf.
     edges : sequence of (Node, rule, values), or None

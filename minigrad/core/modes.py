@@ -116,7 +116,7 @@ class traced:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         leave()
         if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
-            # NumPy's own error hides it where `array[i] = tensor` asks for a number
+            # NumPy replaces the error if `array[i] = tensor` converts the tensor to a number
             raise error.__cause__ from None
 
 

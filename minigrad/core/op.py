@@ -24,7 +24,7 @@ and the same line records itself. A rule returns a new array, `g`, or a view of 
 none of its arguments. The engine undoes broadcasting and converts dtypes for all rules.
 
 `vjp=` is one rule for all operands, which returns their gradients as a tuple. A kernel works in
-place and may save arrays of its own. It has such a rule and a `definition`: the same function as a
+place and may save additional arrays. It has such a rule and a `definition`: the same function as a
 composition of ops, which `create_graph` differentiates instead. A definition gets zeros for an
 operand that the rule does not read, because no gradient depends on its values.
 
@@ -97,7 +97,7 @@ class Op:
         self.operands: tuple[str, ...]
         self.options: tuple[str, ...]
         plain = inspect.unwrap(forward)
-        if isinstance(plain, np.ufunc):  # whose signature has options that are refused
+        if isinstance(plain, np.ufunc):  # the options in its signature are not supported
             self.variadic = False
             self.operands, self.options = operands or tuple(rules), ()
             self.parameters = f"{', '.join(self.operands)}, /"
@@ -171,10 +171,10 @@ class Op:
 
         return derivative
 
-    def explained(self, error: Exception, operands: Any, options: dict[str, Any]) -> Exception:
+    def explain(self, error: Exception, operands: Any, options: dict[str, Any]) -> Exception:
         """Return an error of `forward` with the name of the op and its arguments."""
         names = self.operands * len(operands) if self.variadic else self.operands
-        got = [f"{name} {_described(value)}" for name, value in zip(names, operands)]
+        got = [f"{name} {_describe(value)}" for name, value in zip(names, operands)]
         got += [f"{name}={value!r}" for name, value in options.items() if value is not None]
         kinds = (np.linalg.LinAlgError, np.exceptions.AxisError, IndexError, ValueError)
         kind = next((k for k in kinds if isinstance(error, k)), TypeError)
@@ -191,7 +191,7 @@ def _stand_in(node: Node | None) -> Tensor | None:
     )
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     is_array = hasattr(value, "dtype")
     return f"{value.shape} {value.dtype}" if is_array else repr(value)
 
@@ -204,7 +204,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 # -- half precision
 
 
-def _widened(x: Any) -> Any:
+def _widen(x: Any) -> Any:
     return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float16 else x
 
 
@@ -219,7 +219,7 @@ def in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
         if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
             return forward(*args, **options)
         with np.errstate(over="ignore"):  # values too large for float16 become infinite
-            answer = forward(*map(_widened, args), **options)
+            answer = forward(*map(_widen, args), **options)
             y, *saved = answer if isinstance(answer, tuple) else (answer,)
             return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
 
@@ -231,7 +231,7 @@ def rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(vjp)
     def wrapper(g: Any, *args: Any) -> Any:
-        return vjp(_widened(g), *map(_widened, args)) if g.dtype.char == "e" else vjp(g, *args)
+        return vjp(_widen(g), *map(_widen, args)) if g.dtype.char == "e" else vjp(g, *args)
 
     return wrapper
 

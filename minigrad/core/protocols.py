@@ -1,7 +1,7 @@
 """NumPy's protocols for Tensor: `np.f(t)`, `t += x` and `t[i] = x`.
 
 A tensor that needs no gradient behaves as an array, and so does every tensor under `no_grad()`.
-If operations are recorded, `t += x` gives the same Tensor a new array and a new node, and its old
+If operations are recorded, `t += x` sets a new array and a new node of the same Tensor, and its old
 array stays unchanged. An operation that would lose a gradient raises an error.
 """
 

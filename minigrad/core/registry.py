@@ -137,8 +137,8 @@ def custom_op(
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        guarded = {name: _guarded(rule) for name, rule in rules.items()}
-        return Op(forward, guarded, vjp=_guarded(vjp) if vjp else None).function
+        guarded_rules = {name: _guard(rule) for name, rule in rules.items()}
+        return Op(forward, guarded_rules, vjp=_guard(vjp) if vjp else None).function
 
     return declare
 
@@ -180,7 +180,7 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     return call
 
 
-def _guarded(rule: Rule) -> Rule:
+def _guard(rule: Rule) -> Rule:
     """Wrap a user's rule so that it returns copies of arrays that it received."""
 
     @functools.wraps(rule)

@@ -29,8 +29,8 @@ def arrays_in(value: Any) -> Iterator[Any]:
         yield from arrays_in(vars(value))
 
 
-def _saved(node: Node) -> dict[int, np.ndarray]:
-    """Return the arrays that a node saves, by id, without those of leaves."""
+def _saved_arrays(node: Node) -> dict[int, np.ndarray]:
+    """Return the arrays that a node saves by id, without arrays of leaves."""
     buffers: dict[int, np.ndarray] = {}
     for _, rule, args in node.edges or ():
         for value, origin in zip(args, node.op.origins(rule, node)):
@@ -41,8 +41,8 @@ def _saved(node: Node) -> dict[int, np.ndarray]:
 
 
 def bytes_saved(node: Node) -> int:
-    """Return the bytes of the arrays that a node saves, without those of leaves."""
-    return sum(array.nbytes for array in _saved(node).values())
+    """Return the bytes of the arrays that a node saves, without arrays of leaves."""
+    return sum(array.nbytes for array in _saved_arrays(node).values())
 
 
 class memory_report(Shown):
@@ -69,7 +69,7 @@ class memory_report(Shown):
         for node in topological([result._needed_node("memory_report")]):
             if node.op is None:
                 continue
-            saved = _saved(node)
+            saved = _saved_arrays(node)
             count, size = self.by_op.get(node.op.name, (0, 0))
             size += sum(array.nbytes for key, array in saved.items() if key not in counted)
             self.by_op[node.op.name] = count + 1, size

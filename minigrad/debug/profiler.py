@@ -84,7 +84,7 @@ class profile(Shown, Watch):
             setattr(row, event.phase, getattr(row, event.phase) + event.exclusive)
         return rows
 
-    def _timed(self, name: str, phase: str, run: Callable[..., Any], *args: Any) -> Any:
+    def _time_call(self, name: str, phase: str, run: Callable[..., Any], *args: Any) -> Any:
         self._nested.append(0.0)
         start = time.perf_counter()
         try:
@@ -116,7 +116,7 @@ class profile(Shown, Watch):
         Any
             Result of `function`.
         """
-        return self._timed(op.name, "forward", super().forward, op, function, args, options)
+        return self._time_call(op.name, "forward", super().forward, op, function, args, options)
 
     def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
         """Time the call of a rule.
@@ -137,7 +137,7 @@ class profile(Shown, Watch):
         Any
             Result of `rule`.
         """
-        return self._timed(node.op.name, "backward", super().backward, node, rule, g, args)
+        return self._time_call(node.op.name, "backward", super().backward, node, rule, g, args)
 
     def recorded(self, node: Any) -> None:
         """Count the bytes that a node saves.

@@ -118,7 +118,7 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
     """
     data = _read(path, expected)
     if not isinstance(data, dict):
-        raise ValueError(f"{path} must be an object, got {_shown(data)}")
+        raise ValueError(f"{path} must be an object, got {_show(data)}")
     return Settings(data, str(path))
 
 
@@ -201,7 +201,7 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return printable(json.dumps(value, ensure_ascii=False, default=str), 57)
 
 
@@ -238,14 +238,14 @@ def matches(value: Any, hint: Any) -> bool:
     return kind is Any or isinstance(value, kind)
 
 
-def _described(hint: Any) -> str:
+def _describe(hint: Any) -> str:
     """Return an annotated type in words."""
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        return " or ".join(map(_described, parts))
+        return " or ".join(map(_describe, parts))
     kind = get_origin(hint) or hint
     items = (
-        f" of which each item is {_described(parts[0])}"
+        f" of which each item is {_describe(parts[0])}"
         if parts and "list" in _WORDS.get(kind, "")
         else ""
     )
@@ -337,7 +337,7 @@ class Settings(dict[str, Any]):
             Value of the entry.
         """
         if not matches(self[name], hint):
-            self.fail(name, _described(hint))
+            self.fail(name, _describe(hint))
         return self[name]
 
     def fail(self, name: str, expected: str) -> None:
@@ -350,7 +350,7 @@ class Settings(dict[str, Any]):
         expected : str
             Condition, such as "an integer", of the message "`name` must be `expected`, got ...".
         """
-        value = _shown(self.get(name))
+        value = _show(self.get(name))
         raise ValueError(f"{self.where}: {printable(name)} must be {expected}, got {value}")
 
     def integer(
@@ -418,7 +418,7 @@ class Settings(dict[str, Any]):
         default: Any = REQUIRED,
         choices: Sequence[str] | None = None,
     ) -> Any:
-        """Return a string, one of `choices` if they are given.
+        """Return a string.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class Settings(dict[str, Any]):
         default : Any
             Value of a missing entry; an error if not given.
         choices : sequence of str, optional
-            Strings that are allowed.
+            Strings that are allowed; any string by default.
 
         Returns
         -------
@@ -524,7 +524,7 @@ def mistyped_fields(instance: Any) -> dict[str, str]:
     """
     hints = _type_hints(type(instance))
     return {
-        field.name: _described(hints[field.name])
+        field.name: _describe(hints[field.name])
         for field in fields(instance)
         if not matches(getattr(instance, field.name), hints[field.name])
     }

@@ -109,7 +109,8 @@ class SafetensorsFile(Mapping[str, Entry]):
         name : str
             Name of the array.
         dtype : dtype, optional
-            Dtype of a floating-point array; by default that of the file. Other arrays keep theirs.
+            Dtype of a floating-point array; the dtype in the file by default. The dtypes of other
+            arrays do not change.
 
         Returns
         -------
@@ -123,8 +124,8 @@ class SafetensorsFile(Mapping[str, Entry]):
         if array.nbytes != entry.end - entry.start:
             raise ValueError(f"{self.path}: the file became shorter while it was read")
         array = (from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
-        wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
-        return array.astype(wanted.newbyteorder("="), copy=False)
+        target = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
+        return array.astype(target.newbyteorder("="), copy=False)
 
     def map(self, name: str, writable: bool = False) -> np.ndarray:
         """Map an array: return a view of the file, whose pages are read when they are used.
@@ -478,7 +479,7 @@ class SafetensorsFolder(dict[str, Entry]):
         name : str
             Name of the array.
         dtype : dtype, optional
-            Dtype of a floating-point array; by default that of the file.
+            Dtype of a floating-point array; the dtype in the file by default.
 
         Returns
         -------

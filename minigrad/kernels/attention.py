@@ -1,6 +1,6 @@
 """Scaled dot-product attention: Vaswani et al. (2017), arXiv:1706.03762, section 3.2.
 
-Heads have an axis of their own everywhere in this library: (N, h, L, d). `split_heads` and
+Heads have a separate axis everywhere in this library: (N, h, L, d). `split_heads` and
 `merge_heads` return views if the memory layout permits.
 """
 
@@ -205,7 +205,7 @@ def _part_of(x: np.ndarray, part: slice) -> np.ndarray:
 
 
 def _each_head(scores: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """View scores (n, h_kv, group * L_q, L_kv) as those of each head, (n, h, L_q, L_kv)."""
+    """View scores (n, h_kv, group * L_q, L_kv) as scores of each head, (n, h, L_q, L_kv)."""
     return scores.reshape(len(scores), *query.shape[1:3], scores.shape[-1])
 
 

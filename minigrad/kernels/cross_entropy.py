@@ -1,4 +1,4 @@
-"""Cross-entropy of logits, by itself or with the linear layer that computes the logits.
+"""Cross-entropy of logits, alone or with the linear layer that computes the logits.
 
 With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes with weights w, the loss of
 a row of class t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch. The mean divides

@@ -1,4 +1,4 @@
-"""Dropout, by itself or after relu: Srivastava et al. (2014), JMLR 15, 1929-1958."""
+"""Dropout, alone or after relu: Srivastava et al. (2014), JMLR 15, 1929-1958."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dropout_mask(
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 
 
-def _masked(x: Any, mask: Any, scale: float) -> Any:
+def _apply_mask(x: Any, mask: Any, scale: float) -> Any:
     """Compute x · mask · scale, the result of dropout and its rule."""
     if type(x) is not np.ndarray or x.dtype.kind != "f":
         return x * mask * scale
@@ -50,9 +50,9 @@ def _masked(x: Any, mask: Any, scale: float) -> Any:
     return y
 
 
-@op(x=_masked)
+@op(x=_apply_mask)
 def _dropout(x, /, mask, scale):
-    return _masked(x, mask, scale)
+    return _apply_mask(x, mask, scale)
 
 
 @function()
@@ -90,7 +90,7 @@ def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
 
 
 # The rule needs no mask: the result is 0 exactly where the gradient is 0.
-@kernel(definition=relu_dropout_definition, x=lambda g, y, scale: _masked(g, y != 0, scale))
+@kernel(definition=relu_dropout_definition, x=lambda g, y, scale: _apply_mask(g, y != 0, scale))
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import as_array, holds
+from ..core.batched import all_true, as_array
 from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.elementwise import where
@@ -26,7 +26,7 @@ def embedding_definition(weight: Any, indices: np.ndarray, padding_idx: int | No
     )
 
 
-def _scattered(rows: np.ndarray, indices: np.ndarray, length: int) -> np.ndarray:
+def _scatter_rows(rows: np.ndarray, indices: np.ndarray, length: int) -> np.ndarray:
     """Return zeros (length, d) with rows (n, d) added at `indices` (n,)."""
     if length <= 256:  # a product with one-hot rows is fastest
         hot = np.zeros((length, len(indices)), rows.dtype)
@@ -54,7 +54,7 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any) ->
     if padding_idx is not None:
         is_token = indices != padding_idx
         g, indices = g[is_token], indices[is_token]
-    return (_scattered(g, indices, weight_shape[0]),)
+    return (_scatter_rows(g, indices, weight_shape[0]),)
 
 
 @kernel(vjp=_embedding_vjp, definition=embedding_definition, single=False)
@@ -90,7 +90,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     # a copy, because the caller may write the next batch into the array
     indices = as_indices(integers("embedding", indices)).copy()
     length = weight.shape[0]
-    if not holds((indices >= 0) & (indices < length)):
+    if not all_true((indices >= 0) & (indices < length)):
         raise IndexError(
             f"embedding: indices must be from 0 to {length - 1}, got {indices.min()} to "
             f"{indices.max()}"

@@ -15,7 +15,7 @@ from . import special as special
 
 
 def _reduce(reduction: Any) -> Any:
-    """Return a reduction over the first axis by default, as those of ufuncs."""
+    """Return a reduction whose axis is 0 by default, as in `ufunc.reduce`."""
     return lambda x, axis=0, **options: reduction(x, axis, **options)
 
 

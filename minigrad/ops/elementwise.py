@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import holds
+from ..core.batched import all_true
 from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op, ufunc
@@ -52,7 +52,7 @@ __all__ = [
 
 @op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
 def _safe_divide(a, b, /):
-    return a / b if holds(b) else a / np.where((b == 0) & (a == 0), 1, b)
+    return a / b if all_true(b) else a / np.where((b == 0) & (a == 0), 1, b)
 
 
 @op(a=lambda g, b: safe_multiply(g, b), b=lambda g, a: safe_multiply(g, a))

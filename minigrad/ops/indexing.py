@@ -158,7 +158,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     Returns
     -------
     Tensor
-        Shape of x with that of `indices` in place of `axis`.
+        Shape of x with the shape of `indices` in place of `axis`.
     """
     indices = integers("take", indices)
     if axis is None or np.ndim(x) == 0:

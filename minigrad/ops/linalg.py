@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import holds
+from ..core.batched import all_true
 from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op
@@ -495,7 +495,7 @@ def _det_gradient(g: Any, y: Any, x: Any) -> Any:
     # each further derivative multiplies the error of the inverse by the condition of x once more
     limit = 1e4 if isinstance(x, Tensor) else 1e8
     regular = not x.size or (
-        holds(np.isfinite(unwrap(x))) and holds(np.linalg.cond(unwrap(x)) < limit)
+        all_true(np.isfinite(unwrap(x))) and all_true(np.linalg.cond(unwrap(x)) < limit)
     )
     return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
 
@@ -562,7 +562,7 @@ def cholesky(x: Any, *, upper: bool = False) -> Tensor:
     Parameters
     ----------
     x : array_like, shape (..., n, n)
-        Symmetric, positive definite matrices, of which one triangle is read.
+        Symmetric, positive definite matrices. Only one triangle is read.
     upper : bool
         Read the upper triangle and return L.mT; False by default.
 

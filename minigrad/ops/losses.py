@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import holds
+from ..core.batched import all_true
 from ..core.registry import function, op
 from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from . import reduction as reductions
@@ -115,7 +115,7 @@ def smooth_l1_loss(
     reduction : {"mean", "sum", "none"}
         Reduction of the losses of elements; "mean" by default.
     beta : float
-        1 by default; 0 gives `l1_loss`.
+        Limit of the quadratic part; 1 by default. The loss is `l1_loss` if `beta` is 0.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     reduction : {"mean", "sum", "none"}
         Reduction of the losses of elements; "mean" by default.
     delta : float
-        1 by default.
+        Limit of the quadratic part; 1 by default.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def binary_cross_entropy(
     """
     _check("binary_cross_entropy", input, target, reduction)
     p = to_array(input)
-    if not holds((p >= 0) & (p <= 1)):
+    if not all_true((p >= 0) & (p <= 1)):
         raise ValueError(
             f"binary_cross_entropy: input must be probabilities from 0 to 1, got {p.min()} to "
             f"{p.max()}; for logits write binary_cross_entropy_with_logits"
@@ -328,7 +328,7 @@ def nll_loss(
 
 
 def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
-    return holds(np.isclose(probabilities.sum(axis), 1, atol=1e-3))
+    return all_true(np.isclose(probabilities.sum(axis), 1, atol=1e-3))
 
 
 def class_probability_loss(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import as_array, holds
+from ..core.batched import all_true, as_array
 from ..core.registry import function, op
 from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from .axes import Axis, all_axes, booleans, check_broadcast, shape_of
@@ -99,7 +99,7 @@ def sum(
 
 
 def is_half(x: Any) -> bool:
-    """Return whether x is float16, which cannot hold sums, squares or counts above 65,504."""
+    """Return whether x is float16, in which sums, squares and counts above 65,504 overflow."""
     return bool(getattr(x, "dtype", None) == _HALF)
 
 
@@ -245,7 +245,7 @@ def var(
         if y.dtype != np.float32 or dtype is not None:
             return y
         smallest = 0 if mean is not None else 1e-6 * np.square(middle.data).reshape(y.shape)
-    if holds((smallest <= y.data) & (y.data < np.inf)):
+    if all_true((smallest <= y.data) & (y.data < np.inf)):
         return y
     # float32 overflows, or the variance is small beside the rounding of the mean
     return astype(var(x, axis, **options, dtype=np.float64), np.float32)
@@ -295,7 +295,7 @@ def std(
     options |= {"where": where, "mean": mean}
     with np.errstate(over="ignore"):
         y = root(var(x, axis, **options, dtype=dtype))
-    if y.dtype == np.float32 and not holds(~np.isinf(y.data)):
+    if y.dtype == np.float32 and not all_true(~np.isinf(y.data)):
         # the variance overflows, not the root
         y = astype(root(var(x, axis, **options, dtype=np.float64)), np.float32)
     return y
@@ -304,7 +304,7 @@ def std(
 def root(squares: Tensor) -> Tensor:
     """Return the square root of variances; its derivative where they are 0 is 0."""
     constant = to_array(squares) == 0
-    if holds(~constant):
+    if all_true(~constant):
         return sqrt(squares)
     return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares)))
 
@@ -312,7 +312,7 @@ def root(squares: Tensor) -> Tensor:
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """Return g times the product of all other elements of the slice, also if some are 0."""
     shape = keepdims_shape(x.shape, axis)
-    if holds((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
+    if all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
@@ -371,7 +371,7 @@ def average(
         return mean(x, axis, keepdims=keepdims)
     weights = _along(weights, shape_of(x), axis)
     total = sum(weights, axis, keepdims=keepdims)
-    if not holds(unwrap(total) != 0):
+    if not all_true(unwrap(total) != 0):
         raise ZeroDivisionError("average: weights must not sum to zero in a slice")
     return sum(x * weights, axis, keepdims=keepdims) / total
 
@@ -528,7 +528,7 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
     if axis is None or not x.ndim:
         return _cumprod_gradient(g.reshape(-1), x.reshape(-1), 0).reshape(x.shape)
     y = np.cumprod(x, axis)
-    if holds((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
+    if all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return _sum_from_end(g * y, x.shape, axis) / x
     # if a factor is 0: row j contains the running products without the j-th factor
     rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)

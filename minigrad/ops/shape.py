@@ -118,7 +118,7 @@ def ravel(x: Any, order: str = "C") -> Tensor:
     return reshape(x, -1, order=order)
 
 
-def _shaped(shape: tuple[int, ...]) -> np.ndarray:
+def _placeholder(shape: tuple[int, ...]) -> np.ndarray:
     """Return an array of this shape that takes no memory."""
     return np.broadcast_to(np.empty((), bool), shape)
 
@@ -138,7 +138,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
     Tensor
         View of x if its memory layout permits.
     """
-    return _reshape(x, shape=np.expand_dims(_shaped(shape_of(x)), axis).shape)
+    return _reshape(x, shape=np.expand_dims(_placeholder(shape_of(x)), axis).shape)
 
 
 @function(numpy=np.squeeze, methods="squeeze")
@@ -156,7 +156,7 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     Tensor
         View of x if its memory layout permits.
     """
-    return _reshape(x, shape=np.squeeze(_shaped(shape_of(x)), axis).shape)
+    return _reshape(x, shape=np.squeeze(_placeholder(shape_of(x)), axis).shape)
 
 
 _AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.
@@ -176,7 +176,7 @@ def _at_least(ndim: int) -> Any:
     numpy = (np.atleast_1d, np.atleast_2d, np.atleast_3d)[ndim - 1]
 
     def atleast(*arrays: Any) -> Any:
-        results = [_reshape(x, shape=numpy(_shaped(shape_of(x))).shape) for x in arrays]
+        results = [_reshape(x, shape=numpy(_placeholder(shape_of(x))).shape) for x in arrays]
         return results[0] if len(results) == 1 else tuple(results)
 
     atleast.__name__ = atleast.__qualname__ = numpy.__name__
@@ -303,7 +303,7 @@ def broadcast_to(x, /, shape):
     ----------
     x : array_like
     shape : tuple of int
-        Shape to which that of x broadcasts.
+        Shape of the result, to which the shape of x broadcasts.
 
     Returns
     -------

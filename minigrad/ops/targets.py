@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import BatchedArray, as_array, batched_like, holds
+from ..core.batched import BatchedArray, all_true, as_array, batched_like
 from ..core.nested import needs_gradient
 from ..core.tensor import Tensor, unwrap
 from . import indexing, reduction
@@ -54,7 +54,7 @@ class Targets:
         flat = targets.reshape(-1)
         valid = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
         index = np.where(valid, flat, 0)  # (rows,)
-        if not holds((index >= 0) & (index < classes)):
+        if not all_true((index >= 0) & (index < classes)):
             allowed = f"0 to {classes - 1}" + (
                 "" if ignore_index is None else f" or {ignore_index}"
             )
@@ -63,7 +63,7 @@ class Targets:
             )
         self.index = index.astype(indexing.INTP, copy=False)
         self.shape = targets.shape
-        self.ignored = None if holds(valid) else ~valid  # (rows,)
+        self.ignored = None if all_true(valid) else ~valid  # (rows,)
         if weight is None:
             chosen = valid.astype(dtype)
         else:

@@ -305,7 +305,7 @@ class Optimizer:
         FloatingPointError
             If a gradient is not finite, unless `skip_nonfinite`.
         OverflowError
-            If the dtype cannot hold the step.
+            If the dtype cannot represent the step.
         """
         loss = None
         if closure is not None:

@@ -237,7 +237,7 @@ class DataParallel(Alone):
         return work[len(work) * rank // processes : len(work) * (rank + 1) // processes]
 
     def _summed(self, work: Work) -> float:
-        """Add the gradients of all processes into those of the first; return the sum of squares."""
+        """Add the gradients of all processes into the first's; return the sum of squares."""
         return sum_of_squares(map(self._sum_block, work))
 
     def _sum_block(self, item: tuple[int, int, slice]) -> np.ndarray:

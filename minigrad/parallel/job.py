@@ -118,7 +118,7 @@ def _end_together() -> None:
         failed.append(130 if issubclass(kind, KeyboardInterrupt) else 1)
         show(kind, *error)
 
-    def noted_exit(code: Any = None) -> Any:
+    def exit_with(code: Any = None) -> Any:
         failed.append(0 if code is None else code if isinstance(code, int) else 1)
         leave_with(code)
 
@@ -127,7 +127,7 @@ def _end_together() -> None:
             abort(failed[-1])
         wait(PATIENCE if _is_working else float("inf"))
 
-    sys.excepthook, sys.exit = hook, noted_exit
+    sys.excepthook, sys.exit = hook, exit_with
     atexit.register(at_exit)
 
 

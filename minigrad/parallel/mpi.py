@@ -117,7 +117,7 @@ class MPIParallel(Alone):
         return self._local.step()
 
     def _gather(self) -> None:
-        """Sum the gradients over all ranks; those of forked processes are summed by their step."""
+        """Sum the gradients over all ranks; forked processes sum their gradients in `step`."""
         groups = self.optimizer._groups
         present = [has_gradient(p) for group in groups for p in group.parameters]
         for group in groups:
