@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -91,45 +90,6 @@ def check_derivatives(info: OpInfo) -> None:
 @every
 def test_op_derivatives_equal_finite_differences(info: OpInfo) -> None:
     check_derivatives(info)
-
-
-def is_regular(sample: Sample) -> bool:
-    """Return whether values and slopes are finite; arccos has an infinite slope at 1."""
-    leaves, ys = sample.run()
-    values = [y.data for y in ys] + gradients(ys, leaves, cotangents(ys))
-    return all(value is None or np.isfinite(value).all() for value in values)
-
-
-def derivative(sample: Sample, order: int, step: float) -> float:
-    """Return a derivative of the weighted results along a random direction, at a distance."""
-    t, rng = Tensor(step, requires_grad=True), np.random.default_rng(0)
-    points = [x + t * rng.standard_normal(x.shape) for x in sample.floats.values()]
-    ys = [y for y in sample.call(*points) if y.requires_grad]
-    y: Any = sum((y * g).sum() for y, g in zip(ys, cotangents(ys)))
-    for _ in range(order):
-        if not (isinstance(y, Tensor) and y.requires_grad):
-            return 0.0
-        (y,) = mg.gradients(y, [t], create_graph=True)
-    return y.item()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rounded", [False, True])
-@every
-def test_op_third_derivative_equals_differences_of_the_second(info: OpInfo, rounded: bool) -> None:
-    """Also at integers: rules that compare a value fail at integer exponents, zeros and ties."""
-    for sample in info.each_sample():
-        if rounded:
-            for i, x in sample.floats.items():
-                sample.operands[i] = np.asarray(np.ceil(x))
-        with naming(sample), suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
-            if not is_regular(sample):
-                continue
-            left2, left, at, right, right2 = (derivative(sample, 2, k * 1e-4) for k in range(-2, 3))
-            near, far, bend = right - left, (right2 - left2) / 2, right + left - 2 * at
-            if max(abs(near - far), abs(bend)) < 1e-8 * (1 + abs(at)):  # smooth
-                third, expected = derivative(sample, 3, 0.0), near / 2e-4
-                assert abs(third - expected) < 1e-3 * (1 + abs(third)), f"{third}, not {expected}"
 
 
 def check_kinks(info: OpInfo) -> None:
@@ -271,16 +231,3 @@ def test_op_graph_is_freed_without_the_collector(info: OpInfo) -> None:
         assert all(node() is None for node in nodes)
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [n for n, op in OPS.items() if len(op.operands) == 2 and not op.variadic and not op.options],
-)
-def test_op_of_the_same_operand_twice_adds_both_gradients(name: str) -> None:
-    f, rng = OPS[name].function, np.random.default_rng(0)
-    x, g = rng.uniform(0.5, 1.5, (3, 3)) + np.eye(3) * 3, rng.standard_normal((3, 3))
-    once, a, b = (Tensor(x.copy(), requires_grad=True) for _ in range(3))
-    f(once, once).backward(g)
-    f(a, b).backward(g)
-    np.testing.assert_allclose(once.grad.data, a.grad.data + b.grad.data, rtol=1e-12)

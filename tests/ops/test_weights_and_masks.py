@@ -43,10 +43,6 @@ HEADS = floats(2, 2, 3, 2)  # (N, h, L, d)
 W = np.ones((5, 4), np.float32)
 
 
-def tracked(x: np.ndarray = P) -> Tensor:
-    return Tensor(x, requires_grad=True)
-
-
 SIZES: Any = {"d_model": 4, "num_heads": 2, "d_ff": 8, "dropout": 0.0}
 ENCODER = nn.EncoderConfig(12, **SIZES, num_layers=1, num_classes=2)
 MODELS = [
@@ -68,106 +64,61 @@ attend = mg.scaled_dot_product_attention
 logits_loss = mg.binary_cross_entropy_with_logits
 fused_loss = mg.linear_cross_entropy
 
-CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "linear.weight": (lambda w: mg.linear(tracked(), w), floats(5, 4)),
-    "linear.bias": (lambda b: mg.linear(tracked(), W, b), floats(5)),
-    "layer_norm.weight": (lambda w: mg.layer_norm(tracked(), weight=w), floats(4)),
-    "layer_norm.bias": (lambda b: mg.layer_norm(tracked(), bias=b), floats(4)),
-    "rms_norm.weight": (lambda w: mg.rms_norm(tracked(), weight=w), floats(4)),
-    "embedding.weight": (lambda w: mg.embedding(w, CLASSES), floats(5, 4)),
-    "cross_entropy.weight": (lambda w: mg.cross_entropy(tracked(), CLASSES, w), floats(4)),
-    "nll_loss.weight": (lambda w: mg.nll_loss(tracked(), CLASSES, w), floats(4)),
-    "binary_cross_entropy.weight": (
-        lambda w: mg.binary_cross_entropy(tracked(), P, w),
-        floats(3, 4),
-    ),
-    "binary_cross_entropy_with_logits.weight": (
-        lambda w: logits_loss(tracked(), P, weight=w),
-        floats(3, 4),
-    ),
-    "binary_cross_entropy_with_logits.pos_weight": (
-        lambda w: logits_loss(tracked(), P, pos_weight=w),
-        floats(3, 4),
-    ),
+CASES: dict[str, tuple[Callable[..., Any], list[Any], Any]] = {
+    "linear.weight": (mg.linear, [P], floats(5, 4)),
+    "linear.bias": (mg.linear, [P, W], floats(5)),
+    "layer_norm.weight": (mg.layer_norm, [P], floats(4)),
+    "layer_norm.bias": (mg.layer_norm, [P], floats(4)),
+    "rms_norm.weight": (mg.rms_norm, [P], floats(4)),
+    "embedding.weight": (lambda weight: mg.embedding(weight, CLASSES), [], floats(5, 4)),
+    "cross_entropy.weight": (mg.cross_entropy, [P, CLASSES], floats(4)),
+    "nll_loss.weight": (mg.nll_loss, [P, CLASSES], floats(4)),
+    "binary_cross_entropy.weight": (mg.binary_cross_entropy, [P, P], floats(3, 4)),
+    "binary_cross_entropy_with_logits.weight": (logits_loss, [P, P], floats(3, 4)),
+    "binary_cross_entropy_with_logits.pos_weight": (logits_loss, [P, P], floats(3, 4)),
     "linear_cross_entropy.linear_weight": (
-        lambda w: fused_loss(tracked(), w, CLASSES),
+        lambda x, linear_weight: fused_loss(x, linear_weight, CLASSES),
+        [P],
         floats(5, 4),
     ),
-    "linear_cross_entropy.linear_bias": (
-        lambda b: fused_loss(tracked(), W, CLASSES, linear_bias=b),
-        floats(5),
-    ),
-    "linear_cross_entropy.weight": (
-        lambda w: fused_loss(tracked(), W, CLASSES, weight=w),
-        floats(5),
-    ),
-    "scaled_dot_product_attention.mask": (
-        lambda m: attend(tracked(HEADS), HEADS, HEADS, mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "scaled_dot_product_attention.bias": (
-        lambda b: attend(tracked(HEADS), HEADS, HEADS, bias=b),
-        floats(2, 2, 3, 3),
-    ),
-    "scaled_dot_product_attention.scale": (
-        lambda s: attend(tracked(HEADS), HEADS, HEADS, scale=s),
-        np.float32(0.5),
-    ),
+    "linear_cross_entropy.linear_bias": (fused_loss, [P, W, CLASSES], floats(5)),
+    "linear_cross_entropy.weight": (fused_loss, [P, W, CLASSES], floats(5)),
+    "scaled_dot_product_attention.mask": (attend, [HEADS] * 3, booleans(2, 2, 3, 3)),
+    "scaled_dot_product_attention.bias": (attend, [HEADS] * 3, floats(2, 2, 3, 3)),
+    "scaled_dot_product_attention.scale": (attend, [HEADS] * 3, np.float32(0.5)),
     "F.scaled_dot_product_attention.attn_mask": (
-        lambda m: F.scaled_dot_product_attention(tracked(Q), Q, Q, m),
+        F.scaled_dot_product_attention,
+        [Q, Q, Q],
         booleans(2, 3, 3),
     ),
-    "F.scaled_dot_product_attention.attn_mask, a bias": (
-        lambda m: F.scaled_dot_product_attention(tracked(Q), Q, Q, m),
+    "a bias as F.scaled_dot_product_attention.attn_mask": (
+        F.scaled_dot_product_attention,
+        [Q, Q, Q],
         floats(2, 3, 3),
     ),
-    "softmax.where": (lambda w: mg.softmax(tracked(), where=w), booleans(3, 4)),
-    "masked_fill.mask": (lambda m: mg.masked_fill(tracked(), m, 0.0), booleans(3, 4)),
-    "masked_select.mask": (lambda m: mg.masked_select(tracked(), m), booleans(3, 4)),
-    "sum.where": (lambda w: mg.sum(tracked(), where=w), booleans(3, 4)),
-    "mean.where": (lambda w: mg.mean(tracked(), where=w), booleans(3, 4)),
-    "var.where": (lambda w: mg.var(tracked(), where=w), booleans(3, 4)),
-    "std.where": (lambda w: mg.std(tracked(), where=w), booleans(3, 4)),
-    "MultiHeadSelfAttention.forward.mask": (
-        lambda m: SELF_ATTENTION(tracked(Q), mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "MultiHeadCrossAttention.forward.mask": (
-        lambda m: CROSS_ATTENTION(tracked(Q), Q, mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "TransformerEncoderLayer.forward.mask": (
-        lambda m: ENCODER_LAYER(tracked(Q), mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "TransformerDecoderLayer.forward.mask": (
-        lambda m: DECODER_LAYER(tracked(Q), Q, mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "TransformerDecoderLayer.forward.memory_mask": (
-        lambda m: DECODER_LAYER(tracked(Q), Q, memory_mask=m),
-        booleans(2, 2, 3, 3),
-    ),
-    "Transformer.forward.padding_mask": (
-        lambda m: TRANSFORMER(IDS, IDS, padding_mask=m),
-        booleans(2, 3),
-    ),
+    "softmax.where": (mg.softmax, [P], booleans(3, 4)),
+    "masked_fill.mask": (lambda x, mask: mg.masked_fill(x, mask, 0.0), [P], booleans(3, 4)),
+    "masked_select.mask": (mg.masked_select, [P], booleans(3, 4)),
+    "sum.where": (mg.sum, [P], booleans(3, 4)),
+    "mean.where": (mg.mean, [P], booleans(3, 4)),
+    "var.where": (mg.var, [P], booleans(3, 4)),
+    "std.where": (mg.std, [P], booleans(3, 4)),
+    "MultiHeadSelfAttention.forward.mask": (SELF_ATTENTION, [Q], booleans(2, 2, 3, 3)),
+    "MultiHeadCrossAttention.forward.mask": (CROSS_ATTENTION, [Q, Q], booleans(2, 2, 3, 3)),
+    "TransformerEncoderLayer.forward.mask": (ENCODER_LAYER, [Q], booleans(2, 2, 3, 3)),
+    "TransformerDecoderLayer.forward.mask": (DECODER_LAYER, [Q, Q], booleans(2, 2, 3, 3)),
+    "TransformerDecoderLayer.forward.memory_mask": (DECODER_LAYER, [Q, Q], booleans(2, 2, 3, 3)),
+    "Transformer.forward.padding_mask": (TRANSFORMER, [IDS, IDS], booleans(2, 3)),
     **{
-        f"{type(layer).__name__}.forward.valid_lens": (
-            lambda m, layer=layer: layer(tracked(Q), Q, Q, valid_lens=m),
-            np.array([1, 3]),
-        )
+        f"{type(layer).__name__}.forward.valid_lens": (layer, [Q, Q, Q], np.array([1, 3]))
         for layer in SCORED
     },
     **{
-        f"{type(model).__name__}.forward.padding_mask": (
-            lambda m, model=model: model(IDS, padding_mask=m),
-            booleans(2, 3),
-        )
+        f"{type(model).__name__}.forward.padding_mask": (model, [IDS], booleans(2, 3))
         for model in MODELS
     },
 }
-"""Calls with one argument left open, and a valid value of that argument."""
+"""A function, its first operands, and a valid value of the argument after the last dot."""
 
 OPERANDS = {"linear.weight", "linear_cross_entropy.linear_weight", "embedding.weight"}
 """Matrices with any number of rows."""
@@ -215,15 +166,17 @@ def test_every_public_weight_bias_and_mask_has_a_case() -> None:
 
 def outcome(name: str, value: Any) -> np.ndarray | None:
     """Return the result of a call, and run its backward pass; None if the call is refused."""
-    call, leaf = CASES[name][0], None
+    function, operands, _ = CASES[name]
+    operands = [Tensor(x, requires_grad=x.dtype.kind == "f") for x in operands]
+    argument, leaf = name.rpartition(".")[2], None
     try:
-        result = call(value)
+        result = function(*operands, **{argument: value})
     except (ValueError, TypeError, IndexError):
         return None
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         leaf = Tensor(value, requires_grad=True)
         try:
-            result = call(leaf)
+            result = function(*operands, **{argument: leaf})
         except (ValueError, TypeError):  # it has no gradient
             leaf = None
     if result.requires_grad:
@@ -248,7 +201,7 @@ def variants(good: np.ndarray) -> Iterator[np.ndarray]:
 
 @pytest.mark.parametrize("name", sorted(CASES.keys() - MASKS_THAT_BROADCAST_X - OPERANDS))
 def test_argument_of_another_shape_is_refused_or_broadcast(name: str) -> None:
-    good = np.asarray(CASES[name][1])
+    good = np.asarray(CASES[name][2])
     expected, shape = outcome(name, good), good.shape
     assert expected is not None
     for value in variants(good):
@@ -266,7 +219,7 @@ def test_argument_of_another_shape_is_refused_or_broadcast(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(CASES.keys() - OPERANDS))
 def test_argument_of_another_dtype_is_refused_or_converted(name: str) -> None:
     """Integers are no masks, and count as floats in weights. No weight changes the dtype of a result."""
-    good = np.asarray(CASES[name][1])
+    good = np.asarray(CASES[name][2])
     if good.dtype == bool:
         assert outcome(name, good.astype(int)) is None
         assert outcome(name, good.astype(np.float32)) is None or "attn_mask" in name
@@ -284,8 +237,9 @@ def test_argument_of_another_dtype_is_refused_or_converted(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OPERANDS))
 @pytest.mark.parametrize("shape", [(4,), (2, 5, 4), (5, 4, 1), (1, 5, 4), ()])
 def test_weight_that_is_no_matrix_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    function, operands, _ = CASES[name]
     with pytest.raises((ValueError, IndexError), match=r"weight"):
-        CASES[name][0](floats(*shape))
+        function(*operands, **{name.rpartition(".")[2]: floats(*shape)})
 
 
 def test_weight_that_would_enlarge_a_column_of_losses_is_refused() -> None:
