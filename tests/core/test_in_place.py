@@ -17,7 +17,7 @@ import minigrad as mg
 import nn
 from minigrad import AnomalyError, GradientError, Tensor
 from minigrad.core.graph import notes_of
-from minigrad.optim import SGD, Adam, AdamW, clip_grad_norm_
+from minigrad.optim import SGD, clip_grad_norm_
 
 OPERATORS = {
     operator.iadd: operator.add,
@@ -244,16 +244,14 @@ def test_change_of_a_parameter_after_the_forward_pass_is_noticed(name: str) -> N
         y.backward()
 
 
-@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW])
-def test_optimizer_step_after_the_forward_pass_is_noticed(optimizer: Any) -> None:
-    model = nn.Linear(3, 1, generator=np.random.default_rng(0))
-    steps, x = optimizer(model.parameters(), lr=0.1), np.ones((2, 3), np.float32)
-    for _ in range(3):
-        late = (model(Tensor(x, requires_grad=True)) ** 2).mean()
-        (model(x) ** 2).mean().backward()
-        steps.step()
-        with pytest.raises(GradientError, match=f"linear: {NOTICED}"):
-            late.backward()
+def test_optimizer_step_after_the_forward_pass_is_noticed() -> None:
+    model = nn.Linear(3, 1)
+    sgd, x = SGD(model.parameters(), lr=0.1), np.ones((2, 3), np.float32)
+    late = (model(Tensor(x, requires_grad=True)) ** 2).mean()
+    (model(x) ** 2).mean().backward()
+    sgd.step()
+    with pytest.raises(GradientError, match=f"linear: {NOTICED}"):
+        late.backward()
 
 
 def add_gradient(p: Tensor) -> None:
@@ -341,10 +339,8 @@ def test_numpy_function_that_writes_is_noticed(write: Callable[..., Any]) -> Non
     "read, indices",
     [
         (lambda w, i: w[i], [1, 2]),
-        (lambda w, i: w[i, [0, 1]], [1, 2]),
         (mg.embedding, np.array([1, 2])),
         (lambda w, i: mg.cross_entropy(w[:2], i), np.array([1, 2])),
-        (lambda w, i: mg.cross_entropy(w[:2], [2, 1], weight=i), np.array([1.0, 2.0, 3.0])),
     ],
 )
 def test_indices_that_change_after_the_forward_pass_keep_their_effect(
@@ -386,19 +382,14 @@ X = np.arange(4.0)
             "np.put_along_axis: the written values",
         ),
         (lambda: Tensor(T), r"Tensor: data must not require gradients.* write data.clone\(\)"),
-        (lambda: np.full_like(np.zeros(3), T[0]), "np.full_like.* lose their .* np.broadcast_to"),
         (
             lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=S * 0.1),
             "cross_entropy: the weights of classes and label",
         ),
         (lambda: np.max(Tensor(X - 5), initial=S), "np.max: initial= has no rule"),
-        (lambda: np.sum(Tensor(X), initial=S), "np.sum: initial= has no rule"),
         (lambda: np.maximum.reduce(Tensor(X, True), initial=S * 2), "argument 'initial'"),
-        (lambda: mg.norm(X, S), "norm: ord"),
-        (lambda: mg.pad(X, 1, constant_values=S), "pad: constant_values="),
         (lambda: mg.layer_norm(X, eps=S), "eps= has no rule"),
         (lambda: S * np.timedelta64(1, "s"), "dtype timedelta64"),
-        (lambda: np.ma.array(X) * S, "an ndarray cannot have"),
         (
             lambda: mg.tensor(S, requires_grad=True),
             "tensor: data must not require gradients if requires_grad",

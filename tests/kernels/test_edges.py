@@ -151,39 +151,40 @@ def test_cross_entropy_of_probabilities_equals_that_of_classes() -> None:
     assert mg.gradcheck(f, [x, q]) and mg.gradgradcheck(f, [x, q])
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("rows", [slice(None), slice(0, 1), slice(1, 2)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 1), slice(1, 2)], ids=str)
 def test_exponentials_of_large_scores_do_not_overflow(dtype: Any, rows: slice) -> None:
     """Also if other rows of the block have small scores."""
     scores = np.array([[30, 31, 0], [1, 2, 3], [-200, -100, -99], [200, 0, 100]], dtype)[rows]
-    wide = scores.astype(float)
-    e = np.exp(wide - wide.max(-1, keepdims=True))
-    probabilities = e / e.sum(-1, keepdims=True)
-    losses = np.log(e.sum(-1)) + wide.max(-1) - wide[:, 1]
+    target = np.ones(len(scores), int)
+
+    def results(dtype: Any) -> list[Any]:
+        x, eye = Tensor(scores.astype(dtype), requires_grad=True), np.eye(3, dtype=dtype)
+        losses = mg.cross_entropy(x, target, reduction="none")
+        heads = x[None, None], eye[None, None], eye[None, None]
+        return [
+            losses,
+            *mg.gradients(losses.sum(), x, retain_graph=True),
+            mg.linear_cross_entropy(x, eye, target, reduction="sum"),
+            mg.scaled_dot_product_attention(*heads, scale=1.0),
+        ]
+
     eps = float(np.finfo(dtype).eps)
-    close = lambda y, expected: np.testing.assert_allclose(y, expected, 4 * eps, 100 * eps)
-    x = Tensor(scores, requires_grad=True)
-    target, eye = np.ones(len(scores), int), np.eye(3, dtype=dtype)
-    loss = mg.cross_entropy(x, target, reduction="none")
-    close(loss.data, losses)
-    close(mg.gradients(loss.sum(), x)[0].data, probabilities - [0, 1, 0])
-    close(mg.linear_cross_entropy(x, eye, target, reduction="sum").data, losses.sum())
-    heads = scores[None, None], eye[None, None], eye[None, None]
-    close(mg.scaled_dot_product_attention(*heads, scale=1.0).data[0, 0], probabilities)
+    for y, expected in zip(results(dtype), results(np.float64)):
+        np.testing.assert_allclose(y.data, expected.data, rtol=4 * eps, atol=100 * eps)
 
 
 # -- attention, gelu, dropout --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("mask", [None, np.ones((3, 0), bool)])
+@pytest.mark.parametrize("mask", [None, np.ones((3, 0), bool)], ids=["no mask", "mask"])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_attention_to_no_keys_gives_zeros(dtype: Any, mask: Any, dropout: float) -> None:
-    q, k, v = (Tensor(np.ones((2, 2, n, 2), dtype), requires_grad=True) for n in (3, 0, 0))
-    y = mg.scaled_dot_product_attention(q, k, v, mask, dropout=dropout)
-    assert y.dtype == dtype and y.shape == q.shape and not y.data.any()
-    grads = mg.gradients(mg.sum(y), [q, k, v])
-    assert [g.shape for g in grads] == [x.shape for x in (q, k, v)] and not grads[0].data.any()
+def test_attention_to_no_keys_gives_zeros(mask: Any, dropout: float) -> None:
+    q, k = (Tensor(np.ones((2, 2, n, 2)), requires_grad=True) for n in (3, 0))
+    y = mg.scaled_dot_product_attention(q, k, k, mask, dropout=dropout)
+    gq, gk = mg.gradients(y.sum(), [q, k])
+    assert y.shape == q.shape and not y.data.any()
+    assert not gq.data.any() and gk.shape == k.shape
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -198,6 +199,7 @@ def test_attention_does_not_read_masked_scores_that_are_not_finite(
     mask = np.ones((2, 1, 5, 5), bool)
     mask[0, 0, :, 3] = False
     mask[1, 0, :3, 2] = False
+    mask[0, 0, 4] = False  # a row with nothing to attend to
     results = []
     for kernel in ("gelu", "attention"):
         with mg.use_definitions(kernel), np.errstate(all="ignore"):

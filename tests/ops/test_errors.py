@@ -24,9 +24,7 @@ def attend(*shapes: tuple[int, ...], **options: Any) -> Any:
 
 CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     # errors of NumPy, with the name and the arguments of the op
-    (lambda: mg.add(MATRIX, np.ones(4)), ValueError, r"add: .*\(2, 3\) float64.*\(4,\)"),
     (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
-    (lambda: mg.concatenate([MATRIX, MATRIX.T]), ValueError, r"concatenate: .*\(2, 3\).*\(3, 2\)"),
     (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
     (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
     (lambda: mg.einsum("ij,jk->ik", MATRIX, MATRIX), ValueError, r"einsum: .*'ij,jk->ik'"),
@@ -35,15 +33,12 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
-    (lambda: mg.select([], []), ValueError, "must have the same length, at least 1, got 0"),
     (lambda: np.nan_to_num(Tensor(TWO, True), copy=False), TypeError, "copy=False has no rule"),
     (lambda: mg.transpose(CUBE, 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
-    (lambda: mg.array_split(THREE, 0), ValueError, "array_split: sections must be at least 1, got"),
     (lambda: mg.split(THREE, 2), ValueError, "sections must divide the length 3, got 2; array_spl"),
     (lambda: mg.pad(THREE, 1, mode="empty"), ValueError, "mode must be 'constant', .* got 'empty'"),
     (lambda: mg.diff(THREE, -1), ValueError, "diff: n must be at least 0, got -1"),
-    (lambda: mg.diff(np.ones(())), ValueError, "diff: x must have at least one axis"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
     (lambda: mg.chunk(THREE, 0), ValueError, "chunk: chunks must be at least 1, got 0"),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"cannot expand shape \(3,\) to \(-1, 3\)"),
@@ -52,9 +47,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.take(MATRIX, [5], 1), IndexError, "index 5 is out of bounds for axis 1"),
     (lambda: mg.take_along_axis(MATRIX, [0]), ValueError, "indices must have 2 axes as x"),
-    (lambda: mg.gather(MATRIX, 0, [0]), ValueError, "gather: indices must have 2 axes as x"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
-    (lambda: mg.masked_select(TWO, TWO), TypeError, "masked_select: mask must be booleans"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),
     # reductions
@@ -63,23 +56,12 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "norm: ord must be None, 'fro', .* over two axes, got 'x'",
     ),
-    (lambda: mg.average(MATRIX, weights=TWO), ValueError, r"weights must have the shape \(2, 3\)"),
     (lambda: mg.average(MATRIX, 1, TWO), ValueError, r"weights .* got shape \(2,\) for axis .1,."),
     (lambda: mg.average(TWO, weights=[1, -1]), ZeroDivisionError, "weights must not sum to zero"),
     (lambda: mg.softmax(TWO, where=TWO), TypeError, "softmax: where must be booleans"),
     (lambda: mg.quantile(TWO, 1.5), ValueError, "quantile: q must be from 0 to 1, got 1.5"),
-    (
-        lambda: mg.quantile(TWO, 0, method="weibull"),
-        ValueError,
-        "quantile: method must be linear.*got 'weibull'",
-    ),
-    (
-        lambda: mg.quantile(np.ones((0, 2)), 0.5, 0),
-        ValueError,
-        "quantile: x must have elements over axis 0",
-    ),
+    (lambda: mg.quantile(np.ones((0, 2)), 0.5, 0), ValueError, "quantile: no elements over axis 0"),
     (lambda: mg.cov(CUBE), ValueError, r"cov: m must have 1 or 2 axes, got shape \(2, 2, 2\)"),
-    (lambda: mg.cov(TWO, ddof=0.5), ValueError, "cov: ddof must be an integer, got 0.5"),
     # calculus
     (lambda: mg.gradient(MATRIX, 1.0, 2.0, 3.0), TypeError, "one distance or one for each of 2"),
     (lambda: mg.interp(0.5, TWO, THREE), ValueError, "xp and fp must be vectors of one length"),
@@ -91,7 +73,6 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "of b must have the same lengths, got .2.",
     ),
-    (lambda: mg.einsum([0, 1], TWO), TypeError, "subscripts must be a string, got a list"),
     (lambda: mg.diag(CUBE), ValueError, r"x must be a vector or a matrix, got shape \(2, 2, 2\)"),
     (lambda: mg.cholesky(-np.eye(2)), np.linalg.LinAlgError, "cholesky: .*positive definite"),
     (lambda: mg.eigh(np.eye(2), "X"), ValueError, "eigh: UPLO must be 'L' or 'U', got 'X'"),
@@ -99,15 +80,12 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.matrix_power(MATRIX, 2), np.linalg.LinAlgError, "x must be square matrices"),
     # losses
     (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
-    (lambda: mg.huber_loss(1.0, 2.0, delta=0), ValueError, "delta must be above 0, got 0"),
     (
         lambda: mg.binary_cross_entropy(np.array([2.0, -1]), TWO),
         ValueError,
         "input must be probabilities from 0 to 1, got -1.0 to 2.0; for logits write",
     ),
     (lambda: mg.mse_loss(np.ones((2, 1)), TWO), ValueError, r"one shape, got \(2, 1\) and \(2,\)"),
-    (lambda: mg.nll_loss(MATRIX, [0, 1], reduction="max"), ValueError, "reduction must be"),
-    (lambda: mg.nll_loss(MATRIX, [0, 3]), IndexError, "nll_loss: target must be from 0 to 2"),
     (
         lambda: mg.nll_loss(np.ones((2, 3, 4)), np.zeros((2, 4), int)),
         ValueError,
@@ -129,12 +107,10 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     # kernels
     (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
     (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be at least 0 and less than 1, got 1.0"),
-    (lambda: mg.relu_dropout(TWO, p=1.0), ValueError, "p must be at least 0 and less than 1"),
     (lambda: mg.embedding(MATRIX, [0, 3]), IndexError, "indices must be from 0 to 1, got 0 to 3"),
     (lambda: mg.embedding(MATRIX, [0.0]), TypeError, "indices must be integers, got dtype float"),
     (lambda: mg.split_heads(CUBE, 3), ValueError, "num_heads must divide the last axis of x, got"),
     (lambda: attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)), ValueError, "h_kv dividing h, got"),
-    (lambda: attend((2, 4), (2, 4), (2, 4)), ValueError, r"must have shapes \(N, h, L_q, d_k\), "),
     (lambda: attend(mask=np.ones((2, 2))), TypeError, "mask must be booleans, True = may attend"),
     (lambda: attend(mask=np.ones((3, 3), bool)), ValueError, r"mask must broadcast to \(N, h, L_q"),
     (

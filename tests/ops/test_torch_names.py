@@ -19,10 +19,8 @@ X = Tensor(VALUES, requires_grad=True)
     "torch_form, numpy_form",
     [
         (lambda x: x.view(3, -1), lambda x: x.reshape(3, 2)),
-        (lambda x: x.t(), lambda x: x.T),
         (lambda x: x[None].flatten(1), lambda x: x.reshape(1, 6)),
         (lambda x: x.flatten(order="F"), lambda x: x.T.ravel()),
-        (lambda x: x.unbind(dim=1)[2], lambda x: x[:, 2]),
         (lambda x: x.clamp(min=1, max=9), lambda x: x.clip(1, 9)),
         (lambda x: x.add(1).mul(2).sub(3).div(4), lambda x: ((x + 1) * 2 - 3) / 4),
         (lambda x: x.sum(dim=1, keepdim=True), lambda x: x.sum(1, keepdims=True)),
@@ -30,7 +28,6 @@ X = Tensor(VALUES, requires_grad=True)
         (lambda x: x.amin(dim=0, keepdim=True), lambda x: np.min(x, 0, keepdims=True)),
         (lambda x: x[:, None].expand(-1, 4, 3), lambda x: np.repeat(x[:, None], 4, 1)),
         (lambda x: x.chunk(2, 1)[1], lambda x: x[:, 2:]),
-        (lambda x: mg.cat([x, x], dim=1), lambda x: np.concatenate([x, x], 1)),
     ],
 )
 def test_torch_form_has_value_and_gradient_of_numpy_form(torch_form: Any, numpy_form: Any) -> None:
@@ -72,9 +69,7 @@ def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
         (lambda: X.add_(1), AttributeError, "tensors are not changed in place; write x = x.add"),
         (lambda: X.no_such_name, AttributeError, "no `no_such_name`"),
         (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
-        (lambda: mg.from_numpy([1.0]), TypeError, "array must be an ndarray, got a list"),  # type: ignore[arg-type]
         (lambda: X * 1j, TypeError, "the result is complex, and complex numbers have no gradients"),
-        (lambda: X.astype(complex), TypeError, "the result is complex"),
     ],
 )
 def test_tensor_refuses_what_numpy_means_otherwise(call: Any, error: Any, message: str) -> None:
