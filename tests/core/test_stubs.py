@@ -50,13 +50,6 @@ def test_stub_is_up_to_date() -> None:
     assert issubclass(Tensor, Methods) and not hasattr(Tensor(1.0), "__dict__")
 
 
-@needs_signatures
-def test_stub_names_every_method() -> None:
-    text = stubs.stubs()
-    for name in [*stubs.methods(), *stubs.properties(), "T", "mT"]:
-        assert f"    def {name}(self" in text
-
-
 def test_signature_of_ufunc_has_its_operands_only() -> None:
     assert (
         str(inspect.signature(mg.add)) == "(a, b, /)"

@@ -108,14 +108,11 @@ def f(x: Any, w: Any = W) -> Any:
         mg.jacobian(f),
         mg.hessian(lambda x: f(x).sum()),
         mg.grad(lambda x: (mg.grad(lambda z: f(z).sum())(x) ** 2).sum()),
-        lambda x: mg.jvp(f, x, np.arange(4.0)),
         lambda x: mg.hvp(lambda z: f(z).sum(), x, x.detach() * 2),
-        lambda x: mg.value_and_grad(lambda z, w: f(z, w).sum(), (0, 1))(x, W),
         lambda x: {"same": mg.Tensor(W), "sorted": np.sort(x), "first": (x[0], x.argmax())},
         lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
         lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
         lambda x: mg.stack([x, np.ones(4)]).T[np.array([[0], [2]]), :, None].std(0),
-        lambda x: mg.Tensor(W)[x.argmax() % 3, np.argsort(x)] * (x.std() + np.var(x)),
     ],
 )
 def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
@@ -128,9 +125,8 @@ def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        *(np.linalg.norm, np.linalg.inv, np.linalg.det, np.std, np.cov, np.corrcoef, np.trace),
-        *(np.diff, np.median, np.average, np.ptp, np.nansum, np.nan_to_num, np.trapezoid, np.ravel),
-        *(np.round, np.count_nonzero, np.argmax, np.zeros_like, np.sort, np.diag, np.rot90, np.any),
+        *(np.std, np.cov, np.corrcoef, np.trace, np.diff, np.median, np.average, np.ptp, np.nansum),
+        *(np.nan_to_num, np.trapezoid, np.round, np.count_nonzero, np.argmax, np.sort, np.rot90),
         lambda x: np.full_like(x, 2.0),
         lambda x: np.quantile(x, 0.3, axis=0),
         lambda x: np.kron(x, x),

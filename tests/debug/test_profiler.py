@@ -56,8 +56,7 @@ def test_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     p.save_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert len(events) == 5 + 7  # five calls, and a rule for each operand
-    (forward,) = (e for e in events if e["name"] == "slow" and e["cat"] == "forward")
-    assert (forward["ph"], forward["ts"], forward["dur"]) == ("X", 0, 3e6)
+    assert events[0].items() >= {"name": "slow", "cat": "forward", "ph": "X", "dur": 3e6}.items()
 
 
 def test_time_of_ops_inside_a_rule_counts_once() -> None:

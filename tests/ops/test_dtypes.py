@@ -26,32 +26,6 @@ def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     "f",
-    [lambda a, x: x @ a, lambda a, x: np.linalg.solve(a, x), lambda a, x: np.einsum("ij,jk", a, x)],
-)
-def test_list_as_operand_equals_array(f: Any) -> None:
-    rows, x = [[1.0, 2.0], [3.0, 5.0]], Tensor(np.eye(2), requires_grad=True)
-    (g,), (expected,) = (mg.gradients(f(a, x).sum(), x) for a in (rows, np.array(rows)))
-    np.testing.assert_array_equal(g.data, expected.data)
-
-
-@pytest.mark.parametrize(
-    "f, inputs",
-    [
-        (lambda a: mg.prod(a, axis=0), [np.array(0.0)]),
-        (
-            lambda x, w, b: mg.layer_norm(x, weight=w, bias=b),
-            [np.ones((2, 0)), np.ones(0), np.ones(0)],
-        ),
-        (lambda a, b: np.linalg.vecdot(a, b, axis=0), [np.eye(2) + 1, np.array([1.0, 5.0])]),
-    ],
-    ids=["prod", "layer_norm", "vecdot"],
-)
-def test_op_of_unusual_shape_has_gradient(f: Any, inputs: Any) -> None:
-    assert mg.gradcheck(f, inputs)
-
-
-@pytest.mark.parametrize(
-    "f",
     [mg.power, mg.xlogy, mg.hypot, mg.arctan2, mg.divide, mg.logaddexp, mg.logaddexp2],
     ids=lambda f: f.__name__,
 )
@@ -70,11 +44,13 @@ def test_integers_beside_a_tensor_count_as_floats(f: Any, dtype: Any) -> None:
             np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
-def test_reduction_of_small_integers_does_not_wrap_around() -> None:
+def test_mean_and_var_of_small_integers_do_not_wrap_around() -> None:
     where = np.ones(300, bool)
     assert mg.mean(where, where=where).item() == 1
     assert mg.var(np.arange(300, dtype=np.uint8) % 2, where=where).item() == 0.25
-    knots, heights = Tensor([0.0, 1.0, 2.0], requires_grad=True), np.array([9, 4, 6], np.uint8)
-    np.testing.assert_allclose(np.interp([0.5, 1.5], knots, heights).data, [6.5, 5.0])
-    g = mg.grad(lambda a: np.fmin(a, np.array([3, 3], np.uint8)).sum())(np.array([1.0, 7.0]))
-    np.testing.assert_array_equal(g.data, [1, 0])
+
+
+def test_interp_of_falling_small_integers_does_not_wrap_around() -> None:
+    heights = np.array([9, 4, 6], np.uint8)
+    y = np.interp([0.5, 1.5], Tensor([0.0, 1.0, 2.0], requires_grad=True), heights)
+    np.testing.assert_allclose(y.data, [6.5, 5.0])

@@ -116,10 +116,7 @@ MULTIPLIED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, options", MULTIPLIED, ids=[name for name, _ in MULTIPLIED])
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_two_schedules_of_one_optimizer_multiply_as_in_pytorch(
-    name: str, options: Any, by_hand: bool
-) -> None:
+def test_two_schedules_of_one_optimizer_multiply_as_in_pytorch(name: str, options: Any) -> None:
     for other, other_options in MULTIPLIED:
         numpy_sgd, torch_sgd, lr_scheduler = pair(1.0)
         schedules = [
@@ -130,12 +127,8 @@ def test_two_schedules_of_one_optimizer_multiply_as_in_pytorch(
         for epoch in range(12):
             rates = pytest.approx(rates_of(torch_sgd), rel=1e-9, abs=1e-12)
             assert rates_of(numpy_sgd) == rates, (other, other_options, epoch)
-            for optimizer in (numpy_sgd, torch_sgd):
-                if by_hand and epoch == 2:
-                    optimizer.param_groups[0]["lr"] = 0.7
-                optimizer.step()
-            for schedule in schedules:
-                schedule.step()
+            for stepped in (numpy_sgd, torch_sgd, *schedules):
+                stepped.step()
 
 
 @pytest.mark.slow
@@ -258,14 +251,11 @@ def test_schedule_that_changes_at_epoch_0_begins_there() -> None:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda o: optim.cosine_schedule(10, 10), "warmup must be less than total .10., got 10"),
         (lambda o: optim.linear_schedule(0), "linear_schedule: total must be at least 1, got 0"),
         (lambda o: optim.cosine_schedule(10.5), "total must be a whole number, got 10.5"),
         (lambda o: optim.inverse_sqrt_schedule(0), "_sqrt_schedule: warmup must be at least 1"),
-        (lambda o: optim.noam_schedule(512, -1), "noam_schedule: warmup must be at least 1, got"),
         (lambda o: optim.Schedule(o, lambda step: np.nan), "rate at step 1 must be finite, at l"),
         (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
-        (lambda o: optim.PolynomialLR(o, power=np.nan), "PolynomialLR: power must be finite"),
         (lambda o: optim.StepLR(o, 0), "StepLR: step_size must be at least 1, got 0"),
         (
             lambda o: optim.OneCycleLR(o, 1.0, 10, cycle_momentum=False).set(12),
@@ -280,7 +270,6 @@ def test_schedule_that_changes_at_epoch_0_begins_there() -> None:
             lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]),
             "SequentialLR: milestones must be one fewer than schedulers .1., got 1",
         ),
-        (lambda o: optim.ReduceLROnPlateau(o, "least"), "mode must be 'min' or 'max'"),
     ],
 )
 def test_schedule_refuses_argument(make: Any, message: str) -> None:
