@@ -15,14 +15,6 @@ from minigrad.core.registry import OPS
 RNG = np.random.default_rng(0)
 
 
-def test_op_takes_operands_and_options_by_name() -> None:
-    x, w, b = (
-        Tensor(RNG.standard_normal(shape), requires_grad=True) for shape in [(2, 3), (4, 3), 4]
-    )
-    np.testing.assert_array_equal(mg.linear(x, bias=b, weight=w).data, mg.linear(x, w, b).data)
-    np.testing.assert_array_equal(mg.log_softmax(x, axis=0).data, mg.log_softmax(x, 0).data)
-
-
 @pytest.mark.parametrize(
     "call,message",
     [

@@ -1,8 +1,7 @@
-"""grad, vjp, jvp, hvp, jacobian, hessian; and derivatives of third and fourth order."""
+"""Derivatives of functions: grad, vjp, jvp, hvp, jacobian and hessian."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,6 @@ import minigrad as mg
 from minigrad import GradientError, Tensor
 
 rng = np.random.default_rng(0)
-
-
-X = 0.7
-EX, S, C, T = math.exp(X), math.sin(X), math.cos(X), math.tanh(X)
-
-
-@pytest.mark.parametrize(
-    "f, third, fourth",
-    [
-        (lambda x: np.sin(x) * np.exp(x), 2 * EX * (C - S), -4 * EX * S),
-        (lambda x: x**5 + 2 * x**3, 60 * X**2 + 12, 120 * X),
-        (lambda x: 1 / x, -6 / X**4, 24 / X**5),
-        (lambda x: np.tanh(x), (1 - T * T) * (6 * T * T - 2), (1 - T * T) * (16 * T - 24 * T**3)),
-    ],
-)
-def test_third_and_fourth_derivatives_equal_formulas(f: Any, third: float, fourth: float) -> None:
-    for order, expected in ((3, third), (4, fourth)):
-        g = f
-        for _ in range(order):
-            g = mg.grad(g)
-        assert g(X).item() == pytest.approx(expected, rel=1e-10, abs=1e-10)
-
-
 A, V = rng.standard_normal((2, 3)), rng.standard_normal(3)
 
 
@@ -51,12 +27,6 @@ def test_grad_with_aux_returns_the_other_object() -> None:
     (value, aux), g = mg.value_and_grad(with_aux, has_aux=True)(A)
     assert aux == "extra" and value.item() == pytest.approx(A.sum())
     assert not value.requires_grad and not g.requires_grad
-
-
-def test_grad_sets_no_grad_of_tensors() -> None:
-    x, w = (Tensor(V, requires_grad=True) for _ in range(2))
-    mg.grad(lambda x: (x * w).sum())(x)
-    assert x.grad is None and w.grad is None
 
 
 def test_grad_of_outer_tensors_is_recorded() -> None:

@@ -147,12 +147,6 @@ def test_ufunc_method_has_value_and_gradient_of_the_function(method: Any, functi
         np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
-def test_numpy_functions_that_only_read_return_what_they_return_for_arrays() -> None:
-    x = Tensor(np.ones((3, 4)), requires_grad=True)
-    assert (np.shape(x), np.ndim(x), np.size(x)) == ((3, 4), 2, 12)
-    assert np.allclose(x, x.data) is True and np.array_equal(x, x.data) is True
-
-
 X = Tensor(np.ones((2, 2)), requires_grad=True)
 MASK = np.ones((2, 2), bool)
 
