@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/start.md"])
-def test_examples_of_pages(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_examples_print_what_they_show(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Lines with >>> print the lines below; other code prints its last comment."""
     blocks = re.findall(
         r"^```python\n(.*?)^```",

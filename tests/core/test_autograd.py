@@ -69,7 +69,7 @@ def test_backward_visits_each_node_once() -> None:
     assert x.grad.item() == 1.0
 
 
-def test_float32_is_kept_by_numbers_and_reductions() -> None:
+def test_float32_with_numbers_and_reductions_stays_float32() -> None:
     x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
     y = mg.where(x > 0, x * 2 + 1.5, 0.0) / 3 - 1 + x.mean() + x.std(0) ** 2 + 1 / x + 2**x
     assert y.dtype == np.float32

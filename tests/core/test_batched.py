@@ -53,7 +53,7 @@ def test_jacobian_with_an_error_in_a_rule_raises_it() -> None:
         mg.jacobian(wrong)(np.arange(3.0))
 
 
-def test_batched_array_without_a_rule_names_the_function() -> None:
+def test_batched_array_in_function_without_a_rule_names_it() -> None:
     batch = BatchedArray(np.ones((2, 3)))
     with pytest.raises(TypeError, match=r"np.argpartition has no batching rule"):
         np.argpartition(batch, 1)

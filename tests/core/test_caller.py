@@ -29,7 +29,7 @@ def test_op_called_wrongly_names_itself_and_the_argument(call: object, message: 
         call()  # type: ignore[operator]
 
 
-def test_debugger_shows_the_source_of_every_op() -> None:
+def test_debugger_in_an_op_shows_its_generated_source() -> None:
     for entry in OPS.values():
         file = inspect.unwrap(entry.function, stop=lambda f: hasattr(f, "op")).__code__.co_filename
         assert "".join(linecache.getlines(file)) == entry.source

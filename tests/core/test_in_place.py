@@ -255,7 +255,7 @@ def test_gradient_that_a_graph_read_and_that_was_replaced_is_kept() -> None:
 @pytest.mark.parametrize(
     "view", [lambda t: t, lambda t: t[1:], lambda t: t.reshape(3, 2).T, lambda t: t[::-1]]
 )
-def test_constant_written_after_use_is_noticed_through_views(view: Callable[..., Any]) -> None:
+def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[..., Any]) -> None:
     x, c = Tensor(np.ones(6), requires_grad=True), Tensor(np.arange(6.0))
     y = (view(x) * view(c)).sum()
     part = c[2:4]
@@ -391,7 +391,7 @@ def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any
         derivative(f)(np.ones(3))
 
 
-def test_number_taken_out_of_a_constant_is_allowed_and_elsewhere_warns() -> None:
+def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_warns() -> None:
     g = mg.grad(lambda a: (a * a.detach().sum().item()).sum() * float(a.detach()[0]))
     np.testing.assert_array_equal(g(np.full(3, 2.0)).data, [12, 12, 12])
     x = Tensor(1.5, requires_grad=True)

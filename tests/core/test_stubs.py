@@ -81,7 +81,7 @@ def _check(tmp_path: Path, page: str) -> str:
 
 
 @pytest.mark.slow
-def test_mypy_accepts_a_page_of_a_user_and_finds_errors(tmp_path: Path) -> None:
+def test_mypy_with_the_stub_finds_the_errors_of_a_script_alone(tmp_path: Path) -> None:
     slips = PAGE + "w.tanhh()\nw.clip(lower=1)\nwrong: int = w.exp()\n"
     found = _check(tmp_path, slips)
     lines = [line for line in found.splitlines() if "error:" in line]

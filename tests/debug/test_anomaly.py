@@ -36,12 +36,12 @@ def leaf(*values: float) -> Tensor:
         ),
     ],
 )
-def test_value_that_is_not_finite_names_op_and_line(call: Any, message: str) -> None:
+def test_detect_anomaly_of_value_not_finite_names_op_and_line(call: Any, message: str) -> None:
     with pytest.raises(AnomalyError, match=message), mg.detect_anomaly():
         call()
 
 
-def test_gradient_that_is_not_finite_names_the_line_of_the_forward_call() -> None:
+def test_detect_anomaly_of_gradient_not_finite_names_the_line_of_the_forward_call() -> None:
     x = leaf(4.0, 0.0)
     with mg.detect_anomaly():
         h = np.sqrt(x)  # the marked line
@@ -51,7 +51,7 @@ def test_gradient_that_is_not_finite_names_the_line_of_the_forward_call() -> Non
             y.backward()
 
 
-def test_infinity_of_a_mask_and_nan_behind_where_are_allowed() -> None:
+def test_detect_anomaly_of_masks_and_where_raises_nothing() -> None:
     x = leaf(1.0, 2.0)
     with mg.detect_anomaly():
         mg.softmax(mg.masked_fill(x, np.array([True, False]), -np.inf)).sum().backward()
@@ -64,7 +64,7 @@ def test_infinity_of_a_mask_and_nan_behind_where_are_allowed() -> None:
     "name, beside_package",
     [("nn", False), ("nnproject", True), ("minigrad_models", True), ("minigrad_models", False)],
 )
-def test_line_in_a_package_with_a_similar_name_is_named(
+def test_detect_anomaly_in_a_package_with_a_similar_name_names_its_line(
     name: str, beside_package: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = Path(mg.__file__).parent.parent if beside_package else tmp_path
@@ -78,7 +78,7 @@ def test_line_in_a_package_with_a_similar_name_is_named(
         module.f(leaf(0.0))
 
 
-def test_write_through_a_view_is_noticed() -> None:
+def test_detect_anomaly_of_write_through_a_view_names_the_line() -> None:
     x = leaf(1.0, 1.0)
     with mg.detect_anomaly():
         y = (x * x).sum()
@@ -89,7 +89,7 @@ def test_write_through_a_view_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
-def test_watched_gradient_is_the_same(watch: Any) -> None:
+def test_gradient_of_watched_operations_is_the_same(watch: Any) -> None:
     a = np.random.default_rng(0).standard_normal((3, 3))
     f = lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum()
     with watch():

@@ -59,7 +59,7 @@ def test_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     assert events[0].items() >= {"name": "slow", "cat": "forward", "ph": "X", "dur": 3e6}.items()
 
 
-def test_time_of_ops_inside_a_rule_counts_once() -> None:
+def test_profile_of_ops_inside_a_rule_counts_their_time_once() -> None:
     x = Tensor(np.full(3, 0.5), requires_grad=True)
     with mg.profile() as p:
         mg.gradients(outer(x).sum(), [x], create_graph=True)

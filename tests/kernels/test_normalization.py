@@ -40,7 +40,7 @@ CENTRED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CENTRED)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_equal_values_have_no_variance(name: str, width: int) -> None:
+def test_normalization_of_equal_values_finds_no_variance(name: str, width: int) -> None:
     rows = np.repeat(np.array(CONSTANTS, np.float32)[:, None], width, axis=1)
     np.testing.assert_allclose(CENTRED[name](rows).data, 0, atol=1e-18)
 

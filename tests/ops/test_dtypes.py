@@ -30,7 +30,7 @@ def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
-def test_integers_beside_a_tensor_count_as_floats(f: Any, dtype: Any) -> None:
+def test_binary_op_of_tensor_and_small_integers_computes_in_floats(f: Any, dtype: Any) -> None:
     """NumPy's logarithm of 8 bits has 11 bits, and 0 - 1 is 255 in 8 bits."""
     integers = np.array([152 if dtype == np.uint8 else 100, 7, 3, 0, 1], dtype)
     for turn in (1, -1):

@@ -144,7 +144,7 @@ def test_power_of_zero_has_derivatives_of_any_order(order: int, expected: float)
     "f",
     [np.sqrt, lambda x: np.arcsin(1 - x), lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)],
 )
-def test_element_that_is_not_used_has_third_derivatives_of_zero(f: Any) -> None:
+def test_infinite_slope_of_an_unused_element_gives_third_derivatives_of_zero(f: Any) -> None:
     """An infinite slope times a gradient of zero is zero, to any order."""
     x = np.array([0.0, 1.0, 0.5])
     with np.errstate(divide="ignore"):  # the slope itself

@@ -239,7 +239,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1, "0.1", None, [0.1], True, 1j], ids=repr)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_setting_that_is_no_valid_number_is_refused_everywhere(name: str, value: Any) -> None:
+def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
+    name: str, value: Any
+) -> None:
     """As an argument, in a group, set later, and in a state."""
     make, p = SETTINGS[name], leaf(gradient=[1, 1])
     value = (0.9, value) if name == "betas" else value
@@ -310,7 +312,7 @@ def test_load_state_dict_refuses_state_and_keeps_its_own(change: Any, message: s
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"weight_decay": 0.1}])
 @pytest.mark.parametrize("skip", [False, True])
-def test_gradient_that_is_not_finite_changes_nothing(
+def test_step_with_gradient_that_is_not_finite_changes_nothing(
     kind: Any, value: float, options: Any, skip: bool
 ) -> None:
     p, q = leaf(dtype=np.float32), leaf(dtype=np.float32)
@@ -373,18 +375,12 @@ def test_step_that_overflows_changes_nothing(
 # -- memory ------------------------------------------------------------------------------------------------
 
 
-def test_parameters_and_gradients_become_views_of_one_array() -> None:
-    model, x = nn.Linear(3, 4), np.ones((2, 3), np.float32)
+def test_optimizer_makes_its_parameters_views_of_one_array() -> None:
+    model = nn.Linear(3, 4)
     before = model.weight.data.copy()
-    adam = optim.Adam(model.parameters())
+    optim.Adam(model.parameters())
     np.testing.assert_array_equal(model.weight.data, before)
     assert model.weight.data.base is model.bias.data.base is not None
-    for _ in range(2):
-        adam.zero_grad()
-        assert model.weight.grad is None
-        model(x).sum().backward()
-        assert model.weight.grad.data.base is model.bias.grad.data.base is not None
-        np.testing.assert_allclose(model.bias.grad.data, 2.0)
 
 
 def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> list[np.ndarray]:
@@ -413,7 +409,7 @@ def test_model_and_optimizer_copied_together_train_alike(kind: Any, copied: Any)
         np.testing.assert_array_equal(array, e)
 
 
-def test_values_loaded_into_a_model_are_trained_on() -> None:
+def test_optimizer_of_a_model_that_loads_values_trains_these() -> None:
     model, other = small_model(), small_model(2)
     optimizer = optim.SGD(model.parameters(), lr=0.1)
     trained(model, optimizer, 2)

@@ -237,7 +237,7 @@ def test_schedule_step_after_a_group_was_added_is_refused() -> None:
         schedule.step()
 
 
-def test_state_of_version_0_2_is_read() -> None:
+def test_schedule_with_state_of_version_0_2_reads_it() -> None:
     schedule = optim.StepLR(sgd(), 2, 0.5)
     schedule.load_state_dict({"count": 4, "base": [0.8]})
     assert schedule.lr == 0.4
