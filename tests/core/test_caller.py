@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import linecache
+from typing import Any
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import Tensor, custom_op
+from minigrad import custom_op
 from minigrad.core.registry import OPS
 
 RNG = np.random.default_rng(0)
@@ -35,9 +36,16 @@ def test_debugger_in_an_op_shows_its_generated_source() -> None:
         assert "".join(linecache.getlines(file)) == entry.source
 
 
-@pytest.mark.parametrize("name", ["y", "needs", "saved", "_mode"])
-def test_custom_op_refuses_parameters_named_as_what_the_call_has(name: str) -> None:
-    function = eval(f"lambda x, {name}: x * {name}")
+@pytest.mark.parametrize(
+    "name, function",
+    [
+        ("y", lambda x, y: x * y),
+        ("needs", lambda x, needs: x),
+        ("saved", lambda x, saved: x),
+        ("_mode", lambda x, _mode: x),
+    ],
+)
+def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused(name: str, function: Any) -> None:
     with pytest.raises(TypeError, match=f"parameters must not be named .*, got '{name}'"):
         custom_op(x=lambda g: g)(function)
 
@@ -45,8 +53,5 @@ def test_custom_op_refuses_parameters_named_as_what_the_call_has(name: str) -> N
 def test_custom_op_of_any_number_of_operands_needs_one_rule_for_all() -> None:
     with pytest.raises(TypeError, match=r"an op of \*arrays must have a vjp"):
         custom_op(arrays=lambda g: g)(lambda *arrays: sum(arrays))
-    total = custom_op(vjp=lambda g, needs: [g if need else None for need in needs])(
-        lambda *arrays: sum(arrays)
-    )
-    a, b = (Tensor(RNG.standard_normal(3), requires_grad=True) for _ in range(2))
-    mg.gradcheck(total, [a, b])
+    total = custom_op(vjp=lambda g, needs: [g] * len(needs))(lambda *arrays: sum(arrays))
+    mg.gradcheck(total, [np.ones(3), np.ones(3)])

@@ -43,23 +43,12 @@ HEADS = floats(2, 2, 3, 2)  # (N, h, L, d)
 W = np.ones((5, 4), np.float32)
 
 
-SIZES: Any = {"d_model": 4, "num_heads": 2, "d_ff": 8, "dropout": 0.0}
-ENCODER = nn.EncoderConfig(12, **SIZES, num_layers=1, num_classes=2)
-MODELS = [
-    nn.EncoderModel(ENCODER),
-    nn.EncoderClassifier(ENCODER),
-    nn.TokenClassifier(ENCODER),
-    nn.MaskedLanguageModel(ENCODER),
-    nn.LanguageModel(nn.LanguageModelConfig(12, **SIZES, num_layers=1)),
-]
-TRANSFORMER = nn.Transformer(
-    nn.TransformerConfig(12, 12, **SIZES, num_encoder_layers=1, num_decoder_layers=1)
-)
+SIZES: Any = {"d_model": 4, "num_heads": 2, "d_ff": 8, "num_layers": 1}
+ENCODER = nn.EncoderModel(nn.EncoderConfig(12, **SIZES))
+LANGUAGE_MODEL = nn.LanguageModel(nn.LanguageModelConfig(12, **SIZES))
 SELF_ATTENTION = nn.MultiHeadSelfAttention(4, 2)
 CROSS_ATTENTION = nn.MultiHeadCrossAttention(4, 2)
-ENCODER_LAYER = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0)
-DECODER_LAYER = nn.TransformerDecoderLayer(4, 2, 8, dropout=0.0)
-SCORED = [nn.DotProductAttention(), nn.AdditiveAttention(4, 4, 5)]
+DOT_PRODUCT, ADDITIVE = nn.DotProductAttention(), nn.AdditiveAttention(4, 4, 5)
 attend = mg.scaled_dot_product_attention
 logits_loss = mg.binary_cross_entropy_with_logits
 fused_loss = mg.linear_cross_entropy
@@ -105,18 +94,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], Any]] = {
     "std.where": (mg.std, [P], booleans(3, 4)),
     "MultiHeadSelfAttention.forward.mask": (SELF_ATTENTION, [Q], booleans(2, 2, 3, 3)),
     "MultiHeadCrossAttention.forward.mask": (CROSS_ATTENTION, [Q, Q], booleans(2, 2, 3, 3)),
-    "TransformerEncoderLayer.forward.mask": (ENCODER_LAYER, [Q], booleans(2, 2, 3, 3)),
-    "TransformerDecoderLayer.forward.mask": (DECODER_LAYER, [Q, Q], booleans(2, 2, 3, 3)),
-    "TransformerDecoderLayer.forward.memory_mask": (DECODER_LAYER, [Q, Q], booleans(2, 2, 3, 3)),
-    "Transformer.forward.padding_mask": (TRANSFORMER, [IDS, IDS], booleans(2, 3)),
-    **{
-        f"{type(layer).__name__}.forward.valid_lens": (layer, [Q, Q, Q], np.array([1, 3]))
-        for layer in SCORED
-    },
-    **{
-        f"{type(model).__name__}.forward.padding_mask": (model, [IDS], booleans(2, 3))
-        for model in MODELS
-    },
+    "EncoderModel.forward.padding_mask": (ENCODER.eval(), [IDS], booleans(2, 3)),
+    "LanguageModel.forward.padding_mask": (LANGUAGE_MODEL.eval(), [IDS], booleans(2, 3)),
+    "DotProductAttention.forward.valid_lens": (DOT_PRODUCT, [Q, Q, Q], np.array([1, 3])),
+    "AdditiveAttention.forward.valid_lens": (ADDITIVE, [Q, Q, Q], np.array([1, 3])),
 }
 """A function, its first operands, and a valid value of the argument after the last dot."""
 
@@ -136,9 +117,12 @@ SETTINGS = {
 """Numbers and other arguments that are no arrays."""
 PASSED_ON = {
     "Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.memory_mask", "MultiHeadAttention.forward.mask",
-    "F.layer_norm.weight", "F.layer_norm.bias", "F.rms_norm.weight", "F.embedding.weight",
-    "F.scaled_dot_product_attention.scale", "CrossEntropyLoss.weight", "NLLLoss.weight", "BCELoss.weight",
-    "BCEWithLogitsLoss.weight", "BCEWithLogitsLoss.pos_weight",
+    "TransformerEncoderLayer.forward.mask", "TransformerDecoderLayer.forward.mask",
+    "TransformerDecoderLayer.forward.memory_mask", "Transformer.forward.padding_mask",
+    "EncoderClassifier.forward.padding_mask", "TokenClassifier.forward.padding_mask",
+    "MaskedLanguageModel.forward.padding_mask", "F.layer_norm.weight", "F.layer_norm.bias", "F.rms_norm.weight",
+    "F.embedding.weight", "F.scaled_dot_product_attention.scale", "CrossEntropyLoss.weight", "NLLLoss.weight",
+    "BCELoss.weight", "BCEWithLogitsLoss.weight", "BCEWithLogitsLoss.pos_weight",
 }  # fmt: skip
 """Passed on to functions and layers that are tested here."""
 
