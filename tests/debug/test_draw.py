@@ -44,7 +44,9 @@ def test_draw_graph_without_graphviz_names_what_to_install(
         mg.draw_graph(y, path=tmp_path / "g.text")
     monkeypatch.setenv("PATH", "")
     if find_spec("graphviz"):
-        with pytest.raises(RuntimeError, match="Graphviz programs are not installed; to_dot"):
+        with pytest.raises(
+            RuntimeError, match="Graphviz programs, which are not installed; to_dot"
+        ):
             mg.draw_graph(y, path=tmp_path / "g.svg")
     monkeypatch.setitem(sys.modules, "graphviz", None)
     with pytest.raises(MissingExtraError, match="draw_graph needs graphviz: pip install graph"):
