@@ -285,5 +285,5 @@ def _unsupported(settings: Settings, options: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, harmless in [*UNSUPPORTED.items(), *of_search.items()]
-        if settings.get(name) not in (None, [], {}, *harmless)
+        if settings.get(name) not in (None, [], {}, harmless)
     ]

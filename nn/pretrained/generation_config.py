@@ -32,33 +32,33 @@ TOKEN_IDS = (
     "begin_suppress_tokens",
 )
 
-# Settings that change tokens and are not supported, with the values that change nothing.
-UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "constraints": (),
-    "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": (),
-    "guidance_scale": (1,),
-    "max_time": (),
-    "num_return_sequences": (1,),
-    "sequence_bias": (),
-    "stop_strings": (),
-    "token_healing": (False,),
-    "watermarking_config": (),
+# Settings that change tokens and are not supported, each with a value that changes nothing.
+UNSUPPORTED: dict[str, Any] = {
+    "constraints": None,
+    "dola_layers": None,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "guidance_scale": 1,
+    "max_time": None,
+    "num_return_sequences": 1,
+    "sequence_bias": None,
+    "stop_strings": None,
+    "token_healing": False,
+    "watermarking_config": None,
 }
-UNSUPPORTED_IN_GREEDY_SEARCH: dict[str, tuple[Any, ...]] = {"penalty_alpha": (0,)}
-UNSUPPORTED_IN_SAMPLING: dict[str, tuple[Any, ...]] = {
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "top_h": (),
-    "typical_p": (1,),
+UNSUPPORTED_IN_GREEDY_SEARCH: dict[str, Any] = {"penalty_alpha": 0}
+UNSUPPORTED_IN_SAMPLING: dict[str, Any] = {
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "top_h": None,
+    "typical_p": 1,
 }
-UNSUPPORTED_IN_BEAM_SEARCH: dict[str, tuple[Any, ...]] = {
-    "diversity_penalty": (0,),
-    "num_beam_groups": (1,),
-    "renormalize_logits": (False,),
+UNSUPPORTED_IN_BEAM_SEARCH: dict[str, Any] = {
+    "diversity_penalty": 0,
+    "num_beam_groups": 1,
+    "renormalize_logits": False,
 }
 WITHOUT_EFFECT = {
     "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",

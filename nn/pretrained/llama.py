@@ -58,19 +58,14 @@ def rotary_positions(
         scaling.expect("partial_rotary_factor", 1.0, None)
     else:
         part = scaling.number("partial_rotary_factor", part, low=0, high=1)
-    for number in _SCALING_NUMBERS:
-        scaling.number(number, None, low=1e-6)
-    scaling.flag("truncate", None)
+    values = {name: scaling.number(name, None, low=1e-6) for name in _SCALING_NUMBERS}
+    values |= {"rope_type": kind, "truncate": scaling.flag("truncate", None)}
     scaling.expect_harmless(frozenset())
-    length = hf.number("original_max_position_embeddings", None, low=1e-6)
-    options = {
-        name: value
-        for name, value in scaling.items()
-        if name not in ("rope_theta", "type", "partial_rotary_factor")
-    } | {"rope_type": kind}
+    key = "original_max_position_embeddings"
+    length = hf.number(key, None, low=1e-6)
     if kind in ("llama3", "yarn"):
-        key = "original_max_position_embeddings"
-        options[key] = length or options.get(key) or hf.integer("max_position_embeddings")
+        values[key] = length or values[key] or hf.integer("max_position_embeddings")
+    options = {name: value for name, value in values.items() if value is not None}
     return {
         "positions.kind": "rotary",
         "positions.rotary_base": base,
@@ -207,12 +202,12 @@ class Qwen2(Llama):
         window = hf.options({"attention.window": "sliding_window"})
         kinds = hf.list("layer_types", str)
         layers = self.window_layers(hf)
-        count = hf.integer("num_hidden_layers", low=0)
         if kinds is not None:
-            layers = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+            count = hf.integer("num_hidden_layers", low=0)
+            layers = [i for i, kind in enumerate(kinds[:count]) if kind == "sliding_attention"]
         if not hf.flag("use_sliding_window") or window["attention.window"] is None:
             return {}
-        return window | {"attention.window_layers": [i for i in layers if i < count]}
+        return window | {"attention.window_layers": list(layers)}
 
     def window_layers(self, hf: HFConfig) -> Sequence[int]:
         """Return the layers with a window if `layer_types` does not list them."""

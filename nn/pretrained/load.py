@@ -177,19 +177,19 @@ class _Directory:
 
     def load(
         self,
-        asked_head: str,
+        head: str,
         num_classes: int | None,
         dtype: str,
         generator: np.random.Generator | None,
     ) -> Any:
         """Return the model."""
-        head, is_native = self.choose_head(asked_head)
+        head, is_native = self.choose_head(head)
         config = read_config(self.settings, self.family, self.weights)
         if head in ("classes", "tokens"):
             entry = self.weights.get(self.output_name(head)) if is_native else None
-            present = entry.shape[0] if entry and entry.shape else None
-            config = self.with_classes(config, head, present, num_classes)
-            is_native = config.num_classes == present
+            file_classes = entry.shape[0] if entry and entry.shape else None
+            config = self.with_classes(config, head, file_classes, num_classes)
+            is_native = config.num_classes == file_classes
         elif num_classes is not None:
             raise ValueError(
                 f"num_classes must be None without head='classes' or 'tokens', got {head=}"
@@ -210,20 +210,20 @@ class _Directory:
         model.origin = origin
         return model.eval()
 
-    def choose_head(self, asked: str) -> tuple[str, bool]:
-        """Return the head that is asked for, and whether it is that of the directory."""
+    def choose_head(self, head: str) -> tuple[str, bool]:
+        """Return a head, by default that of the directory, and whether it is that one."""
         base = self.family.base
         suffixes = self.family.suffixes
-        if asked not in ("", *suffixes):
+        if head not in ("", *suffixes):
             choices = " or ".join(filter(None, suffixes)) or "nothing"
             raise ValueError(
-                f"{self.settings.where}: head must be {choices} for {base}, got {asked!r}"
+                f"{self.settings.where}: head must be {choices} for {base}, got {head!r}"
             )
-        heads = {base + suffix: head for head, suffix in suffixes.items()}
+        heads = {base + suffix: name for name, suffix in suffixes.items()}
         heads["BertForPreTraining"] = "mlm"
-        names = self.settings.list("architectures", str, [])
-        native = next((heads[name] for name in names if name in heads), next(iter(suffixes)))
-        return asked or native, asked in ("", native)
+        classes = self.settings.list("architectures", str, [])
+        native = next((heads[name] for name in classes if name in heads), next(iter(suffixes)))
+        return head or native, head in ("", native)
 
     def output_name(self, head: str) -> str:
         """Return the name of the weight of the output projection."""
@@ -254,19 +254,21 @@ class _Directory:
             settings[name] = tuple(checked_ids(settings, name, ids, vocab_size) for ids in words)
         return settings
 
-    def with_classes(self, config: Any, head: str, present: int | None, asked: int | None) -> Any:
-        """Return the configuration with `asked` classes; `present` of them by default."""
-        count = present if asked is None else asked
+    def with_classes(
+        self, config: Any, head: str, file_classes: int | None, num_classes: int | None
+    ) -> Any:
+        """Return the configuration with a number of classes; by default that of the file."""
+        count = file_classes if num_classes is None else num_classes
         if count is None:
             raise ValueError(
                 f"{self.settings.where}: num_classes must be given for head={head!r}, which the "
                 "directory does not have"
             )
-        labels = self.settings.object("id2label", None) if count == present else None
+        labels = self.settings.object("id2label", None) if count == file_classes else None
         if labels and len(labels) != count:
             self.settings.fail("id2label", f"as many as the {count} classes of the weights")
-        family = self.family
-        options = family.classifier if head == "classes" else family.token_classifier
+        is_sequence = head == "classes"
+        options = self.family.classifier if is_sequence else self.family.token_classifier
         return replace(config, num_classes=count, **options)
 
     def with_output(self, config: Any) -> Any:
@@ -307,15 +309,13 @@ class _Directory:
         top = family.names_of_head(head, prefix)
         if is_native:
             return body | top
-        others = {
-            name: None
-            for other in family.head_names
-            for name in family.names_of_head(other, prefix)
-        }
+        names: dict[str, Any] = {}
+        for other in family.head_names:
+            names |= dict.fromkeys(family.names_of_head(other, prefix))
         pooler = prefix + family.pooler
         if pooler in top and self.is_used(f"{pooler}.weight"):
             body[pooler] = top[pooler]
-        return others | body
+        return names | body
 
     def is_used(self, name: str) -> bool:
         """Return whether there is such an array, other than zeros: bare models may have them."""
@@ -334,16 +334,16 @@ class _Directory:
         parameters = dict(model.named_parameters())
         arrays = {name: stored for name in weights if (stored := table.get(name)) is not None}
         unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
-        missing, drawn = first_names(table, unread)
+        missing, new = first_names(table, unread)
         check_arrays(
             f"{weights.where}: the weights do not fit config.json",
             weights,
             {name: stored.shape(parameters) for name, stored in arrays.items()},
-            missing=[*missing, *drawn] if is_native else missing,
+            missing=[*missing, *new] if is_native else missing,
             unknown=weights.keys() - table.keys(),
         )
         for name, weight in parameters.items():
-            if name in drawn:
+            if name in new:
                 std = 0.02 if weight.ndim > 1 else 0.0
                 init.normal_(weight, float(name.endswith("norm.weight")), std, generator)
         read_array = partial(weights.checked, dtype=np.dtype(model.config.dtype))
@@ -499,7 +499,7 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
         kept[f"{family.pooler}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
         kept[f"{family.pooler}.bias"] = np.zeros(config.d_model, config.dtype)
     parameters = {name for name, _ in model.named_parameters() if ".lora_" not in name}
-    arrays, left = first_names(table, parameters)
-    if left:
-        raise ValueError(f"{family.base} must have all parameters, but not {listed(left)}")
+    arrays, unstored = first_names(table, parameters)
+    if unstored:
+        raise ValueError(f"{family.base} must have all parameters, but not {listed(unstored)}")
     return Origin(name, settings, head, arrays, kept)

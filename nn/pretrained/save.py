@@ -131,7 +131,8 @@ def origin_of_trained(model: Model) -> Origin:
             f"{key}={value!r} (expected {expected[key]!r})" for key, value in differing.items()
         )
         raise ValueError(
-            f"save: not a model that {family.base} can describe: {text}; nn.save_weights keeps any"
+            f"save: model must have the options of {family.base}, got {text}; nn.save_weights "
+            "keeps any model"
         )
     return new_origin(name, model, head, settings)
 

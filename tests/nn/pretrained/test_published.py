@@ -105,15 +105,15 @@ def lm(**options: Any) -> nn.LanguageModel:
 WINDOW, BIAS = nn.AttentionConfig(window=3), nn.AttentionConfig(bias="qk")
 REFUSED: list[tuple[Callable[[], nn.Module], str]] = [
     (lambda: nn.Linear(2, 2), "model must be a model of nn, got Linear; nn.save_weights"),
-    (lambda: nn.Transformer(replace(MARIAN, positions="sinusoidal")), r"Marian can describe: positions.kind='sinusoidal' \(expected 'sinusoidal_halves'\);"),
-    (lambda: nn.Transformer(replace(MARIAN, norm_first=True)), r"Marian can describe: norm_first=True \(expected False\), final_norm=True"),
-    (lambda: lm(positions="alibi"), "GPT2 can describe: positions.kind='alibi'"),
-    (lambda: lm(positions="relative", parallel=True), r"GPT2 can describe: positions.kind='relative' \(expected 'learned'\), parallel=True \(expected False\)"),
-    (lambda: lm(positions="rotary", gated=True), r"GPT2 can describe: gated=True \(expected False\), .*positions.kind='rotary'"),
-    (lambda: lm(attention=WINDOW), r"GPT2 can describe: attention.window=3 \(expected None\)"),
+    (lambda: nn.Transformer(replace(MARIAN, positions="sinusoidal")), r"the options of Marian, got positions.kind='sinusoidal' \(expected 'sinusoidal_halves'\);"),
+    (lambda: nn.Transformer(replace(MARIAN, norm_first=True)), r"the options of Marian, got norm_first=True \(expected False\), final_norm=True"),
+    (lambda: lm(positions="alibi"), "the options of GPT2, got positions.kind='alibi'"),
+    (lambda: lm(positions="relative", parallel=True), r"the options of GPT2, got positions.kind='relative' \(expected 'learned'\), parallel=True \(expected False\)"),
+    (lambda: lm(positions="rotary", gated=True), r"the options of GPT2, got gated=True \(expected False\), .*positions.kind='rotary'"),
+    (lambda: lm(attention=WINDOW), r"the options of GPT2, got attention.window=3 \(expected None\)"),
     (lambda: lm(norm="rms", positions="rotary", bias=False, attention=BIAS), 'Llama: attention_bias must be true or false, got "qk"'),
-    (lambda: nn.EncoderModel(bert(positions="relative")), r"Bert can describe: .*positions.kind='relative' \(expected 'learned'\)"),
-    (lambda: nn.EncoderClassifier(bert(num_classes=3)), r"Bert can describe: pool='mean' \(expected 'first'\)"),
+    (lambda: nn.EncoderModel(bert(positions="relative")), r"the options of Bert, got .*positions.kind='relative' \(expected 'learned'\)"),
+    (lambda: nn.EncoderClassifier(bert(num_classes=3)), r"the options of Bert, got pool='mean' \(expected 'first'\)"),
     (lambda: nn.EncoderModel(bert(num_types=0)), "save: Bert: type_vocab_size must be"),
     (pruned, "model must have all heads"),
 ]  # fmt: skip
