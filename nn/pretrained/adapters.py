@@ -236,6 +236,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     origin = model.origin or origin_of_trained(model)
     paths = _linears_by_path(model, origin)
     parameters = dict(model.named_parameters())
+    sizes = {name: parameter.shape for name, parameter in parameters.items()}
     adapted = [
         path
         for path in paths
@@ -251,10 +252,10 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         is_saved = any(f".{part}." in f".{path}." for part in saved)
         if is_saved or any(stem + name in file for name in arrays):
             whole |= arrays
-    shapes = {stem + name: stored.shape(parameters) for name, stored in whole.items()}
+    shapes = {stem + name: stored.shape(sizes) for name, stored in whole.items()}
     weights = {path: replace(origin.arrays[f"{path}.weight"], transposed=False) for path in adapted}
     for path, weight in weights.items():
-        out_features, in_features = weight.shape(parameters)
+        out_features, in_features = weight.shape(sizes)
         shapes[f"{stem}{path}.lora_A.weight"] = (int(ranks[path]), in_features)
         shapes[f"{stem}{path}.lora_B.weight"] = (out_features, int(ranks[path]))
     check_arrays(
@@ -274,7 +275,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         a = data[f"{path}.lora_A.weight"]
         b = data[f"{path}.lora_B.weight"]
         scale = alphas[path] / (math.sqrt(len(a)) if has_root else len(a))
-        rows = weights[path].split(b, parameters)
+        rows = weights[path].split(b, sizes)
         for name, layer in paths[path].items():
             with init.skipped():
                 adapters[name] = LoRALinear(layer, len(a), scale, dropout=dropout)
@@ -282,7 +283,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
             adapters[name].lora_b.data[...] = rows[f"{name}.weight"]
     adapt(model, adapters)
     for name, stored in whole.items():
-        for parameter, array in stored.split(data[name], parameters).items():
+        for parameter, array in stored.split(data[name], sizes).items():
             parameters[parameter].data[...] = array
             parameters[parameter].requires_grad_(True)
     return model

@@ -160,6 +160,9 @@ def expect_values(settings: Settings, supported: Mapping[str, Sequence[Any]]) ->
         keys.expect(key, *values)
 
 
+Shapes = Mapping[str, tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class StoredArray:
     """An array of a file, and the parameters that it contains.
@@ -184,18 +187,18 @@ class StoredArray:
     extra_axis: bool = False
     trained: bool = True
 
-    def shape(self, parameters: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the shape of the array, from the parameters of the model by name."""
-        shapes = [parameters[name].shape for name in self.parameters]
-        shape = (sum(s[0] for s in shapes), *shapes[0][1:])
+    def shape(self, shapes: Shapes) -> tuple[int, ...]:
+        """Return the shape of the array, from the shapes of the parameters by name."""
+        rows = [shapes[name][0] for name in self.parameters]
+        shape = (sum(rows), *shapes[self.parameters[0]][1:])
         shape = shape[::-1] if self.transposed else shape
         return (1, *shape) if self.extra_axis else shape
 
-    def split(self, array: np.ndarray, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def split(self, array: np.ndarray, shapes: Shapes) -> dict[str, np.ndarray]:
         """Return the values of the parameters in an array by name, as views if possible."""
         array = array[0] if self.extra_axis else array.T if self.transposed else array
         heads = array.reshape(self.num_heads, -1, *array.shape[1:])
-        ends = np.cumsum([len(parameters[name]) for name in self.parameters]) // self.num_heads
+        ends = np.cumsum([shapes[name][0] for name in self.parameters]) // self.num_heads
         parts = [part.reshape(-1, *array.shape[1:]) for part in np.split(heads, ends[:-1], 1)]
         return dict(zip(self.parameters, parts))
 

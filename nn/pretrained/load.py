@@ -332,13 +332,14 @@ class _Directory:
         weights = self.weights
         table = arrays_of(model, self.names(model.config, head, is_native))
         parameters = dict(model.named_parameters())
+        shapes = {name: parameter.shape for name, parameter in parameters.items()}
         arrays = {name: stored for name in weights if (stored := table.get(name)) is not None}
         unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
         missing, new = first_names(table, unread)
         check_arrays(
             f"{weights.where}: the weights do not fit config.json",
             weights,
-            {name: stored.shape(parameters) for name, stored in arrays.items()},
+            {name: stored.shape(shapes) for name, stored in arrays.items()},
             missing=[*missing, *new] if is_native else missing,
             unknown=weights.keys() - table.keys(),
         )
@@ -351,7 +352,7 @@ class _Directory:
         contents = dict(zip(largest, in_parallel(read_array, largest)))  # by all cores
         filled: set[str] = set()
         for name, stored in arrays.items():
-            for parameter, part in stored.split(contents[name], parameters).items():
+            for parameter, part in stored.split(contents[name], shapes).items():
                 if parameter not in filled:
                     filled.add(parameter)
                     parameters[parameter].replace(part)
