@@ -138,8 +138,8 @@ class SentenceEncoder:
             prompt = self.prompts[name]
         if prompt and not self.include_prompt:
             raise ValueError(
-                f"encode: a pooling without the prompt's tokens is not supported, got "
-                f"{prompt!r:.60}"
+                "encode: prompt must be empty: a pooling without the prompt's tokens is not "
+                f"supported, got {prompt!r:.60}"
             )
         return prompt or ""
 
@@ -171,7 +171,7 @@ class SentenceEncoder:
         if self.similarity_fn_name == "cosine":
             a = _normalized(a)
             b = _normalized(b)
-        return np.asarray(a @ b.T)
+        return a @ b.T
 
     def _encode(self, rows: list[list[int]]) -> np.ndarray:
         """Return the vectors (n, d) of a batch of token ids."""
@@ -205,4 +205,4 @@ def _as_vectors(x: Any) -> np.ndarray:
 
 
 def _normalized(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
+    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)

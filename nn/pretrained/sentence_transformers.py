@@ -120,9 +120,10 @@ def _modules(path: Path, width: int) -> dict[str, Any]:
     for directory in directories[2 : 2 + kinds.count("Dense")]:
         maps.append(_dense(directory, width))
         width = maps[-1][0].out_features
-    if kinds[-1] == "Normalize":
+    has_norm = kinds[-1] == "Normalize"
+    if has_norm:
         expect_values(read_if_any(directories[-1] / "config.json"), _AFTER_POOLING)
-    return {**options, "maps": maps, "normalize": kinds[-1] == "Normalize"}
+    return {**options, "maps": maps, "normalize": has_norm}
 
 
 def _max_len(directory: Path, text: ModelText) -> int | None:
@@ -150,25 +151,21 @@ def _pooling(settings: Settings, width: int) -> dict[str, Any]:
         raise ValueError(
             f"{settings.where}: pooling_mode must be one of {', '.join(_POOLS)}, got {modes!r:.60}"
         )
-    for name in ("embedding_dimension", "word_embedding_dimension"):
-        if settings.integer(name, width) != width:
-            settings.fail(name, f"{width}, the width of the model")
+    names = ("embedding_dimension", "word_embedding_dimension")
+    expect_values(settings, dict.fromkeys(names, (width, None)))
     return {"pool": _POOLS[modes[0]], "include_prompt": settings.flag("include_prompt", True)}
 
 
 def _dense(directory: Path, width: int) -> tuple[Linear, Any]:
     """Load a linear layer for vectors of this width, and its activation."""
     settings = read_json(directory / "config.json")
-    expect_values(settings, _AFTER_POOLING)
+    expect_values(settings, {**_AFTER_POOLING, "in_features": (width, None)})
     path = settings.text("activation_function", "torch.nn.modules.activation.Tanh")
     activation = path.rpartition(".")[2]
     if activation not in _ACTIVATIONS:
         settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
-    if settings.integer("in_features", width) != width:
-        settings.fail("in_features", f"{width}, the width of the vectors before it")
-    size = settings.integer("out_features", high=1 << 16)
-    bias = settings.flag("bias", True)
     with init.skipped():
-        linear = Linear(width, size, bias)
+        out_features = settings.integer("out_features", high=1 << 16)
+        linear = Linear(width, out_features, settings.flag("bias", True))
     load_weights(directory / "model.safetensors", ModuleDict({"linear": linear}))
     return linear, _ACTIVATIONS[activation]

@@ -98,7 +98,7 @@ class ModelText:
         vars(self).update(state, _lock=threading.Lock())
 
     def __len__(self) -> int:
-        return int(self.tokenizer.get_vocab_size())
+        return self.tokenizer.get_vocab_size()
 
     def _special_id(self, name: str) -> Any:
         token = self.settings.text(name, None)
@@ -201,8 +201,8 @@ class ModelText:
         if self.vocab_size is not None and largest >= self.vocab_size:
             token = self.tokens([largest])[0]
             raise ValueError(
-                f"{self.settings.where}: {token!r:.60} has the id {largest}, but the model, by "
-                f"config.json, {self.vocab_size:,} tokens"
+                f"{self.settings.where}: ids must be less than {self.vocab_size}, the vocab_size "
+                f"of config.json, got {largest} for {token!r:.60}"
             )
         if highest > 1:
             raise ValueError(
@@ -286,8 +286,7 @@ class ModelText:
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
         with library_errors(f"{self.settings.where}: the tokenizer cannot decode these ids"):
-            text = self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
-        return str(text)
+            return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the string of ids in pieces, each as soon as its characters are complete.

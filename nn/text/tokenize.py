@@ -356,7 +356,7 @@ class BPETokenizer(Tokenizer):
         """
         check_texts([text])
         with library_errors("the tokenizer cannot split this text"):
-            return list(self._tokenizer.encode(text).tokens)
+            return self._tokenizer.encode(text).tokens
 
     def join(self, tokens: Sequence[str]) -> str:
         """Return the string that consists of these pieces.

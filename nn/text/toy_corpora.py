@@ -43,7 +43,7 @@ class _Draw:
         return listed[self.rng.integers(len(listed))]
 
     def chance(self, p: float) -> bool:
-        return bool(self.rng.random() < p)
+        return self.rng.random() < p
 
 
 def _distinct(

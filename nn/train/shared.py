@@ -69,9 +69,9 @@ class SharedLosses:
         """
         count = sum(self.objective.count(self.model, part) for shard in parts for part in shard)
         whole = self._together.size > 1 and not self._by_rows(source)
-        seen = int(digest(batches)[:8], 16) if whole else 0
-        count, stop, all_seen = self.parallel.sum([count, self.interrupts.noted, seen])
-        if all_seen != seen * self._together.size:
+        checksum = int(digest(batches)[:8], 16) if whole else 0
+        count, stop, total = self.parallel.sum([count, self.interrupts.noted, checksum])
+        if total != checksum * self._together.size:
             raise ValueError(
                 f"step {step}: the batch of rank {self.parallel.rank} differs from the batches of "
                 "other ranks"

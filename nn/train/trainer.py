@@ -315,8 +315,8 @@ class Trainer:
         batches = self._shared.batches(self.train, epoch, done - 1)
         if next(batches, _END) is _END:
             raise ValueError(
-                f"the run was cut off after {done} batches of epoch {epoch}, which has fewer now: "
-                "go on with the batches that it began with"
+                f"epoch {epoch} must have at least {done} batches, as when the run was "
+                "interrupted; resume with the batches that it began with"
             )
         set_rng_state(random)  # if batches draw random numbers, these were drawn already
         return batches
