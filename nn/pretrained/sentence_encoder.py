@@ -138,8 +138,8 @@ class SentenceEncoder:
             prompt = self.prompts[name]
         if prompt and not self.include_prompt:
             raise ValueError(
-                "encode: prompt must be empty: a pooling without the prompt's tokens is not "
-                f"supported, got {prompt!r:.60}"
+                "encode: a pooling without the prompt's tokens is not supported, got "
+                f"{prompt!r:.60}"
             )
         return prompt or ""
 
