@@ -98,7 +98,7 @@ def config_from_dict(data: Mapping[str, Any], where: str) -> tuple[type[Model], 
     return kind, config.from_dict(settings, where)
 
 
-_FREE = ("dropout", "attention.dropout", "activation_dropout", "head_dropout", "dtype")
+FREE = ("dropout", "attention.dropout", "activation_dropout", "head_dropout", "dtype")
 """Settings that need not be those that the weights were made with."""
 
 
@@ -180,7 +180,7 @@ def settings_of(model: Module) -> dict[str, Any] | None:
 
 
 def differing(
-    settings: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE
+    settings: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = FREE
 ) -> str:
     """List the settings of a model that differ from those that a file was made with.
 

@@ -12,6 +12,7 @@ from minigrad.ops.axes import check_choice
 
 from ..models.base import Model
 from ..models.config import LanguageModelConfig, TransformerConfig
+from ..models.weights import FREE, differing, model_to_dict
 from ..text.loading import TOKENIZER_FILES
 from .family import ENCODERS, HF_ACTIVATIONS
 from .load import FAMILIES, Origin, new_origin, read_config
@@ -115,27 +116,20 @@ def origin_of_trained(model: Model) -> Origin:
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
     loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
-    expected = config.flatten(loaded.to_dict())
-    present = config.flatten(config.to_dict())
+    free: tuple[str, ...] = (
+        *FREE,
+        "pruned_heads",
+        "num_classes",
+    )  # config.json lacks them, or has other keys
+    expected = loaded.to_dict()
     if head == "classes":
         expected |= family.classifier
     else:
-        expected |= {key: present[key] for key in family.classifier}
-    differing = {
-        key: value
-        for key, value in present.items()
-        if value != expected[key] and key not in _FREE and not key.endswith("dropout")
-    }
-    if differing:
-        text = ", ".join(
-            f"{key}={value!r} (expected {expected[key]!r})" for key, value in differing.items()
-        )
+        free += tuple(family.classifier)
+    kind = model_to_dict(model)["model"]
+    if text := differing({"model": kind, **config.to_dict()}, expected, free):
         raise ValueError(
             f"save: model must have the options of {family.base}, got {text}; nn.save_weights "
             "keeps any model"
         )
     return new_origin(name, model, head, settings)
-
-
-_FREE = ("dtype", "pruned_heads", "num_classes")
-"""Options that are not compared: config.json lacks them, or has them under other keys."""
