@@ -10,7 +10,7 @@ from minigrad.core.tensor import Tensor
 from minigrad.optim import Optimizer
 from minigrad.parallel import Alone, start_parallel
 
-from ..layers.module import Module
+from ..layers.module import Module, evaluating
 from ..text.batches import Batches
 from .agreement import digest
 from .interrupts import Interrupts, Stopped
@@ -84,22 +84,15 @@ class SharedLosses:
 
     def mean(self, source: Any) -> float:
         """Return the mean loss over all batches of a source, in evaluation mode."""
-        training = self.model.training
+        rank, size = self._together.rank, self._together.size
         by_rows = self._by_rows(source)
-        total = 0.0
-        count = 0.0
-        self.model.eval()
-        try:
-            with no_grad():
-                for i, batch in enumerate(self.batches(source, 0)):
-                    if batch is not None and (
-                        by_rows or i % self._together.size == self._together.rank
-                    ):
-                        total += self.objective.total(self.model, batch).item()
-                        count += self.objective.count(self.model, batch)
-                    if self.interrupts.noted and self._together.size == 1:
-                        raise Stopped
-        finally:
-            self.model.train(training)
+        total = count = 0.0
+        with no_grad(), evaluating():
+            for i, batch in enumerate(self.batches(source, 0)):
+                if batch is not None and (by_rows or i % size == rank):
+                    total += self.objective.total(self.model, batch).item()
+                    count += self.objective.count(self.model, batch)
+                if self.interrupts.noted and size == 1:
+                    raise Stopped
         total, count = self._together.sum([total, count])
         return total / max(count, 1)

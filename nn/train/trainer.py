@@ -24,7 +24,7 @@ from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from minigrad.optim.settings import checked_count
 from minigrad.runtime import keep_freed_memory
 
-from ..layers.module import Module
+from ..layers.module import Module, evaluating
 from ..text.batches import as_batches
 from .agreement import describe, digest, environment, rates
 from .checkpoint import RunDirectory, checked_values
@@ -453,12 +453,10 @@ class Trainer:
             with np.errstate(all="ignore"):  # as in a step
                 entry["valid_loss"] = self._checked("validation loss", self.evaluate(self.valid))
         if self.score is not None:
-            self.model.eval()
-            with no_grad(), np.errstate(all="ignore"):
+            with no_grad(), evaluating(), np.errstate(all="ignore"):
                 score = float(self.score(self.model))
                 (score,) = self.parallel.sum([score if self._writes else 0.0])
                 entry["score"] = self._checked("score", score)
-            self.model.train()
         if self.on_validation is not None:
             entry |= checked_values(self.on_validation(self, entry), {*entry, "seconds"})
         return float(entry["score" if self.score else "valid_loss"])
