@@ -31,30 +31,21 @@ _CHINESE = _WORDS["chinese"]
 _SPANISH = _WORDS["spanish"]
 
 
-class _Draw:
-    """Random choices."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def one(self, options: Any) -> Any:
-        """Return one item of a list, or one (key, value) pair of a dictionary."""
-        listed = list(options.items()) if isinstance(options, dict) else options
-        return listed[self.rng.integers(len(listed))]
-
-    def chance(self, p: float) -> bool:
-        return self.rng.random() < p
+def _one(rng: np.random.Generator, options: Any) -> Any:
+    """Return a random item of a list, or a random (key, value) pair of a dict."""
+    items = list(options.items()) if isinstance(options, dict) else options
+    return items[rng.integers(len(items))]
 
 
 def _distinct(
-    sentence: Callable[[_Draw], Pair], n: int, seed: int, always: list[Pair]
+    sentence: Callable[[np.random.Generator], Pair], n: int, seed: int, always: list[Pair]
 ) -> list[Pair]:
     """Return `n` pairs with different sources, those of `always` first."""
-    draw = _Draw(seed)
+    rng = np.random.default_rng(seed)
     pairs = dict(always)
     idle = 0  # draws since the last new sentence
     while len(pairs) < n:
-        source, target = sentence(draw)
+        source, target = sentence(rng)
         idle = idle + 1 if source in pairs else 0
         if idle > 10_000:
             raise ValueError(
@@ -77,27 +68,27 @@ def _article(phrase: str) -> str:
 # -- Chinese to English ----------------------------------------------------------------------------
 
 
-def _chinese_phrase(d: _Draw, noun: str) -> Pair:
+def _chinese_phrase(rng: np.random.Generator, noun: str) -> Pair:
     """Return a number with its measure word, perhaps an adjective, and the noun."""
-    number, english_number = d.one(_CHINESE["numbers"]) if d.chance(0.6) else ("一", "")
+    number, english_number = _one(rng, _CHINESE["numbers"]) if rng.random() < 0.6 else ("一", "")
     singular, plural, measure, adjectives = _CHINESE["nouns"][noun]
     words = [number + measure]
     english = singular if number == "一" else plural
-    if d.chance(0.45):
-        adjective = d.one(adjectives)
+    if rng.random() < 0.45:
+        adjective = _one(rng, adjectives)
         words += [adjective, "的"]
         english = f"{_CHINESE['adjectives'][adjective]} {english}"
     english = _article(english) if number == "一" else f"{english_number} {english}"
     return " ".join([*words, noun]), english
 
 
-def _chinese_sentence(d: _Draw) -> Pair:
-    kind = d.one(_CHINESE["kinds"])
-    subject, (who, is_third) = d.one(_CHINESE["subjects"])
-    noun = d.one(list(_CHINESE["nouns"]))
+def _chinese_sentence(rng: np.random.Generator) -> Pair:
+    kind = _one(rng, _CHINESE["kinds"])
+    subject, (who, is_third) = _one(rng, _CHINESE["subjects"])
+    noun = _one(rng, list(_CHINESE["nouns"]))
     verbs = _CHINESE["verbs"]
     about_things = [verb for verb in verbs if verb != "认识"]
-    verb = d.one(_CHINESE["verbs of people"] if noun in _CHINESE["people"] else about_things)
+    verb = _one(rng, _CHINESE["verbs of people"] if noun in _CHINESE["people"] else about_things)
     base, third, past = verbs[verb]
     words = {
         "subject": subject,
@@ -112,19 +103,25 @@ def _chinese_sentence(d: _Draw) -> Pair:
     }
     if kind == "which":
         words["thing"], _, words["measure"], adjectives = _CHINESE["nouns"][noun]
-        words["adjective"] = d.one(adjectives)
+        words["adjective"] = _one(rng, adjectives)
         words["quality"] = _CHINESE["adjectives"][words["adjective"]]
-        words["这"], words["this"] = d.one({"这": "this", "那": "that"})
-        words["很"], words["is"] = ("不", "is not") if d.chance(0.3) else ("很", "is")
+        words["这"], words["this"] = _one(rng, {"这": "this", "那": "that"})
+        words["很"], words["is"] = ("不", "is not") if rng.random() < 0.3 else ("很", "is")
     elif kind == "where":
-        words["place"], words["at"] = d.one(_CHINESE["places"])
-        kind = "where not" if d.chance(0.3) else "where question" if d.chance(0.4) else "where"
+        words["place"], words["at"] = _one(rng, _CHINESE["places"])
+        kind = (
+            "where not"
+            if rng.random() < 0.3
+            else "where question"
+            if rng.random() < 0.4
+            else "where"
+        )
     else:
-        words["phrase"], words["object"] = _chinese_phrase(d, noun)
+        words["phrase"], words["object"] = _chinese_phrase(rng, noun)
         if kind in ("where from", "past") and verb not in _CHINESE["deeds"]:
             kind = "have"
         elif kind == "where from":
-            words["place"], words["at"] = d.one(_CHINESE["places"])
+            words["place"], words["at"] = _one(rng, _CHINESE["places"])
         elif kind == "not":
             words["no"] = {"有": "没有", "看见": "看不见"}.get(verb, f"不 {verb}")
     return _filled(_CHINESE["sentences"][kind], words)
@@ -151,59 +148,59 @@ def chinese_english(n: int = 8000, seed: int = 0) -> list[Pair]:
 # -- English to Spanish ----------------------------------------------------------------------------
 
 
-def _spanish_noun(d: _Draw, noun: str, is_plural: bool) -> Pair:
+def _spanish_noun(rng: np.random.Generator, noun: str, is_plural: bool) -> Pair:
     """Return a noun, perhaps with an adjective, which agrees with it in Spanish."""
     plural, spanish, spanish_plural, feminine, adjectives = _SPANISH["nouns"][noun]
     english, spanish = (plural, spanish_plural) if is_plural else (noun, spanish)
-    if d.chance(0.55):
-        adjective = d.one(adjectives)
+    if rng.random() < 0.55:
+        adjective = _one(rng, adjectives)
         forms = _SPANISH["adjectives"][adjective]
         return f"{adjective} {english}", f"{spanish} {forms[2 * is_plural + feminine]}"
     return english, spanish
 
 
-def _spanish_phrase(d: _Draw, noun: str) -> tuple[str, str, bool]:
+def _spanish_phrase(rng: np.random.Generator, noun: str) -> tuple[str, str, bool]:
     """Return an English noun phrase, its translation, and True if it is plural."""
     feminine = _SPANISH["nouns"][noun][3]
     determiners = _SPANISH["determiners"]
-    kind = d.one(list(determiners))
-    is_plural = d.chance(0.45)
+    kind = _one(rng, list(determiners))
+    is_plural = rng.random() < 0.45
     is_plural = kind in ("number", "many") or (is_plural and kind != "a")
-    english, spanish = _spanish_noun(d, noun, is_plural)
-    singular, (plural, forms) = d.one(determiners[kind])
+    english, spanish = _spanish_noun(rng, noun, is_plural)
+    singular, (plural, forms) = _one(rng, determiners[kind])
     first = plural if is_plural else singular
     english = _article(english) if kind == "a" else f"{first} {english}"
     return english, f"{forms[2 * is_plural + feminine]} {spanish}", is_plural
 
 
-def _spanish_object(d: _Draw, is_person: bool) -> Pair:
+def _spanish_object(rng: np.random.Generator, is_person: bool) -> Pair:
     """Return an object of a verb; Spanish has `a` before people, or `al` for `a el`."""
     people = _SPANISH["people"]
     things = [noun for noun in _SPANISH["nouns"] if noun not in people]
-    english, spanish, _ = _spanish_phrase(d, d.one(people if is_person else things))
+    english, spanish, _ = _spanish_phrase(rng, _one(rng, people if is_person else things))
     if is_person:
         spanish = f"al {spanish[3:]}" if spanish.startswith("el ") else f"a {spanish}"
     return english, spanish
 
 
-def _spanish_sentence(d: _Draw) -> Pair:
-    kind = d.one(_SPANISH["kinds"])
-    noun = d.one(list(_SPANISH["nouns"]))
+def _spanish_sentence(rng: np.random.Generator) -> Pair:
+    kind = _one(rng, _SPANISH["kinds"])
+    noun = _one(rng, list(_SPANISH["nouns"]))
     words: dict[str, str] = {}
     if kind == "hello":
-        words["english"], words["spanish"] = _spanish_noun(d, noun, is_plural=False)
+        words["english"], words["spanish"] = _spanish_noun(rng, noun, is_plural=False)
     elif kind in ("is", "is not"):
-        words["english"], words["spanish"], is_plural = _spanish_phrase(d, noun)
+        words["english"], words["spanish"], is_plural = _spanish_phrase(rng, noun)
         feminine, adjectives = _SPANISH["nouns"][noun][3:]
-        words["adjective"] = d.one(adjectives)
+        words["adjective"] = _one(rng, adjectives)
         words["quality"] = _SPANISH["adjectives"][words["adjective"]][2 * is_plural + feminine]
         words["is"], words["es"] = ("are", "son") if is_plural else ("is", "es")
     else:
         is_person = noun in _SPANISH["people"]
         verbs = _SPANISH["verbs"]
-        words["subject"], (words["who"], person) = d.one(_SPANISH["subjects"])
+        words["subject"], (words["who"], person) = _one(rng, _SPANISH["subjects"])
         about_things = [verb for verb in verbs if verb != "know"]
-        verb = d.one(_SPANISH["verbs of people"] if is_person else about_things)
+        verb = _one(rng, _SPANISH["verbs of people"] if is_person else about_things)
         third, forms = verbs[verb]
         words |= {
             "do": "does" if person == 2 else "do",
@@ -211,9 +208,9 @@ def _spanish_sentence(d: _Draw) -> Pair:
             "verb": third if person == 2 else verb,
             "form": forms[person],
         }
-        words["english"], words["spanish"] = _spanish_object(d, is_person)
+        words["english"], words["spanish"] = _spanish_object(rng, is_person)
         if kind == "two":
-            words["other"], words["otro"] = _spanish_object(d, is_person)
+            words["other"], words["otro"] = _spanish_object(rng, is_person)
     return _filled(_SPANISH["sentences"][kind], words)
 
 

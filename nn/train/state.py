@@ -92,15 +92,20 @@ class RunState:
         }
 
     def restore(
-        self, parts: Mapping[str, Mapping[str, np.ndarray]], data: Mapping[str, Any], path: Path
+        self,
+        parts: Mapping[str, Mapping[str, np.ndarray]],
+        data: Mapping[str, Any],
+        path: Path,
+        settings: Mapping[str, Any],
     ) -> None:
         """Put back the arrays (by part and name) and the plain data that were read from `path`.
 
-        What does not fit is a ValueError that begins with `path`.
+        Anything that does not fit, such as other `settings` of the trainer, is a ValueError that
+        begins with `path`.
         """
         if differ := differing(settings_of(self.model), data.get("model"), free=()):
             raise ValueError(f"{path}: the state of another model: this one has {differ}")
-        compare_settings(data.get("settings", {}), self.settings(), path)
+        compare_settings(data.get("settings", {}), {**self.settings(), **settings}, path)
         values = {f.name: data[f.name] for f in fields(Counters) if f.name in data}
         counters = dataclass_from(Counters, values, str(path))
         moments = self.optimizer.state_dict()["arrays"]
@@ -125,11 +130,7 @@ class RunState:
 
     def _set_generators(self, states: Any) -> None:
         for generator, state in zip(self._generators(), states, strict=True):
-            arrays = {
-                name: np.array(value, np.uint64) if isinstance(value, list) else value
-                for name, value in state["state"].items()
-            }
-            generator.bit_generator.state = {**state, "state": arrays}
+            generator.bit_generator.state = state  # NumPy takes lists for arrays
 
 
 def _load(path: Path, name: str, load: Callable[[Any], None], value: Any) -> None:
@@ -160,7 +161,7 @@ def compare_settings(began: Mapping[str, Any], now: Mapping[str, Any], path: Pat
             warnings.warn(
                 f"{path}: {name} differ from those the run began with ({before}, now {value}): "
                 f"{_WARNINGS[name]}",
-                stacklevel=4,
+                stacklevel=5,
             )
             continue
         if isinstance(before, list) and isinstance(value, list):

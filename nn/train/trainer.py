@@ -32,7 +32,7 @@ from .interrupts import Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
 from .shared import SharedLosses
-from .state import RunState, compare_settings
+from .state import RunState
 
 __all__ = ["Trainer"]
 
@@ -505,9 +505,9 @@ class Trainer:
         if not self.run.last.exists():
             return False
         parts, data = self.run.load_state()
-        self.state.restore(parts, data, self.run.last)
+        settings = self._settings() if self._writes else {}
+        self.state.restore(parts, data, self.run.last, settings)
         if self._writes:
-            compare_settings(data.get("settings", {}), self._settings(), self.run.last)
             self.run.forget_after(self.step)
         self.history = self.run.read_metrics(data["entries"], repair=self._writes)
         # not in the state, since runs of one seed write the same bytes

@@ -118,6 +118,6 @@ def test_english_spanish_determiners_agree_with_their_nouns() -> None:
 
 
 def test_corpus_of_too_many_pairs_raises() -> None:
-    draw = lambda d: (str(d.one([1, 2, 3])), "x")
+    draw = lambda rng: (str(rng.integers(3)), "x")
     with pytest.raises(ValueError, match="n must be at most about 3, .*, got 5"):
         corpora._distinct(draw, 5, 0, [])
