@@ -67,13 +67,13 @@ __all__ = ["main"]
 
 Pair = tuple[str, str]
 
-FILES = {
+FILE_DEFAULTS = {
     "d_model": 256, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 24, "batch_tokens": 2048,
     "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500, "test_size": 1000,
     "max_len": 128, "min_count": 2,
 }  # fmt: skip
 """Defaults with --data, if they differ from those of the generated sentences."""
-OF_A_CALL = {"out", "resume", "quiet", "processes"}
+CALL_OPTIONS = {"out", "resume", "quiet", "processes"}
 """Options that are not settings of a run."""
 MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
@@ -81,7 +81,7 @@ MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test"}
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command."""
-    defaults = ", ".join(f"--{k.replace('_', '-')} {v}" for k, v in FILES.items())
+    defaults = ", ".join(f"--{k.replace('_', '-')} {v}" for k, v in FILE_DEFAULTS.items())
     parser = command_parser("train", __doc__)
     parser.usage = "%(prog)s [options]"
     parser.epilog = f"With --data other defaults are used: {defaults}."
@@ -165,7 +165,7 @@ def parse(
     parser.set_defaults(**settings)
     args = parser.parse_args(argv)
     if args.data:
-        parser.set_defaults(**FILES | settings)
+        parser.set_defaults(**FILE_DEFAULTS | settings)
         args = parser.parse_args(argv)
     if args.out is None:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
@@ -183,7 +183,7 @@ def parse(
             parser.error(f"--{name} must be one file, or source and target")
     check_beam(args.beam, args.length_penalty)
     if args.processes is None:
-        args.processes = min(4, available_cores())  # one where the system cannot fork
+        args.processes = min(4, available_cores())  # one if the system cannot fork
     return args
 
 
@@ -200,7 +200,7 @@ def with_settings_of_run(
     config = read_json(path)
     saved = config.object("settings")
     config.expect_unchanged("settings")
-    if missing := sorted(vars(args).keys() - saved.keys() - OF_A_CALL):
+    if missing := sorted(vars(args).keys() - saved.keys() - CALL_OPTIONS):
         parser.error(f"{path}: {missing[0]} is missing; the run was begun by another program")
     parser.set_defaults(**saved, out=args.out)
     args = parser.parse_args(argv)
@@ -237,7 +237,7 @@ def load_pairs(
         test = read_files(args.test, args, keep_repeated=True)
     if args.valid:
         valid = read_files(args.valid, args, keep_repeated=True)
-    return always + train + 7 * always, valid, test  # people try these first
+    return always + train + 7 * always, valid, test  # users try these first
 
 
 def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -> list[Pair]:
@@ -474,11 +474,11 @@ def build(
     return translator, trainer, test_batches, test
 
 
-def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
+def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
     """Write what `Translator.load` needs, or resume the run that wrote it."""
     if trainer.parallel.rank == 0:  # of the processes of mpiexec, the first writes
         if not (args.out / "config.json").exists():
-            settings = {k: v for k, v in vars(args).items() if k not in OF_A_CALL}
+            settings = {k: v for k, v in vars(args).items() if k not in CALL_OPTIONS}
             translator.save(args.out, settings=settings)
         elif not translator.has_vocabularies_of(args.out):
             raise ValueError(
@@ -519,7 +519,7 @@ def main(
     translator, trainer, held_out, test = build(args, objective)
     assert trainer.run is not None
     with trainer.run:  # keeps other runs out until this one has ended
-        begin(translator, trainer, args)
+        start_run(translator, trainer, args)
         try:
             trainer.fit()
         except KeyboardInterrupt:

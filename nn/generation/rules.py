@@ -97,7 +97,7 @@ class Rules:
         new : int
             Number of generated tokens.
         is_last : bool
-            Whether the next token is that at `max_len`.
+            True if the next token is the last one, at `max_len`.
         ends : sequence of int
             EOS tokens.
 

@@ -60,7 +60,7 @@ class Sampling:
         if self.top_p is not None and self.top_p < 1:
             order = np.argsort(-log_probs, axis=-1, kind="stable")
             probs = np.exp(np.take_along_axis(_log_softmax(log_probs), order, -1))
-            before = np.cumsum(probs, -1) - probs  # of the likelier ones
+            before = np.cumsum(probs, -1) - probs  # the sum over more probable tokens
             out = np.zeros(log_probs.shape, bool)
             np.put_along_axis(out, order, before >= self.top_p, -1)
             log_probs = np.where(out, -np.inf, log_probs)
@@ -80,7 +80,7 @@ def greedy_search(
     scores: bool = True,
     **rules: Any,
 ) -> list[Hypothesis]:
-    """Return the sequences whose every token is the likeliest after those before it.
+    """Return sequences of the most probable token at each step.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def greedy_search(
     eos : int, iterable of int, or None
         Tokens that end a sequence; by default those of the configuration. None: no tokens.
     scores : bool
-        Whether to compute log-probabilities, which takes a softmax over the vocabulary at each
-        step; otherwise they are NaN.
+        Compute log-probabilities, by a softmax over the vocabulary at each step. Otherwise they
+        are NaN.
     **rules
         Fields of `Rules`.
 
@@ -135,12 +135,12 @@ def sample(
     temperature : float
         Divisor of the logits.
     top_k : int, optional
-        Number of likeliest tokens to draw from.
+        Number of most probable tokens to draw from.
     top_p : float, optional
-        Probability that the fewest likeliest tokens to draw from must reach together (Holtzman et
+        Draw from the fewest most probable tokens whose probabilities add up to `top_p` (Holtzman et
         al. 2020, arXiv:1904.09751).
     min_p : float, optional
-        Least probability of the tokens to draw from, as a share of the likeliest one's.
+        Least probability of the tokens to draw from, relative to the most probable token.
     generator : numpy.random.Generator, optional
         Source of random numbers.
     **rules
@@ -186,7 +186,7 @@ def generate(
     num_beams : int
         Number of hypotheses of a beam search; 1 for greedy search or sampling.
     do_sample : bool
-        Whether to draw tokens at random.
+        Draw tokens at random.
     temperature, top_k, top_p, min_p, generator
         As in `sample`; they need `do_sample=True`.
     length_penalty, early_stopping
@@ -331,7 +331,7 @@ def _draw(
     sampling: Sampling, rng: Generator, decoding: Decoding, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     logits = _ruled(decoding, logits).astype(float)
-    with np.errstate(over="ignore"):  # far below the likeliest: -inf
+    with np.errstate(over="ignore"):  # tiny probabilities: -inf
         tops = logits.max(-1, keepdims=True)
         log_probs = _log_softmax((logits - tops) / sampling.temperature)
     ends = np.cumsum(np.exp(_log_softmax(sampling.restrict(log_probs))), axis=-1)

@@ -205,11 +205,11 @@ def options_of_directory(
     model : LanguageModel or Transformer
         Model whose `origin.generation` holds the settings of its directory, if it has one.
     arguments : mapping
-        Options of `generate` that were given.
+        Options of `generate` from the caller.
     width : int
         Number of tokens of the longest prompt, or 1 for a `Transformer`.
     streams : bool
-        Whether the options are for `stream`, which has no beam search.
+        The options are for `stream`, which has no beam search.
     """
     settings = getattr(model.origin, "generation", None)
     if settings is None:

@@ -66,7 +66,7 @@ class Translator:
     source_tokenizer, target_tokenizer : Tokenizer
         Tokenizers of the two languages.
     source_eos : bool
-        Whether EOS ends each source.
+        EOS ends each source.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Translator:
         weights : str, optional
             File of the weights in `run_dir`. None: untrained weights.
         inference : bool
-            Whether the model is a copy made by `for_inference`, which cannot be trained.
+            Make a copy of the model by `for_inference`, which cannot be trained.
         """
         run_dir = Path(run_dir)
         data = read_json(run_dir / "config.json", _EXPECTED)
