@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     args = parse(argv)
     lines = [line for line in dict.fromkeys(map(str.strip, read_lines(args.file))) if line]
     if not lines:
-        raise ValueError(f"{args.file}: no text")
+        raise ValueError(f"{args.file} must have at least one line of text, got none")
     encoder = nn.sentence_encoder(args.model)
     vectors = encode_lines(encoder, lines, args.index)
     results = []

@@ -201,7 +201,7 @@ def with_settings_of_run(
     saved = config.object("settings")
     config.expect_unchanged("settings")
     if missing := sorted(vars(args).keys() - saved.keys() - CALL_OPTIONS):
-        parser.error(f"{path}: {missing[0]} is missing; the run was begun by another program")
+        parser.error(f"{path} must have the setting {missing[0]}; another version wrote it")
     parser.set_defaults(**saved, out=args.out)
     args = parser.parse_args(argv)
     for name in saved.keys() - MAY_CHANGE:

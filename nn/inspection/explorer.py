@@ -152,7 +152,10 @@ def _map_data(
                 f"{shape} {where}, got {weights.shape}"
             )
         if not ((weights >= 0) & (weights < 1.001)).all():  # sums of float16 can pass 1 a little
-            raise ValueError(f"attention_page: weights must be from 0 to 1 {where}")
+            raise ValueError(
+                f"attention_page: weights must be from 0 to 1 {where}, got {weights.min():g} to "
+                f"{weights.max():g}"
+            )
         encoded.append(_encoded(np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8)))
     return {
         "name": name,

@@ -165,7 +165,9 @@ class RMSNorm(_TrailingNorm):
         zero_centred: bool = False,
     ) -> None:
         if zero_centred and not elementwise_affine:
-            raise ValueError("RMSNorm: zero_centred must be False without elementwise_affine")
+            raise ValueError(
+                "RMSNorm: zero_centred must be False without elementwise_affine, got True"
+            )
         super().__init__(normalized_shape, eps)
         self.zero_centred = zero_centred
         initial = np.full(self.normalized_shape, 0 if zero_centred else 1, dtype)

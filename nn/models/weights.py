@@ -308,7 +308,7 @@ def load_run(path: str | Path) -> Any:
     _, settings, _ = _read(path, mmap=True)
     if settings is None:
         raise ValueError(
-            f"{path}: no settings of a model of nn stand beside these weights; build it, and "
-            "load_weights"
+            f"{path} must contain the settings of a model of nn, got weights alone; build the "
+            "module, and call load_weights"
         )
     return load_model(settings, str(path), path).eval()

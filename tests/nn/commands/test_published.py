@@ -136,7 +136,8 @@ def test_search_prints_the_most_similar_lines(
     write_modules(encoder, "mean_tokens")  # vectors of any length: cosines all the same
     assert "  1.00  the dog ran" in call(search.main, f"{encoder} {lines} 'the dog ran'").out
     lines.write_text("\n \n")
-    assert error_of(search.main, f"{encoder} {lines} x") == f"error: {lines}: no text"
+    error = f"error: {lines} must have at least one line of text, got none"
+    assert error_of(search.main, f"{encoder} {lines} x") == error
 
 
 def test_search_with_an_index_encodes_lines_once(

@@ -116,7 +116,7 @@ def test_load_run_rebuilds_model(tmp_path: Path, task: Callable[..., Any]) -> No
 
 def test_load_run_without_settings_or_files_raises(tmp_path: Path) -> None:
     run(own, tmp_path, max_steps=1).fit()
-    message = "best.safetensors: no settings of a model of nn stand beside these weights"
+    message = "best.safetensors must contain the settings of a model of nn, got weights alone"
     with pytest.raises(ValueError, match=message):
         nn.load_run(tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
