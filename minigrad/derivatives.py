@@ -202,11 +202,11 @@ def value_and_grad(
     f : callable
         Returns a tensor of one element.
     argnums : int or sequence of int
-        Positions of the arguments to differentiate with respect to. An argument is an array, a list
-        of numbers, or nested dicts, lists, tuples and named tuples of arrays. Integers count as
-        float64.
+        Positions of the arguments to differentiate with respect to; 0 by default. An argument is an
+        array, a list of numbers, or nested dicts, lists, tuples and named tuples of arrays.
+        Integers are converted to float64.
     has_aux : bool
-        `f` returns a pair of its value and any other object.
+        `f` returns a pair of its value and any other object; False by default.
 
     Returns
     -------
@@ -231,13 +231,17 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
     Parameters
     ----------
-    f, argnums, has_aux
-        As in `value_and_grad`.
+    f : callable
+        Returns a tensor of one element.
+    argnums : int or sequence of int
+        Positions of the arguments, as in `value_and_grad`; 0 by default.
+    has_aux : bool
+        `f` returns a pair of its value and any other object; False by default.
 
     Returns
     -------
     callable
-        Returns the gradient; with `has_aux`, a pair of the gradient and the other object.
+        Returns the gradient, or with `has_aux` a pair of the gradient and the other object.
     """
     both = value_and_grad(f, argnums, has_aux)
 
@@ -257,7 +261,7 @@ def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     f : callable
         Each element of its result depends on one element of the argument.
     argnums : int or sequence of int
-        As in `value_and_grad`.
+        Positions of the arguments, as in `value_and_grad`; 0 by default.
 
     Returns
     -------
@@ -273,6 +277,7 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     Parameters
     ----------
     f : callable
+        Returns a tensor or a tree of tensors.
     *xs : array or tree of arrays
 
     Returns
@@ -306,6 +311,7 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     f : callable
+        Returns a tensor or a tree of tensors.
     xs : array, tree of arrays, or tuple or list of them
         The argument or arguments of `f`.
     vs : like `xs`
@@ -386,7 +392,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     f : callable
         Returns an array or a tree of arrays.
     argnums : int or sequence of int
-        As in `value_and_grad`.
+        Positions of the arguments, as in `value_and_grad`; 0 by default.
 
     Returns
     -------
@@ -458,8 +464,10 @@ def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
     Parameters
     ----------
-    f, argnums
-        As in `value_and_grad`.
+    f : callable
+        Returns a tensor of one element.
+    argnums : int or sequence of int
+        Positions of the arguments, as in `value_and_grad`; 0 by default.
 
     Returns
     -------

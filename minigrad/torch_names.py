@@ -66,6 +66,7 @@ class device(str):
     Parameters
     ----------
     name : str
+        "cpu", the default.
     """
 
     __slots__ = ()

@@ -14,6 +14,7 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
     Parameters
     ----------
     tree : object
+        Nested dicts, lists, tuples and named tuples.
     is_leaf : callable, optional
         Returns True for a dict, list or tuple that is a leaf.
 
@@ -73,6 +74,7 @@ def rebuilt(
     Parameters
     ----------
     tree : object
+        Nested dicts, lists, tuples and named tuples.
     values : iterable
         Leaves in order.
     is_leaf : callable, optional

@@ -107,7 +107,7 @@ def zeros(
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     requires_grad : bool
         Record operations on the tensor; False by default.
     device : str, optional
@@ -131,7 +131,7 @@ def ones(
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     requires_grad : bool
         Record operations on the tensor; False by default.
     device : str, optional
@@ -155,7 +155,7 @@ def empty(
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     requires_grad : bool
         Record operations on the tensor; False by default.
     device : str, optional
@@ -184,6 +184,7 @@ def full(
     shape : int or tuple of int
         Shape of the tensor.
     fill_value : scalar
+        Value of all elements.
     dtype : dtype, optional
         Dtype of `fill_value` by default.
     requires_grad : bool
@@ -207,7 +208,7 @@ def arange(
     Parameters
     ----------
     *bounds : number
-        stop, or start and stop, or start, stop and step.
+        The stop, or start and stop, or start, stop and step.
     dtype : dtype, optional
         Dtype of the bounds by default.
     requires_grad : bool
@@ -277,7 +278,7 @@ def eye(
     k : int
         Index of the diagonal; positive above the main diagonal.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     requires_grad : bool
         Record operations on the tensor; False by default.
     device : str, optional
@@ -315,7 +316,7 @@ def rand(
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator by default.
     requires_grad : bool
@@ -345,7 +346,7 @@ def randn(
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple.
     dtype : dtype, optional
-        float64 by default.
+        Dtype of the result; float64 by default.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator by default.
     requires_grad : bool
@@ -375,10 +376,11 @@ def randint(
     Parameters
     ----------
     low, high : int
+        Smallest value, and the first value above the range.
     size : int or tuple of int
         Shape; a scalar by default.
     dtype : dtype, optional
-        int64 by default.
+        Dtype of the result; int64 by default.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator by default.
     device : str, optional
@@ -401,8 +403,9 @@ def randperm(
     Parameters
     ----------
     n : int
+        Number of integers.
     dtype : dtype, optional
-        int64 by default.
+        Dtype of the result; int64 by default.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator by default.
     device : str, optional
@@ -542,6 +545,7 @@ def full_like(
     x : array_like
         Array of the shape and dtype of the result.
     fill_value : scalar
+        Value of all elements.
     dtype : dtype, optional
         Dtype of `x` by default.
     requires_grad : bool

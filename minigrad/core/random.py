@@ -23,6 +23,7 @@ def manual_seed(seed: int) -> np.random.Generator:
     Parameters
     ----------
     seed : int
+        Seed of the random numbers.
 
     Returns
     -------

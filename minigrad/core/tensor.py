@@ -167,6 +167,7 @@ class Tensor(DataModel):
         Parameters
         ----------
         requires_grad : bool
+            New value; True by default.
 
         Returns
         -------

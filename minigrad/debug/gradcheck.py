@@ -87,8 +87,12 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
 
     Parameters
     ----------
-    f, inputs, seed
-        As in `gradcheck`.
+    f : callable
+        Returns a tensor, or a list or tuple of tensors.
+    inputs : array, Tensor, or list or tuple of them
+        Inputs to check, as in `gradcheck`.
+    seed : int
+        Seed of the random numbers.
     **options
         Other options of `gradcheck`.
 

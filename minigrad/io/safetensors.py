@@ -115,7 +115,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         Returns
         -------
         ndarray
-            bfloat16 becomes float32.
+            Copy of the array; bfloat16 becomes float32.
         """
         entry, code = self._entries[name], self._code(name)
         array = np.fromfile(

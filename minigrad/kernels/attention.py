@@ -48,7 +48,7 @@ def split_heads(x, /, num_heads):
     ----------
     x : Tensor, shape (N, L, h·d)
     num_heads : int
-        h.
+        Number of heads, h.
 
     Returns
     -------

@@ -250,10 +250,12 @@ def linear_cross_entropy(
     linear_bias : Tensor, shape (C,), optional
     weight : array, shape (C,), optional
         Weights of the classes.
-    ignore_index, label_smoothing
-        As in `cross_entropy`.
+    ignore_index : int, optional
+        Rows with this target are ignored; -100 by default.
+    label_smoothing : float
+        Share of each target that is spread evenly over all classes; 0 by default.
     reduction : {"mean", "sum"}
-        "mean" by default.
+        Reduction of the losses of rows; "mean" by default.
 
     Returns
     -------

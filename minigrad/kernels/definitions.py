@@ -59,7 +59,12 @@ def use_definitions(*names: str) -> Iterator[None]:
     Parameters
     ----------
     *names : str
-        Names of kernels; all kernels if none is given.
+        Names of kernels; all kernels by default.
+
+    Yields
+    ------
+    None
+        Kernels are replaced within the block.
     """
     if unknown := sorted(set(names) - set(KERNELS)):
         raise ValueError(

@@ -75,7 +75,7 @@ def dropout(
     Returns
     -------
     Tensor
-        x without the dropped elements, in the shape of x.
+        Shape of x, with 0 for dropped elements.
     """
     x = x if isinstance(x, Tensor) else Tensor(x)
     if not training or p == 0:
@@ -111,8 +111,12 @@ def relu_dropout(
     Parameters
     ----------
     x : Tensor
-    p, training, generator
-        As in `dropout`.
+    p : float
+        Probability of dropping an element, as in `dropout`; 0.5 by default.
+    training : bool
+        Drop elements, as by default; False returns relu(x).
+    generator : numpy.random.Generator, optional
+        Source of random numbers; the default generator by default.
 
     Returns
     -------

@@ -298,8 +298,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     Returns
     -------
     tuple
-        x, the sums of squared residuals (empty unless a has rank n < m), the rank of a, and its
-        singular values.
+        Solution x, sums of squared residuals (empty unless a has rank n < m), rank of a, and
+        singular values of a.
     """
     solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
     a, b = astype(a, solution.dtype), astype(b, solution.dtype)

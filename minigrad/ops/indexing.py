@@ -240,6 +240,7 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
     ----------
     x : array_like
     axis : int
+        Axis that `index` indexes.
     index : array_like of int
         With as many axes as x; not longer along the other axes.
 
@@ -266,7 +267,7 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
     Returns
     -------
     Tensor
-        x with length n along `axis`.
+        Slices of x, with length n along `axis`.
     """
     index = integers("index_select", index)
     if index.ndim > 1:
@@ -329,7 +330,7 @@ def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> 
     num_classes : int
         Length of the rows; the largest index + 1 by default.
     dtype : dtype
-        float32 by default.
+        Dtype of the result; float32 by default.
 
     Returns
     -------

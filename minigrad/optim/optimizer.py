@@ -510,6 +510,11 @@ class Optimizer:
         ----------
         norm : float
             Norm of all gradients. If `is_safe(norm)`, nothing is copied, which would take time.
+
+        Yields
+        ------
+        None
+            An error within the block restores parameters, state and step counts.
         """
         if self.is_safe(norm):
             yield
