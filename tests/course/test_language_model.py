@@ -50,7 +50,7 @@ def test_lesson_runs_on_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "✓ after the last layer, the lens differs from the model by" in text
 
 
-def test_directory_without_a_language_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_model_of_another_model_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (nn, nn.text):
         monkeypatch.setattr(module, "load", lambda directory: nn.Linear(2, 2))
     with pytest.raises(ValueError, match="x must contain a language model such as GPT-2"):

@@ -8,7 +8,7 @@ from scripts import load
 script = load("things")
 
 
-def test_answer_is_the_number_on_the_thing_asked_for() -> None:
+def test_lay_answer_is_the_number_of_the_requested_thing() -> None:
     tables = script.lay(50, np.random.default_rng(3))
     assert tables.x.shape == (50, 6, 20)
     assert (tables.red.sum(1) == 1).all()
@@ -21,7 +21,7 @@ def test_answer_is_the_number_on_the_thing_asked_for() -> None:
         assert x[i, :8].tolist() == question.tolist()
 
 
-def test_arrows_make_one_circle_and_name_the_shape_they_point_to() -> None:
+def test_arrows_form_one_circle_and_name_their_targets() -> None:
     x, target = script.arrows(20, np.random.default_rng(4))
     for things, to in zip(x, target):
         at, visited = 0, set()

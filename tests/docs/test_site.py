@@ -187,12 +187,12 @@ def test_docstring_code_and_asterisks_are_marked_for_sphinx() -> None:
         "<style>@import 'https://example.com/x.css';</style>",
     ],
 )
-def test_network_resource_is_found(tmp_path: Path, body: str) -> None:
+def test_network_resources_finds_external_address(tmp_path: Path, body: str) -> None:
     (tmp_path / "a.html").write_text(f"<html>{body}</html>", "utf-8")
     assert len(part("check").network_resources(tmp_path)) == 1
 
 
-def test_link_to_a_missing_file_is_found(tmp_path: Path) -> None:
+def test_missing_links_finds_missing_file(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text('<a class="x" href="./a.html#part">a</a>', "utf-8")
     links = '<a href="b.html">b</a><a href="#top">top</a><a href="https://arxiv.org/">x</a>'
     (tmp_path / "a.html").write_text(links, "utf-8")
@@ -202,7 +202,7 @@ def test_link_to_a_missing_file_is_found(tmp_path: Path) -> None:
     assert found == ["b.html: links to ./a.html, which is missing"]
 
 
-def test_links_and_local_resources_are_allowed(tmp_path: Path) -> None:
+def test_network_resources_allows_links_and_local_files(tmp_path: Path) -> None:
     body = '<a href="https://arxiv.org/">x</a><script src="_static/x.js"></script>'
     (tmp_path / "a.html").write_text(body + "<svg xmlns='http://www.w3.org/2000/svg'/>", "utf-8")
     assert part("check").network_resources(tmp_path) == []
@@ -220,7 +220,9 @@ def build_site(folder: Path, language: str, text: str, conf: str = "") -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "sphinx"])
-def test_search_without_results_is_found(tmp_path: Path, driver: Any, ours: bool) -> None:
+def test_missing_results_finds_search_without_results(
+    tmp_path: Path, driver: Any, ours: bool
+) -> None:
     """Sphinx's own search in Chinese names a stemmer that its pages do not have."""
     pytest.importorskip("jieba")
     conf = f"import sys\nsys.path.insert(0, {str(ROOT / 'docs')!r})\nimport rendering\n"
@@ -232,7 +234,7 @@ def test_search_without_results_is_found(tmp_path: Path, driver: Any, ours: bool
 
 
 @pytest.mark.slow
-def test_page_that_cannot_be_read_is_found(tmp_path: Path, driver: Any) -> None:
+def test_look_at_unreadable_page_finds_its_problems(tmp_path: Path, driver: Any) -> None:
     (tmp_path / "bad.html").write_text(
         '<!DOCTYPE html><html><body style="background:#fff"><p style="color:#aaa">pale words</p>'
         '<div style="width:900px">wide</div><script>null.x</script></body></html>',

@@ -106,8 +106,11 @@ def test_fine_tune_writes_an_adapter(tmp_path: Path) -> None:
     encoder = encoder_folder(tmp_path / "encoder")
     rng = np.random.default_rng(0)
     words = {"question": ["why", "where", "who"], "fact": ["the", "cat", "dog"]}
-    texts = [(" ".join(rng.choice(words[label], 3)), label) for _ in range(400) for label in words]
-    lines = [f"{text} {i}\t{label}\n" for i, (text, label) in enumerate(texts)]
+    lines = [
+        f"{' '.join(rng.choice(words[label], 3))} {i}\t{label}\n"
+        for i in range(400)
+        for label in words
+    ]
     (tmp_path / "pairs.tsv").write_text("".join(lines))
     out = run("fine_tune", f"{encoder} {tmp_path}/pairs.tsv {tmp_path}/adapter").out
     assert re.fullmatch(r"[\d,]+ of [\d,]+ parameters are trained", out[0])

@@ -87,7 +87,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_option_with_an_odd_value_is_refused_in_one_line_or_works(files: Path, name: str) -> None:
+def test_command_option_with_an_odd_value_is_one_line_or_works(files: Path, name: str) -> None:
     module = module_of(name)
     cases = [f"{option}={value}" for option in numeric_options(module) for value in ODD]
     count = len(cases) if INTENSE else 15
@@ -99,7 +99,7 @@ def test_option_with_an_odd_value_is_refused_in_one_line_or_works(files: Path, n
 
 
 @pytest.mark.parametrize("line", ["generate lm \udcff", "search encoder a.txt \udcff", "translate marian \udcff"])  # fmt: skip
-def test_argument_of_another_encoding_is_one_line(files: Path, line: str) -> None:
+def test_command_argument_of_another_encoding_is_one_line(files: Path, line: str) -> None:
     """A terminal of another encoding gives lone surrogates."""
     name, *arguments = line.split()
     code, err = call(module_of(name), arguments)

@@ -45,7 +45,7 @@ def call(layer: nn.Module, x: Any) -> Any:
     return layer(*[x] * arguments)
 
 
-def test_table_names_every_layer() -> None:
+def test_inputs_contain_every_layer() -> None:
     layers = {
         name
         for name, value in vars(nn).items()

@@ -277,8 +277,6 @@ def test_activations_have_modules_and_names() -> None:
     leaky = nn.LeakyReLU(negative_slope=0.2)
     np.testing.assert_array_equal(leaky(x).data, mg.leaky_relu(x, 0.2).data)
     assert repr(leaky) == "LeakyReLU(negative_slope=0.2)"
-    for name in nn.ACTIVATIONS:
-        assert nn.activation_named(name)(x).shape == (7,)
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -302,13 +300,11 @@ POSITIONS = nn.SinusoidalPositions(8, 6)
         (lambda: nn.ModuleDict({"forward": nn.ReLU()}), KeyError, "no attribute of Module, got 'forward'"),
         (lambda: init.xavier_uniform_(nn.Parameter(np.ones(3))), ValueError, r"at least two axes for fan_in and fan_out, got shape \(3,\)"),
         (lambda: nn.Dropout(1), ValueError, "Dropout: p must be finite, at least 0, less than 1, got 1"),
-        (lambda: nn.Embedding(5, 3)([0, 5]), IndexError, "embedding: indices must be from 0 to 4, got 0 to 5"),
         (lambda: nn.Embedding(5, 3, padding_idx=5), ValueError, "padding_idx must be from 0 to 4, got 5"),
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 3))), ValueError, r"x must be \(n, 4\) or \(n, L, 4\), got \(2, 3\)$"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
         (lambda: POSITIONS(np.zeros((1, 9, 6), np.float32)), ValueError, "x must have at most 8 positions, got 9"),
-        (lambda: POSITIONS(np.zeros((1, 3, 6), np.float32), 6), ValueError, "at most 8 positions"),
         (lambda: nn.sinusoidal_table(4, 5), ValueError, "d_model must be even, got 5"),
         (lambda: nn.activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
     ],

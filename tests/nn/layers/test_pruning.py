@@ -132,9 +132,6 @@ def test_prune_heads_invalidates_earlier_optimizers() -> None:
     message = "other memory than when its optimizer was made; make the optimizer after"
     with pytest.raises(RuntimeError, match=message):
         early.step()
-    before = loss().item()
-    optim.Adam(attention.parameters(), lr=0.01).step()
-    assert loss().item() < before
 
 
 # -- gates -----------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_removed_property_of_config_is_an_error_with_its_replacement(name: str) 
         getattr(GROUPED, name)
 
 
-def test_string_as_positions_is_their_kind() -> None:
+def test_config_positions_string_is_their_kind() -> None:
     config = nn.LanguageModelConfig(**SIZES, positions="alibi")
     assert config.positions == nn.PositionConfig(kind="alibi")
     assert replace(config, positions="rotary").positions == nn.PositionConfig(kind="rotary")
@@ -183,7 +183,7 @@ def test_positions_option_changes_the_model_or_is_refused(kind: str) -> None:
         (lambda: nn.LanguageModelConfig(**SIZES, gated="no"), "gated must be true or false, got 'no'"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_contradicting_options_are_refused(make: Any, message: str) -> None:
+def test_config_contradicting_options_raise(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -198,6 +198,6 @@ def test_contradicting_options_are_refused(make: Any, message: str) -> None:
         ({"window": "three"}, "c.json: attention.window must be an integer or null, got 'three'"),
     ],
 )  # fmt: skip
-def test_wrong_groups_in_a_file_are_refused(data: dict[str, Any], message: str) -> None:
+def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nn.LanguageModelConfig.from_dict(data, "c.json")

@@ -257,25 +257,6 @@ def test_encoder_layer_of_an_unknown_norm_raises() -> None:
 # -- several threads -----------------------------------------------------------------------------------------------
 
 
-def test_search_in_threads_keeps_modes_and_records_apart() -> None:
-    """Evaluation mode and recording are local to a thread."""
-    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, dropout=0.5, max_len=12, dtype="float64")
-    model = nn.Transformer(config)
-
-    def search(length: int) -> tuple[list[int], list[tuple[int, ...]], bool]:
-        source = np.full((1, length), 5)
-        with nn.record_attention(model) as recorded:
-            [hypothesis] = nn.greedy_search(model, source, max_len=9, eos=None)
-        weights = recorded["encoder.layers.0.self_attention"]
-        return hypothesis.tokens, [w.shape for w in weights], model.training
-
-    lengths = [3, 4, 5, 6] * 10
-    alone = [search(length) for length in lengths]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(search, lengths)) == alone
-    assert alone[0][1:] == ([(1, 2, 3, 3)], True)
-
-
 def test_evaluating_holds_in_its_context_only() -> None:
     dropout, x = nn.Dropout(0.5), np.ones(1000, np.float32)
     with nn.evaluating():
