@@ -12,31 +12,21 @@ from nn import Transformer, TransformerConfig, Translator, load_weights, save_we
 from nn.text import EOS, SPECIALS, SpaceTokenizer, Vocabulary
 
 
-def translator(source_eos: bool, max_len: int = 8) -> Translator:
-    vocab = Vocabulary([*SPECIALS, "a", "b", "c"])
-    config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=max_len)
-    return Translator(
-        Transformer(config, np.random.default_rng(0)),
-        vocab,
-        vocab,
-        SpaceTokenizer(),
-        SpaceTokenizer(),
-        source_eos,
-    )
+def translator(source_eos: bool = False) -> Translator:
+    vocab, split = Vocabulary([*SPECIALS, "a", "b", "c"]), SpaceTokenizer()
+    config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=8)
+    model = Transformer(config, np.random.default_rng(0))
+    return Translator(model, vocab, vocab, split, split, source_eos)
 
 
 @pytest.mark.parametrize("source_eos", [False, True])
 def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: bool) -> None:
-    before = translator(source_eos)
+    before, end = translator(source_eos), [EOS] * source_eos
     ids, tokens = before.encode(["a b c", "b"])
-    end = [EOS] * source_eos
-    assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]] and tokens == [
-        ["a", "b", "c"],
-        ["b"],
-    ]
+    assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]]
+    assert tokens == [["a", "b", "c"], ["b"]]
     before.save(tmp_path)
     again = Translator.load(tmp_path, weights=None)
-    assert again.source_eos is source_eos
     np.testing.assert_array_equal(again.encode(["a b c", "b"])[0], ids)
     (shown,) = before.translate(["a b"], max_len=3)
     maps, source, target = before.attention(shown)
@@ -46,12 +36,10 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
 
 def test_source_eos_counts_as_a_token_of_the_source() -> None:
     text = " ".join("abcabcab")
-    assert translator(False).translate([text], max_len=2)
+    assert translator().translate([text], max_len=2)
     with pytest.raises(ValueError, match="texts must have at most 7 tokens each, got 8 in '"):
         translator(True).translate([text])
-    assert translator(True).translate(
-        [text[2:], "a"], max_len=2
-    )  # EOS of the longest is not cut off
+    assert translator(True).translate([text[2:], "a"], max_len=2)  # EOS is not cut off
 
 
 OLDER = {  # what a run directory of the first version held
@@ -62,7 +50,7 @@ OLDER = {  # what a run directory of the first version held
 
 
 def test_load_reads_a_run_directory_of_the_first_version(tmp_path: Path) -> None:
-    now = translator(False)
+    now = translator()
     now.save(tmp_path)
     save_weights(tmp_path / "best.safetensors", now.model)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
@@ -72,25 +60,22 @@ def test_load_reads_a_run_directory_of_the_first_version(tmp_path: Path) -> None
         "positions": settings["positions"]["kind"],
         "scale_embedding": settings["embeddings"]["scale"],
     }
-    old = {name: value for name, value in settings.items() if name in OLDER} | {"sos_id": 1}
-    assert set(old) == OLDER | {"sos_id"}
-    (tmp_path / "config.json").write_text(
-        json.dumps({"model": old, "tokenizers": config["tokenizers"]})
-    )
+    old = {**{name: settings[name] for name in OLDER}, "sos_id": 1}
+    written = {"model": old, "tokenizers": config["tokenizers"]}
+    (tmp_path / "config.json").write_text(json.dumps(written))
     vocab = (tmp_path / "vocab.json").read_text(encoding="utf-8").replace("<bos>", "<sos>")
     (tmp_path / "vocab.json").write_text(vocab)
-    texts = ["a b c", "b"]
     again = Translator.load(tmp_path)
     assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
-    assert [t.text for t in again.translate(texts, max_len=5)] == [
-        t.text for t in now.translate(texts, max_len=5)
-    ]
+    texts = ["a b c", "b"]
+    found, expected = again.translate(texts, max_len=5), now.translate(texts, max_len=5)
+    assert [t.text for t in found] == [t.text for t in expected]
     assert Translator.load(tmp_path, inference=False).model.train().training
 
 
 def test_load_with_settings_out_of_the_checksums_accepts_changes(tmp_path: Path) -> None:
     """Dropout and a larger max_len are not part of the checksums."""
-    made = translator(False)
+    made = translator()
     made.save(tmp_path, settings={"lr": 1.0})
     save_weights(tmp_path / "best.safetensors", made.model, step=3)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -110,7 +95,7 @@ def test_load_with_settings_out_of_the_checksums_accepts_changes(tmp_path: Path)
 
 def test_translate_with_done_reports_the_number_of_sentences() -> None:
     counts: list[int] = []
-    model = translator(False)
+    model = translator()
     texts = [" ".join(["a"] * (1 + i % 5)) for i in range(7)]
     found = model.translate(texts, batch_size=3, done=counts.append)
     assert counts == [3, 6, 7] and [t.source for t in found] == texts
