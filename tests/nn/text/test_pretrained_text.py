@@ -196,6 +196,7 @@ def test_chat_with_several_templates_uses_the_named_one(tmp_path: Path) -> None:
     [
         (TEMPLATE, [{"role": "bad", "content": ""}], {}, "the chat template refuses: no such role"),
         (TEMPLATE, "the cat", {}, "chat: messages must be dicts such as .*, got 'the cat'"),
+        ("{{ 1 / 0 }}", CHAT, {}, "tokenizer_config.json: chat_template: division by zero"),
         (None, CHAT, {}, "tokenizer_config.json: no chat_template: not a model for chats"),
         (NAMED, CHAT, {}, "tokenizer_config.json: no chat_template: no default among tool_use"),
         *[(TEMPLATE, CHAT, {name: "x"}, f"chat: {name} must not be given, since chat returns a text, for encode")

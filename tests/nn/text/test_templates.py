@@ -6,23 +6,20 @@ import collections
 import datetime
 import enum
 import json
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 from damage import limits
-from tiny_folders import text_files
 
-import nn
 from minigrad.core.errors import MissingExtraError
 from nn.text.templates import render
 
-pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 sandbox = pytest.importorskip("jinja2.sandbox", reason="chat templates need it")
 
 BIG = "{% set big = 'x' * 100000 %}"
@@ -37,7 +34,7 @@ WITHOUT_END = {
                   "{% macro m(n) %}{% if n < 60 %}{{ m(n + 1) }}{{ m(n + 1) }}{% endif %}{% endmacro %}{{ m(0) }}",
                   "{% for i in [1] recursive %}{{ loop([1, 2]) }}{% endfor %}",
                   "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}"],
-    "operators": ["{{ 'x' * 10**11 }}", "{{ '%9999999999d' % 1 }}", "{{ 10 ** 100000000 }}", "{{ ([1] * 10**10)|length }}",
+    "operators": ["{{ '%9999999999d' % 1 }}", "{{ 10 ** 100000000 }}", "{{ ([1] * 10**10)|length }}",
                   BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}", "{{ 'x'.encode() * 10**11 }}",
                   SPACE + "{% for i in range(999) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}"],
     "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, TWINS + "{{ x }}", TWINS + "{{ x|tojson }}",
@@ -48,8 +45,8 @@ WITHOUT_END = {
                 "{{ ([[1]] * 200000)|sum(start=[])|length }}", BIG + "{{ big|wordwrap(1, true, big) }}", "{{ lipsum(10**9) }}"],
     "methods": ["{{ 'x'.ljust(10**10) }}", "{{ '{:>9999999999}'.format(1) }}", BIG + "{{ big.replace('', big) }}",
                 BIG + "{{ big.translate({120: big}) }}", BIG + "{{ ('{0}' * 99999).format(big) }}", "{{ (1).to_bytes(10**10, 'big') }}"],
-    "faults": ["{{ 1 / 0 }}", "{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ 'a' + 1 }}", "{{ {}.x.y }}", "{% include 'x' %}",
-               "{% extends 'x' %}", "{{ '" + "x" * 100_000 + "' }}", "{{ nothing() }}", "{% for %}", "{{ 1" + " + 1" * 2_000 + " }}",
+    "faults": ["{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ {}.x.y }}", "{% include 'x' %}",
+               "{{ '" + "x" * 100_000 + "' }}", "{{ 1" + " + 1" * 2_000 + " }}",
                "{% for i in [1] %}" * 40 + "{% endfor %}" * 40, "{{ raise_exception('no\n\n' * 9999) }}",
                "{{ raise_exception(1, 2) }}", "{{ " + "9" * 9999 + " }}", "{% set x.y = 1 %}"],
     "more": ["{{ 1.5|round(1000000000, 'ceil') }}", "{{ ('a' * 200000).rfind('b' ~ 'a' * 90000) }}", "{{ ('a' * 9000000).strip('b' * 9000000) }}",
@@ -90,16 +87,6 @@ def test_render_long_chat_is_within_bounds() -> None:
     assert len(render(source, "a/file", {"messages": long})) == 7_000_000
 
 
-def test_render_error_names_the_file(tmp_path: Path) -> None:
-    text_files(tmp_path, chat_template="{{ 1 / 0 }}")
-    for file in ("tokenizer_config.json", "chat_template.jinja"):
-        if file.endswith(".jinja"):
-            (tmp_path / file).write_text("{{ 1 / 0 }}")
-        with pytest.raises(ValueError) as error:
-            nn.text.load(tmp_path).chat([{"role": "user", "content": "the cat"}])
-        assert str(error.value) == f"{tmp_path / file}: chat_template: division by zero"
-
-
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -107,20 +94,12 @@ def test_render_error_names_the_file(tmp_path: Path) -> None:
         ("{{ 'x' * 10**11 }}", "chat_template: it takes too much work"),
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
-        (
-            "{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}",
-            "chat_template: it takes too much work",
-        ),
-        (
-            "{{ [x]|tojson(default=raise_exception) }}",
-            "chat_template: tojson() got an unexpected",
-        ),
+        ("{{ [x]|tojson(default=raise_exception) }}", "chat_template: tojson() got an unexpected"),
     ],
 )
 def test_render_error_names_the_reason(source: str, said: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=f"^a/file: {re.escape(said)}"):
         render(source, "a/file", {})
-    assert str(error.value).startswith(f"a/file: {said}")
 
 
 @pytest.mark.parametrize(
@@ -148,44 +127,26 @@ class Role(str, enum.Enum):
     USER = "user"
 
 
-def draw(rng: np.random.Generator, depth: int) -> Any:
-    """Return a random value of JSON: odd strings and numbers, nested."""
-    kind = int(rng.integers(8 if depth else 6))
-    if kind < 2:
-        return "".join(
-            chr(c)
-            for c in rng.choice(
-                [0, 10, 34, 39, 92, 127, 0x2028, 0xD83D, 0xDE00, 0xFFFF, 0x1F600, 97], 5
-            )
-        )
-    if kind < 6:
-        values = [
-            None,
-            True,
-            False,
-            -0.0,
-            5e-324,
-            1e308,
-            float("nan"),
-            float("-inf"),
-            2**200,
-            -7,
-            0.1,
-        ]
-        return values[int(rng.integers(len(values)))]
-    inside = [draw(rng, depth - 1) for _ in range(int(rng.integers(4)))]
-    return inside if kind == 6 else {draw(rng, 0) if i == "x" else f"{i} \ud800": i for i in inside}
+VALUES: list[Any] = [
+    "\0\n\"'\\\x7f\u2028", "\ud83d", "\ude00\ud83d", "\uffff\U0001f600", None, True, False, -0.0, 5e-324, 1e308, float("nan"),
+    float("-inf"), 2**200, -7, 0.1, [], {}, [[{"x": [1, {"\ud800": "a"}]}, "b"]],
+]  # fmt: skip
 
 
 def test_render_passes_values_exactly() -> None:
-    rng = np.random.default_rng(0)
-    values = [draw(rng, 3) for _ in range(300)]
-    assert render("{{ x }}", "a/file", {"x": values}) == str(values)
-    assert render(
-        "{{ x }}", "a/file", {"x": {"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}}
-    ) == str({"\ud83d\ude00": {"a": 0.1}})
-    given = {"x": collections.OrderedDict(a=Role.USER), "y": np.str_("b")}
-    assert render("{{ x }} {{ y }}", "a/file", given) == "{'a': 'user'} b"
+    assert render("{{ x }}", "a/file", {"x": VALUES}) == str(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}, {"\ud83d\ude00": {"a": 0.1}}),
+        (collections.OrderedDict(a=Role.USER), {"a": "user"}),
+        (np.str_("b"), "b"),
+    ],
+)
+def test_render_passes_subclasses_as_values_of_json(value: Any, expected: Any) -> None:
+    assert render("{{ x }}", "a/file", {"x": value}) == str(expected)
 
 
 CYCLE: list[Any] = []
@@ -207,25 +168,20 @@ def test_render_values_that_json_changes_raise(number: int) -> None:
 
 def test_render_in_threads_returns_each_text() -> None:
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [
-            *map(str, range(6))
-        ]
+        said = pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))
+    assert list(said) == list("012345")
 
 
-def test_render_with_missing_or_old_jinja2_raises(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
-        with pytest.raises(
-            MissingExtraError,
-            match="^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$",
-        ):
-            render("a", "a/file", {})
+def test_render_with_old_jinja2_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
+    message = "^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$"
+    with pytest.raises(MissingExtraError, match=message):
+        render("a", "a/file", {})
+
+
+def test_render_without_jinja2_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
-    with pytest.raises(
-        MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"
-    ):
+    with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install"):
         render("a", "a/file", {})
 
 
