@@ -22,18 +22,10 @@ FILE_EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdi
 Model = nn.LanguageModel
 
 
-def language_model(seed: int, norm_eps: float) -> Model:
+def model(seed: int, norm_eps: float) -> Model:
     """Return a model whose configuration differs from others in norm_eps, which no shape shows."""
     config = nn.LanguageModelConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0, norm_eps=norm_eps)
     return Model(config, np.random.default_rng(seed))
-
-
-def old_model() -> Model:
-    return language_model(0, 1e-5)
-
-
-def new_model() -> Model:
-    return language_model(1, 1e-3)
 
 
 def fingerprint(model: Model) -> tuple[float, bytes]:
@@ -41,7 +33,8 @@ def fingerprint(model: Model) -> tuple[float, bytes]:
     return model.config.norm_eps, weights
 
 
-OLD, NEW = fingerprint(old_model()), fingerprint(new_model())
+OLD_MODEL, NEW_MODEL = model(0, 1e-5), model(1, 1e-3)
+OLD, NEW = fingerprint(OLD_MODEL), fingerprint(NEW_MODEL)
 
 
 class FileOperations:
@@ -101,9 +94,9 @@ def no_space() -> None:
 
 
 def count_operations(operations: FileOperations, directory: Path) -> int:
-    save(directory, old_model())
+    save(directory, OLD_MODEL)
     with operations.at(directory, 0, lambda: None):
-        save(directory, new_model())
+        save(directory, NEW_MODEL)
     assert operations.count > 20
     return operations.count
 
@@ -114,16 +107,16 @@ def test_save_killed_at_any_file_operation_leaves_one_whole_model(
     results = set()
     for number in range(1, count_operations(operations, tmp_path / "all") + 1):
         directory = tmp_path / str(number)
-        save(directory, old_model())
+        save(directory, OLD_MODEL)
 
         def killed(directory: Path = directory, number: int = number) -> None:
             with operations.at(directory, number, lambda: os._exit(9)):
-                save(directory, new_model())
+                save(directory, NEW_MODEL)
 
         assert in_child(killed) == 9
         results.add(result := fingerprint(nn.load(directory)))
         assert result in (OLD, NEW), f"a mixture after operation {number}"
-        save(directory, new_model())
+        save(directory, NEW_MODEL)
         assert fingerprint(nn.load(directory)) == NEW
         assert not (directory / ".config.json.exchange").exists()
     assert results == {OLD, NEW}
@@ -135,16 +128,16 @@ def test_save_on_full_disk_at_any_file_operation_leaves_one_whole_model(
     results = set()
     for number in range(1, count_operations(operations, tmp_path / "all") + 1):
         directory = tmp_path / str(number)
-        save(directory, old_model())
+        save(directory, OLD_MODEL)
         try:
             with operations.at(directory, number, no_space):
-                save(directory, new_model())
+                save(directory, NEW_MODEL)
         except OSError as error:
             assert error.errno == errno.ENOSPC and str(directory) in str(error)
             assert ".part" not in str(error)
         results.add(result := fingerprint(nn.load(directory)))
         assert result in (OLD, NEW), f"a mixture after operation {number}"
-        save(directory, old_model())
+        save(directory, OLD_MODEL)
         assert fingerprint(nn.load(directory)) == OLD
     assert results == {OLD, NEW}
 
@@ -159,9 +152,9 @@ def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
         results.add(fingerprint(nn.load(tmp_path)))
 
     for number in range(1, count + 1):
-        save(tmp_path, old_model())
+        save(tmp_path, OLD_MODEL)
         with operations.at(tmp_path, number, load):
-            save(tmp_path, new_model())
+            save(tmp_path, NEW_MODEL)
         assert results <= {OLD, NEW}, f"a mixture at operation {number}"
     assert results == {OLD, NEW}
 
@@ -169,13 +162,13 @@ def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
 def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
     """A save runs at each file that the reader opens."""
     opened = Opened()
-    save(tmp_path, old_model())
+    save(tmp_path, OLD_MODEL)
     with opened.at(tmp_path, 0, lambda: None):
         nn.load(tmp_path)
     for number in range(1, opened.count + 1):
-        save(tmp_path, old_model())
+        save(tmp_path, OLD_MODEL)
         with pytest.raises(OSError, match=f"^{tmp_path}: the files were replaced while they were"):
-            with opened.at(tmp_path, number, lambda: save(tmp_path, new_model())):
+            with opened.at(tmp_path, number, lambda: save(tmp_path, NEW_MODEL)):
                 nn.load(tmp_path)
     assert opened.count > 5
 
@@ -193,26 +186,23 @@ class Opened(FileOperations):
                 self.act()
 
 
-def test_save_replaces_the_tokenizer_of_another_kind(tmp_path: Path) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
-    assert tokenizers is not None
-    save(tmp_path / "model", old_model())
-    text_files(tmp_path / "model")
-    (tmp_path / "older").mkdir()
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat"]
-    (tmp_path / "older" / "vocab.txt").write_text("\n".join(words))
-    text = nn.text.load(tmp_path / "older")
-    save(tmp_path / "model", new_model(), text=text)
-    assert not (tmp_path / "model" / "tokenizer.json").exists()
-    save(tmp_path / "model", new_model())
-    assert (tmp_path / "model" / "vocab.txt").exists()
+def test_save_with_text_replaces_the_tokenizer_of_another_kind(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ncat")
+    text, directory = nn.text.load(tmp_path), tmp_path / "model"
+    save(directory, OLD_MODEL)
+    text_files(directory)
+    save(directory, NEW_MODEL, text=text)
+    assert not (directory / "tokenizer.json").exists()
+    save(directory, NEW_MODEL)
+    assert (directory / "vocab.txt").exists()
 
 
 def test_save_keeps_other_files_and_permissions(tmp_path: Path) -> None:
-    save(tmp_path, old_model())
+    save(tmp_path, OLD_MODEL)
     (tmp_path / "README.md").write_text("mine")
     os.chmod(tmp_path / "config.json", 0o640)
-    nn.save(tmp_path, new_model())
+    nn.save(tmp_path, NEW_MODEL)
     assert (tmp_path / "README.md").read_text() == "mine"
     assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o640
     names = {path.name for path in tmp_path.iterdir()}

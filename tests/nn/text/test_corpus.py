@@ -6,6 +6,7 @@ import itertools
 import tempfile
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,20 +27,19 @@ id_pairs = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
     block=st.integers(1, 7),
 )
 def test_indexed_pairs_write_then_read_returns_the_pairs(
-    pairs: list, vocab_size: int, block: int
+    pairs: list[Any], vocab_size: int, block: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "BLOCK", block)
-        path = Path(name) / "pairs"
-        found = IndexedPairs.write(path, iter(pairs), vocab_size)
-        assert [(a.tolist(), b.tolist()) for a, b in found] == pairs and len(found) == len(pairs)
-        assert found[0][0].itemsize == (2 if vocab_size <= 1 << 16 else 4)
-        numbers = np.random.default_rng(0).permutation(len(pairs))
-        assert found.lengths(numbers).tolist() == [max(map(len, pairs[i])) for i in numbers]
-        assert found.longest == max(found.lengths(numbers)) and found.mean_length() == np.mean(
-            [len(side) for pair in pairs for side in pair]
-        )
+        found = IndexedPairs.write(Path(name) / "pairs", iter(pairs), vocab_size)
         assert [file.name for file in Path(name).iterdir()] == ["pairs"]
+        assert [(a.tolist(), b.tolist()) for a, b in found] == pairs
+        assert found[0][0].itemsize == (2 if vocab_size <= 1 << 16 else 4)
+        longer = [max(map(len, pair)) for pair in pairs]
+        backwards = np.arange(len(pairs))[::-1]
+        assert found.lengths(backwards).tolist() == longer[::-1]
+        assert found.longest == max(longer)
+        assert found.mean_length() == np.mean([len(side) for pair in pairs for side in pair])
 
 
 @given(
@@ -50,93 +50,103 @@ def test_indexed_pairs_write_then_read_returns_the_pairs(
     pool=st.booleans(),
 )
 def test_indexed_pairs_in_batches_equals_pairs_in_memory(
-    pairs: list, seed: int, epoch: int, start: int, pool: bool
+    pairs: list[Any], seed: int, epoch: int, start: int, pool: bool
 ) -> None:
     many = pairs * (200 if pool else 1)
     with tempfile.TemporaryDirectory() as name:
         found = IndexedPairs.write(Path(name) / "pairs", many, 70)
-        expected = PairBatches(many, 12, seed=seed)
-        batches = PairBatches(found, 12, seed=seed)
-        stop = start + 200
-        for got, want in itertools.zip_longest(
-            itertools.islice(batches.epoch(epoch, start), stop),
-            itertools.islice(expected.epoch(epoch, start), stop),
-        ):
-            for a, b in zip(got, want):
-                np.testing.assert_array_equal(a, b)
+        batches, expected = (
+            itertools.islice(PairBatches(data, 12, seed=seed).epoch(epoch, start), 200)
+            for data in (found, many)
+        )
+        for got, want in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(got[0], want[0])
+            np.testing.assert_array_equal(got[1], want[1])
 
 
-def test_indexed_pairs_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "pairs"
-    IndexedPairs.write(path, [([1], [2])], 5)
-    for pairs, message in [
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
         ([], "pairs must contain at least one pair, got none"),
         ([([1], [2]), ([1], [])], "both sides of pair 1 must have at least one id"),
-        ([([1], [2]), ([3, 4], [0, 5, 1])], "ids of pair 1 must be from 0 to 4, got 5"),
+        ([([1], [2]), ([5], [0])], "ids of pair 1 must be from 0 to 4, got 5"),
         ([([1], [2]), ([1], [-1])], "ids of pair 1 must be from 0 to 4, got -1"),
-    ]:
-        with pytest.raises(ValueError, match=f"IndexedPairs.write: {message}"):
-            IndexedPairs.write(path, pairs, 5)
-        assert len(IndexedPairs(path)) == 1 and [file.name for file in tmp_path.iterdir()] == [
-            "pairs"
-        ]
-
-
-def test_indexed_pairs_damaged_file_raises(tmp_path: Path) -> None:
+    ],
+)
+def test_indexed_pairs_failed_write_keeps_the_old_file(
+    tmp_path: Path, pairs: list[Any], message: str
+) -> None:
     path = tmp_path / "pairs"
-    IndexedPairs.write(path, [([1, 2], [3]), ([4], [1])], 5)
-    whole = path.read_bytes()
+    IndexedPairs.write(path, [([1], [2])], 5)
+    with pytest.raises(ValueError, match=f"IndexedPairs.write: {message}"):
+        IndexedPairs.write(path, pairs, 5)
+    assert len(IndexedPairs(path)) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    IndexedPairs.write(tmp_path / "pairs", [([1, 2], [3]), ([4], [1])], 5)
+    return tmp_path / "pairs"
+
+
+def test_indexed_pairs_of_a_part_of_a_file_raises(written: Path) -> None:
+    whole = written.read_bytes()
     for n in range(len(whole)):
-        path.write_bytes(whole[:n])
+        written.write_bytes(whole[:n])
         with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
-            IndexedPairs(path)
-    path.write_bytes(b"MGPAIRS2" + whole)
+            IndexedPairs(written)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "metadata", "message"),
+    [
+        (["starts"], {}, "pairs: the index of pairs was changed"),
+        (["source_lengths"], {}, "pairs: the index of pairs was changed"),
+        ([], {"longest": "3"}, "pairs: the index of pairs was changed"),
+        ([], {"index_crc32": "3"}, "pairs: the index of pairs was changed"),
+        ([], {"longest": "x"}, "pairs: not a file of indexed pairs"),
+        ([], None, "pairs: not a file of indexed pairs"),
+    ],
+)
+def test_indexed_pairs_of_a_changed_file_raises(
+    written: Path, arrays: list[str], metadata: dict[str, str] | None, message: str
+) -> None:
+    file = SafetensorsFile(written)
+    changed = {name: file.read(name) + (name in arrays) for name in file}
+    data = {} if metadata is None else {**file.metadata, **metadata}
+    write_safetensors(written, changed, data)
+    with pytest.raises(ValueError, match=message):
+        IndexedPairs(written)
+
+
+def test_indexed_pairs_of_version_0_2_names_the_fix(written: Path) -> None:
+    written.write_bytes(b"MGPAIRS2" + written.read_bytes())
     with pytest.raises(ValueError, match=r"pairs, .* \(it is one of version 0.2; write it again\)"):
-        IndexedPairs(path)
-    path.write_bytes(whole)
-    file = SafetensorsFile(path)
-    arrays = {name: file.read(name) for name in file}
-    for name, metadata in [
-        ("starts", {}),
-        ("source_lengths", {}),
-        ("", {"longest": "3"}),
-        ("", {"index_crc32": "3"}),
-    ]:
-        changed = {**arrays, name: arrays[name] + 1} if name else arrays
-        write_safetensors(path, changed, {**file.metadata, **metadata})
-        with pytest.raises(ValueError, match="pairs: the index of pairs was changed"):
-            IndexedPairs(path)
-    for metadata in ({}, {**file.metadata, "longest": "x"}):
-        write_safetensors(path, arrays, metadata)
-        with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
-            IndexedPairs(path)
-    write_safetensors(path, {"ids": arrays["ids"]}, file.metadata)
-    with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
-        IndexedPairs(path)
+        IndexedPairs(written)
+
+
+def test_indexed_pairs_of_an_index_out_of_range_raises(written: Path) -> None:
     with pytest.raises(IndexError, match="the pair must be from 0 to 1, got 2"):
-        path.write_bytes(whole)
-        IndexedPairs(path)[2]
-    with pytest.raises(FileNotFoundError):
-        IndexedPairs(tmp_path / "nothing")
+        IndexedPairs(written)[2]
 
 
+@pytest.mark.parametrize("work", ["write", "read"])
 def test_indexed_pairs_large_file_uses_memory_of_a_pool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     monkeypatch.setattr(corpus, "BLOCK", 256)
-    peaks: dict[str, list[int]] = {"write": [], "read": []}
-    few, many = 2_000, 12_000
-    for n in (few, many):
+
+    def peak(n: int) -> int:
         pairs = ((range(i % 20 + 1), range(i % 23 + 1)) for i in range(n))
         tracemalloc.start()
         found = IndexedPairs.write(tmp_path / "pairs", pairs, 30)
-        peaks["write"].append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.reset_peak()
-        for _ in PairBatches(found, 60).epoch():
-            pass
-        peaks["read"].append(tracemalloc.get_traced_memory()[1])
+        if work == "read":
+            tracemalloc.reset_peak()
+            for _ in PairBatches(found, 60).epoch():
+                pass
+        result = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    for kind, (small, large) in peaks.items():
-        assert large < 1.1 * small + 4 * (many - few), (
-            kind
-        )  # 4 bytes a pair are their order; as lists it is 600
+        return result
+
+    assert peak(12_000) < 1.1 * peak(2_000) + 4 * 10_000  # 4 bytes a pair; 600 as lists
