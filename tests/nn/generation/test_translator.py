@@ -42,42 +42,36 @@ def test_source_eos_counts_as_a_token_of_the_source() -> None:
     assert translator(True).translate([text[2:], "a"], max_len=2)  # EOS is not cut off
 
 
-OLDER = {  # what a run directory of the first version held
-    "target_vocab_size", "source_vocab_size", "d_model", "num_heads", "num_encoder_layers", "num_decoder_layers", "d_ff",
-    "dropout", "attention_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "final_norm", "bias",
-    "output_bias", "positions", "max_len", "scale_embedding", "tie", "pad_id", "eos_id", "dtype", "pruned_heads",
-}  # fmt: skip
+def saved(path: Path) -> Translator:
+    """Return a translator that is saved with its weights."""
+    made = translator()
+    made.save(path, settings={"lr": 1.0})
+    save_weights(path / "best.safetensors", made.model, step=3)
+    return made
+
+
+def test_load_returns_a_translator_for_inference(tmp_path: Path) -> None:
+    texts, expected = ["a b c", "b"], saved(tmp_path).translate(["a b c", "b"], max_len=5)
+    again = Translator.load(tmp_path)
+    assert [t.text for t in again.translate(texts, max_len=5)] == [t.text for t in expected]
+    assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
+    assert Translator.load(tmp_path, inference=False).model.train().training
 
 
 def test_load_reads_a_run_directory_of_the_first_version(tmp_path: Path) -> None:
-    now = translator()
-    now.save(tmp_path)
-    save_weights(tmp_path / "best.safetensors", now.model)
-    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    settings = config["model"]
-    settings |= {
-        "attention_dropout": settings["attention"]["dropout"],
-        "positions": settings["positions"]["kind"],
-        "scale_embedding": settings["embeddings"]["scale"],
-    }
-    old = {**{name: settings[name] for name in OLDER}, "sos_id": 1}
-    written = {"model": old, "tokenizers": config["tokenizers"]}
-    (tmp_path / "config.json").write_text(json.dumps(written))
-    vocab = (tmp_path / "vocab.json").read_text(encoding="utf-8").replace("<bos>", "<sos>")
-    (tmp_path / "vocab.json").write_text(vocab)
-    again = Translator.load(tmp_path)
-    assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
-    texts = ["a b c", "b"]
-    found, expected = again.translate(texts, max_len=5), now.translate(texts, max_len=5)
-    assert [t.text for t in found] == [t.text for t in expected]
-    assert Translator.load(tmp_path, inference=False).model.train().training
+    """It has no checksums, and BOS is called <sos>."""
+    vocab = saved(tmp_path).source_vocab
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["checksums"], config["source_eos"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = (tmp_path / "vocab.json").read_text().replace("<bos>", "<sos>")
+    (tmp_path / "vocab.json").write_text(tokens)
+    assert Translator.load(tmp_path).source_vocab == vocab
 
 
 def test_load_with_settings_out_of_the_checksums_accepts_changes(tmp_path: Path) -> None:
     """Dropout and a larger max_len are not part of the checksums."""
-    made = translator()
-    made.save(tmp_path, settings={"lr": 1.0})
-    save_weights(tmp_path / "best.safetensors", made.model, step=3)
+    made = saved(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["model"] |= {"dropout": 0.5, "max_len": 20}
     config["settings"]["lr"] = 2.0
@@ -85,10 +79,8 @@ def test_load_with_settings_out_of_the_checksums_accepts_changes(tmp_path: Path)
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert Translator.load(tmp_path).model.config.max_len == 20
     other = Transformer(TransformerConfig(7, 7, 8, 4, 1, 1, 16, max_len=8))
-    with pytest.raises(
-        ValueError,
-        match=r"best.safetensors: the weights of another model: this one has num_heads=4",
-    ):
+    message = "best.safetensors: the weights of another model: this one has num_heads=4"
+    with pytest.raises(ValueError, match=message):
         load_weights(tmp_path / "best.safetensors", other)
     assert load_weights(tmp_path / "best.safetensors", made.model) == {"step": 3}
 

@@ -167,12 +167,14 @@ def test_encode_with_backtracking_pattern_is_a_value_error(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG], ids=["escapes", "long"])
-def test_settings_error_about_a_hostile_name_is_printable(name: str) -> None:
-    data = {name: {name: [name]}}
-    for read in (
-        lambda s: s.integer(name),
-        lambda s: s.object(name).integer(name),
-        lambda s: s.object(name).list(name, int),
-        lambda s: s.expect_no_others(),
-    ):
-        check_refused(lambda r=read: r(Settings(data, "c.json")), "c.json")
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda settings, name: settings.integer(name),
+        lambda settings, name: settings.object(name).list(name, int),
+        lambda settings, name: settings.expect_no_others(),
+    ],
+    ids=["integer", "list", "expect_no_others"],
+)
+def test_settings_error_about_a_hostile_name_is_printable(name: str, read: Any) -> None:
+    check_refused(lambda: read(Settings({name: {name: [name]}}, "c.json"), name), "c.json")
