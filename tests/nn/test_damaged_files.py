@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 from damage import INTENSE, Hang, damages_of, limits
 from runs import timeless, trainer, weights
-from tiny_folders import encoder_folder, language_model_folder, text_files, translator_folder
+from tiny_folders import (
+    language_model_folder,
+    modules,
+    sentence_encoder_folder,
+    text_files,
+    translator_folder,
+)
 
 import minigrad as mg
 import nn
@@ -92,28 +98,6 @@ def read_language_model(path: Path) -> Any:
     return logits, text.chat([{"role": "user", "content": "the cat"}]), read_translator(path)
 
 
-def modules(*kinds: str) -> list[dict[str, str]]:
-    """Return the content of modules.json."""
-    paths = ["" if kind == "Transformer" else f"{i}_{kind}" for i, kind in enumerate(kinds)]
-    types = [f"sentence_transformers.models.{kind}" for kind in kinds]
-    return [{"path": path, "type": kind} for path, kind in zip(paths, types)]
-
-
-def make_sentence_encoder(path: Path) -> None:
-    """Save a BERT with the modules of sentence-transformers."""
-    encoder_folder(path)
-    write_json(path / "modules.json", modules("Transformer", "Pooling", "Dense", "Normalize"))
-    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
-    write_json(path / "1_Pooling/config.json", pooling)
-    dense = {"in_features": 16, "out_features": 4, "bias": False}
-    write_json(path / "2_Dense/config.json", dense)
-    weight = np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)
-    write_safetensors(path / "2_Dense/model.safetensors", {"linear.weight": weight})
-    write_json(path / "sentence_bert_config.json", {"max_seq_length": 16, "do_lower_case": False})
-    prompts = {"prompts": {"query": "the "}, "default_prompt_name": "query"}
-    write_json(path / "config_sentence_transformers.json", prompts)
-
-
 def read_sentence_encoder(path: Path) -> Any:
     return nn.sentence_encoder(path).encode(TEXTS).tolist()
 
@@ -173,7 +157,7 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "training state": (make_state, read_state),
     "translator": (translator_folder, read_translator),
     "language model": (make_llama, read_language_model),
-    "sentence encoder": (make_sentence_encoder, read_sentence_encoder),
+    "sentence encoder": (sentence_encoder_folder, read_sentence_encoder),
     "adapter": (make_adapter, read_adapter),
     "image settings": (make_image_settings, read_images),
 }
@@ -300,7 +284,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"image_std": [0.5, 0.25, 0]}, "preprocessor_config.json: image_std must be a number for each"),
         ],
     }),
-    "sentence encoder": (make_sentence_encoder, read_sentence_encoder, {
+    "sentence encoder": (sentence_encoder_folder, read_sentence_encoder, {
         "modules.json": [
             (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
             (modules("Transformer"), "modules.json must contain Transformer, Pooling"),
@@ -319,7 +303,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"module_input_name": "token_embeddings"}, "3_Normalize/config.json: module_input_name must be sentence_embedding"),
         ],
         OF_ST: [
-            ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, got "b"'),
+            ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, document, got "b"'),
             ({"prompts": {"query": 1}}, "prompts: query must be a string, got 1"),
             ({"similarity_fn_name": "maxsim"}, "must be one of cosine, dot"),
             ({"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import nn
+from minigrad.io.safetensors import write_safetensors
 
 WORDS = [
     "[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "dog", "sat", "ran", "on", "mat", "grass", "is", "it", "why",
@@ -56,6 +57,31 @@ def encoder_folder(path: Path, seed: int = 0) -> Path:
     )
     nn.save(path, nn.EncoderModel(config, np.random.default_rng(seed)))
     text_files(path)
+    return path
+
+
+def modules(*kinds: str) -> list[dict[str, str]]:
+    """Return the content of modules.json."""
+    paths = ["" if kind == "Transformer" else f"{i}_{kind}" for i, kind in enumerate(kinds)]
+    types = [f"sentence_transformers.models.{kind}" for kind in kinds]
+    return [{"path": path, "type": kind} for path, kind in zip(paths, types)]
+
+
+def sentence_encoder_folder(path: Path) -> Path:
+    """Write a BERT with the modules of sentence-transformers: mean, linear layer, length 1."""
+    encoder_folder(path)
+    prompts = {"query": "the ", "document": ""}
+    for name, data in {
+        "modules.json": modules("Transformer", "Pooling", "Dense", "Normalize"),
+        "1_Pooling/config.json": {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True},
+        "2_Dense/config.json": {"in_features": 16, "out_features": 4, "bias": False},
+        "sentence_bert_config.json": {"max_seq_length": 16, "do_lower_case": False},
+        "config_sentence_transformers.json": {"prompts": prompts, "default_prompt_name": "query"},
+    }.items():
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(json.dumps(data))
+    weight = np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)
+    write_safetensors(path / "2_Dense/model.safetensors", {"linear.weight": weight})
     return path
 
 

@@ -101,44 +101,38 @@ def count_operations(operations: FileOperations, directory: Path) -> int:
     return operations.count
 
 
-def test_save_killed_at_any_file_operation_leaves_one_whole_model(
-    tmp_path: Path, operations: FileOperations
+def save_with_kill(operations: FileOperations, directory: Path, number: int) -> None:
+    def killed() -> None:
+        with operations.at(directory, number, lambda: os._exit(9)):
+            save(directory, NEW_MODEL)
+
+    assert in_child(killed) == 9
+
+
+def save_on_full_disk(operations: FileOperations, directory: Path, number: int) -> None:
+    try:
+        with operations.at(directory, number, no_space):
+            save(directory, NEW_MODEL)
+    except OSError as error:
+        assert error.errno == errno.ENOSPC and str(directory) in str(error)
+        assert ".part" not in str(error)
+
+
+@pytest.mark.parametrize("interrupted_save", [save_with_kill, save_on_full_disk])
+def test_save_interrupted_at_any_file_operation_leaves_one_whole_model(
+    tmp_path: Path, operations: FileOperations, interrupted_save: Callable[..., None]
 ) -> None:
     results = set()
     for number in range(1, count_operations(operations, tmp_path / "all") + 1):
         directory = tmp_path / str(number)
         save(directory, OLD_MODEL)
-
-        def killed(directory: Path = directory, number: int = number) -> None:
-            with operations.at(directory, number, lambda: os._exit(9)):
-                save(directory, NEW_MODEL)
-
-        assert in_child(killed) == 9
+        interrupted_save(operations, directory, number)
         results.add(result := fingerprint(nn.load(directory)))
         assert result in (OLD, NEW), f"a mixture after operation {number}"
-        save(directory, NEW_MODEL)
-        assert fingerprint(nn.load(directory)) == NEW
+        other = OLD_MODEL if result == NEW else NEW_MODEL
+        save(directory, other)
+        assert fingerprint(nn.load(directory)) == fingerprint(other)
         assert not (directory / ".config.json.exchange").exists()
-    assert results == {OLD, NEW}
-
-
-def test_save_on_full_disk_at_any_file_operation_leaves_one_whole_model(
-    tmp_path: Path, operations: FileOperations
-) -> None:
-    results = set()
-    for number in range(1, count_operations(operations, tmp_path / "all") + 1):
-        directory = tmp_path / str(number)
-        save(directory, OLD_MODEL)
-        try:
-            with operations.at(directory, number, no_space):
-                save(directory, NEW_MODEL)
-        except OSError as error:
-            assert error.errno == errno.ENOSPC and str(directory) in str(error)
-            assert ".part" not in str(error)
-        results.add(result := fingerprint(nn.load(directory)))
-        assert result in (OLD, NEW), f"a mixture after operation {number}"
-        save(directory, OLD_MODEL)
-        assert fingerprint(nn.load(directory)) == OLD
     assert results == {OLD, NEW}
 
 

@@ -11,7 +11,6 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad import optim
 from minigrad.trees import leaves
 
 X = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)
@@ -143,26 +142,3 @@ def test_batches_of_ranks_make_up_the_batch(ranks: int) -> None:
         for rank, part in enumerate(parts):
             expected = whole[rank::ranks]
             assert (part[0].tolist() if part else []) == expected.tolist()
-
-
-def test_trainer_with_a_function_of_the_epoch_trains_on_its_batches() -> None:
-    """The batches are made from others, and their iterator has no length."""
-    source = nn.Batches(X, Y, batch_size=5)
-
-    def losses(**limits: int) -> list[float]:
-        mg.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 3))
-        trainer = nn.Trainer(
-            model,
-            optim.SGD(model.parameters(), lr=0.1),
-            lambda epoch: ((2 * x, y) for x, y in source.epoch(epoch)),
-            objective=lambda model, batch: mg.cross_entropy(model(batch[0]), batch[1]),
-            log_every=1,
-            progress=False,
-            **limits,
-        )
-        found = [entry["loss"] for entry in trainer.fit() if "loss" in entry]
-        assert trainer.step == 10
-        return found
-
-    assert losses(max_epochs=2) == losses(max_steps=10)
