@@ -135,7 +135,6 @@ def test_generate_without_position_table_has_no_length_limit() -> None:
     ("search", "prompt", "options", "message"),
     [
         *[(nn.generate, prompt, {}, "prompt must hold .* in each row, got") for prompt in ([], [[1], []], [1.5], [-1])],
-        (nn.generate, [11, 11], {"m": model(pad_id=11)}, "prompt must hold at least one token in each row"),
         (nn.stream, [[1], [2]], {}, "stream: prompt must be one sequence, got 2"),
         (nn.generate, [1], {"repetition_penalty": 0}, "Rules: repetition_penalty must be finite, greater than 0, got 0"),
         (nn.generate, [1], {"no_repeat": 2}, "unexpected keyword argument 'no_repeat'"),
@@ -150,9 +149,8 @@ def test_generate_without_position_table_has_no_length_limit() -> None:
 def test_generate_with_bad_arguments_raises(
     search: Any, prompt: Any, options: dict[str, Any], message: str
 ) -> None:
-    options = {"m": model(), **options}
     with pytest.raises((TypeError, ValueError), match=message):
-        search(options.pop("m"), prompt, **options)
+        search(model(), prompt, **options)
 
 
 def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
@@ -191,6 +189,8 @@ def test_generate_leaves_out_padding_in_a_prompt() -> None:
     for padded in ([[1, 2, 0], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]], [[1, 0, 2], [3, 4, 5]]):
         assert nn.generate(m, np.array(padded), **options) == expected
         assert nn.generate(m, padded, **options) == expected
+    with pytest.raises(ValueError, match="prompt must hold at least one token in each row"):
+        nn.generate(m, [0, 0])
 
 
 @pytest.mark.parametrize("convert", [list, tuple, iter, np.array, set])

@@ -13,6 +13,7 @@ import pytest
 import minigrad as mg
 import nn
 from minigrad import optim
+from minigrad.io import load_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 IDS = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
@@ -80,14 +81,6 @@ def test_merge_lora_keeps_the_outputs() -> None:
     assert lm.state_dict().keys() == model().state_dict().keys()
 
 
-def test_lora_linear_equals_its_definition() -> None:
-    linear = nn.LoRALinear(nn.Linear(5, 4), 2, 0.5)
-    linear.lora_b.data[...] = np.random.default_rng(0).standard_normal((4, 2))
-    x = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
-    whole = linear.weight.data + 0.5 * linear.lora_b.data @ linear.lora_a.data
-    np.testing.assert_allclose(linear(x).data, x @ whole.T + linear.bias.data, rtol=1e-5, atol=1e-6)
-
-
 def check_loaded(directory: Path, adapted: Any) -> Any:
     """Assert that the adapter of a directory gives the outputs of the model, and return its model."""
     made = nn.load_adapter(directory, classifier() if hasattr(adapted.config, "pool") else model())
@@ -101,8 +94,7 @@ def test_save_adapter_then_load_computes_the_same(tmp_path: Path) -> None:
     nn.save_adapter(tmp_path, lm, "base")
     settings = json.loads((tmp_path / "adapter_config.json").read_text())
     assert (settings["r"], settings["base_model_name_or_path"]) == (2, "base")
-    again = check_loaded(tmp_path, lm)
-    losses = trained(again)
+    losses = trained(check_loaded(tmp_path, lm))
     assert losses[-1] < losses[0]
 
 
@@ -139,14 +131,11 @@ def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> Non
     check_loaded(tmp_path / "again", several)
 
 
-@pytest.mark.parametrize("part", ["norm", "embedding.tokens"])
-def test_save_adapter_of_other_trained_parameters_raises(tmp_path: Path, part: str) -> None:
+def test_save_adapter_of_other_trained_parameters_raises(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4)
-    dict(lm.layers.named_modules(), **dict(lm.named_modules()))[part].requires_grad_(True)
-    with pytest.raises(
-        ValueError,
-        match="model must train only adapters, linear layers and a head, but it trains .*; nn.save",
-    ):
+    lm.embedding.tokens.requires_grad_(True)
+    message = "must train only adapters, linear layers and a head, but it trains .*; nn.save"
+    with pytest.raises(ValueError, match=message):
         nn.save_adapter(tmp_path, lm)
     assert not list(tmp_path.iterdir())
 
@@ -183,13 +172,12 @@ def test_lora_with_bad_arguments_raises(
     assert not list(tmp_path.iterdir())
 
 
-def test_load_adapter_without_a_part_of_its_head_raises(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["bert.pooler.dense.weight", "classifier.bias"])
+def test_load_adapter_without_a_part_of_its_head_raises(tmp_path: Path, name: str) -> None:
     nn.save_adapter(tmp_path, nn.lora(classifier(), 2, 4))
-    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
-    arrays = {name: file.read(name) for name in file}
-    head = [name for name in arrays if ".lora_" not in name]
-    assert len(head) == 4  # weight and bias of pooler and classifier
-    for missing in head:
-        write_safetensors(file.path, {n: a for n, a in arrays.items() if n != missing})
-        with pytest.raises(ValueError, match=f"^{file.path}: .* missing: base_model"):
-            nn.load_adapter(tmp_path, classifier())
+    path = tmp_path / "adapter_model.safetensors"
+    arrays, _ = load_arrays(path)
+    del arrays[f"base_model.model.{name}"]
+    write_safetensors(path, arrays)
+    with pytest.raises(ValueError, match=f"^{path}: .* missing: base_model"):
+        nn.load_adapter(tmp_path, classifier())

