@@ -236,7 +236,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"quantization_config": {"bits": 4}}, "config.json: quantization_config must .*quantised weights"),
             ({"n_embd": "16"}, "config.json: n_embd must be an integer, got '16'"),
             ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
-            ({"activation_function": "mish"}, 'activation_function must be one of gelu, .* got "mish"'),
             ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
             ({"is_causal": False}, "config.json: is_causal must be true or null .others are not supported"),
             *[({key: value}, rf"config.json: keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
@@ -247,7 +246,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
             ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
             ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
-            ({"eos_token_id": 30}, "config.json: eos_token_id must be less than the 30 tokens, got 30"),
             ({"forced_bos_token_id": 30}, "config.json: forced_bos_token_id must hold token ids from 0 to 29, got 30"),
         ],
         "model.safetensors": [
@@ -288,13 +286,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         "modules.json": [
             (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
             (modules("Transformer"), "modules.json must contain Transformer, Pooling"),
-            (modules("Transformer", "Dense"), "in this order, got Transformer, Dense"),
             ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'modules.json: path must be an empty one: .*, got "0_BERT"'),
         ],
         "1_Pooling/config.json": [
             ({"pooling_mode": ["cls", "mean"]}, r"1_Pooling/config.json: pooling_mode must be one of cls, .*, got \['cls', 'mean'\]"),
             ({"pooling_mode": "weightedmean"}, "must be one of cls, mean"),
-            ({"embedding_dimension": 8}, "embedding_dimension must be 16"),
         ],
         "2_Dense/config.json": [
             ({"module_input_name": "token_embeddings"}, "2_Dense/config.json: module_input_name must be sentence_embedding"),
@@ -305,11 +301,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         OF_ST: [
             ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, document, got "b"'),
             ({"prompts": {"query": 1}}, "prompts: query must be a string, got 1"),
-            ({"similarity_fn_name": "maxsim"}, "must be one of cosine, dot"),
             ({"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer"),
         ],
         OF_BERT: [
-            ({"transformer_task": "fill-mask"}, "must be feature-extraction"),
             ({"modality_config": {"message": {}}}, "modality_config must be null or"),
             ({"do_lower_case": True}, "do_lower_case must be false, since the tokenizer"),
         ],
@@ -317,14 +311,12 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     "adapter": (make_adapter, read_adapter, {
         "adapter_config.json": [
             (Path.unlink, "adapter_config.json: no such file"),
-            ({"peft_type": "IA3"}, 'adapter_config.json: peft_type must be one of LORA, got "IA3"'),
             ({"use_dora": True}, "use_dora must be false"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
             ({"kasa_config": {"a": 1}}, "kasa_config must be null .others are not supported"),
             ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
             ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so transformer.h.0.attn.c_attn"),
             ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
-            ({"alpha_pattern": {"c_fc": "x"}}, "alpha_pattern: c_fc must be a number"),
             ({"alpha_pattern": {"c_fc": 1e300}}, "alpha_pattern: c_fc must be 0 to 1e.30, got 1e.300"),
             *[({"rank_pattern": {pattern: 2}}, "rank_pattern: .*must be a name or a simpler regular expression")
               for pattern in ("(a+)+$", "((a|a)+(?#b))+", "(?x:(a+) +)b", "(?:a+){2,}", "(a+)(?#b)+", "a" * 2000)],
@@ -351,7 +343,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"target": [*SPECIALS, *"abcdf"]}, "config.json: vocab.json was changed"),
             ({"source": [*SPECIALS, *"abcd"]}, r"source_vocab must have as many tokens as the model \(9\), got 8"),
             ({"source": [*"abcde", *SPECIALS]}, "tokens must begin with <pad>, <bos>, <eos>, <unk>"),
-            ({"target": None}, "vocab.json: target is missing"),
         ],
     }),
     "tokenizer": (text_files, nn.text.load, {

@@ -26,8 +26,7 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]]
     assert tokens == [["a", "b", "c"], ["b"]]
     before.save(tmp_path)
-    again = Translator.load(tmp_path, weights=None)
-    np.testing.assert_array_equal(again.encode(["a b c", "b"])[0], ids)
+    assert Translator.load(tmp_path, weights=None).source_eos is source_eos
     (shown,) = before.translate(["a b"], max_len=3)
     maps, source, target = before.attention(shown)
     assert source == ["a", "b", *["<eos>"] * source_eos]

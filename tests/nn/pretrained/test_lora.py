@@ -153,8 +153,6 @@ def test_lora_layers_have_the_mode_of_the_model(tmp_path: Path) -> None:
     "call, message",
     [
         (lambda: nn.lora(model(), targets=("q_proj", "query")), "targets must be ends of .* such as k_proj, linear1, linear2, out.*, got query"),
-        (lambda: nn.lora(model(), targets=()), r"targets must be ends of .*, got \[\]"),
-        (lambda: nn.lora(model(), 0), "lora: rank must be at least 1, got 0"),
         (lambda: nn.lora(model(), 2, float("nan")), "lora: alpha must be finite, at least 0, got nan"),
         (lambda: nn.lora(model(), 2, dropout=1), "lora: dropout must be finite, at least 0, less than 1, got 1"),
         (lambda: nn.lora(nn.lora(model())), "model must have no adapters; merge_lora"),

@@ -112,8 +112,7 @@ def test_model_text_batch_returns_padded_ids_and_mask(tmp_path: Path) -> None:
     assert ids.tolist() == [[1, 4, 2, 8, 2, 0], [1, 4, 5, 2, 8, 2]]
     assert real.tolist() == [[True] * 5 + [False], [True] * 6]
     assert types.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
-    for one, row in zip(text.batch("the cat", "mat"), (ids, real, types)):
-        np.testing.assert_array_equal(one, row[1:])
+    assert text.batch("the cat", "mat")[0].tolist() == [[1, 4, 5, 2, 8, 2]]
     left, real, _ = text.batch(["the", "the cat"], pad_left=True)
     assert left.tolist() == [[0, 1, 4, 2], [1, 4, 5, 2]] and not real[0, 0]
 
@@ -290,8 +289,7 @@ def marian(path: Path) -> Path:
     pytest.importorskip("sentencepiece", reason="Marian's folders need it")
     path.mkdir(exist_ok=True)
     pieces = [
-        ("<unk>", 0.0, 2), ("</s>", 0.0, 3), ("▁the", -1.0, 1), ("▁", -3.0, 1), ("c", -4.0, 1), ("at", -2.0, 1),
-        ("▁cat", -2.5, 1), ("t", -5.0, 1),
+        ("<unk>", 0.0, 2), ("</s>", 0.0, 3), ("▁the", -1.0, 1), ("▁", -3.0, 1), ("at", -2.0, 1), ("▁cat", -2.5, 1),
     ]  # fmt: skip
     data = b"".join(message((1, message((1, p.encode()), (2, s), (3, k)))) for p, s, k in pieces)
     (path / "source.spm").write_bytes(
