@@ -46,16 +46,19 @@ class FileOperations:
         self.act: Callable[[], Any] = lambda: None
         sys.addaudithook(self._audit)
 
+    def is_counted(self, event: str, arguments: tuple[Any, ...]) -> bool:
+        """Return whether an event of `sys.audit` changes files."""
+        mode = str(arguments[1] or "w") if event == "open" else "w"
+        return event in FILE_EVENTS and ("r" not in mode or "+" in mode)
+
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.directory is None or event not in FILE_EVENTS:
+        if self.directory is None or not self.is_counted(event, arguments):
             return
-        if not str(arguments[0]).startswith(self.directory):
-            return
-        if event == "open" and "r" in str(arguments[1] or "w") and "+" not in str(arguments[1]):
-            return
-        self.count += 1
-        if self.count == self.number:
-            self.act()
+        if str(arguments[0]).startswith(self.directory):
+            self.count += 1
+            if self.count == self.number:
+                self.directory = None
+                self.act()
 
     @contextmanager
     def at(self, directory: Path, number: int, act: Callable[[], Any]) -> Iterator[None]:
@@ -64,6 +67,11 @@ class FileOperations:
             yield
         finally:
             self.directory = None
+
+
+class OpenedFiles(FileOperations):
+    def is_counted(self, event: str, arguments: tuple[Any, ...]) -> bool:
+        return event == "open"
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +150,6 @@ def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
     count, results = count_operations(operations, tmp_path), set[Any]()
 
     def load() -> None:
-        operations.directory = None
         results.add(fingerprint(nn.load(tmp_path)))
 
     for number in range(1, count + 1):
@@ -155,7 +162,7 @@ def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
 
 def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
     """A save runs at each file that the reader opens."""
-    opened = Opened()
+    opened = OpenedFiles()
     save(tmp_path, OLD_MODEL)
     with opened.at(tmp_path, 0, lambda: None):
         nn.load(tmp_path)
@@ -165,19 +172,6 @@ def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
             with opened.at(tmp_path, number, lambda: save(tmp_path, NEW_MODEL)):
                 nn.load(tmp_path)
     assert opened.count > 5
-
-
-class Opened(FileOperations):
-    """The files of a directory that are opened to be read."""
-
-    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.directory is None or event != "open":
-            return
-        if str(arguments[0]).startswith(self.directory):
-            self.count += 1
-            if self.count == self.number:
-                self.directory = None
-                self.act()
 
 
 def test_save_with_text_replaces_the_tokenizer_of_another_kind(tmp_path: Path) -> None:

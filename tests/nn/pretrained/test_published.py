@@ -103,15 +103,13 @@ def lm(**options: Any) -> nn.LanguageModel:
     return nn.LanguageModel(nn.LanguageModelConfig(*LM, **options))
 
 
-WINDOW, BIAS = nn.AttentionConfig(window=3), nn.AttentionConfig(bias="qk")
+BIAS = nn.AttentionConfig(bias="qk")
 REFUSED: list[tuple[Callable[[], nn.Module], str]] = [
     (lambda: nn.Linear(2, 2), "model must be a model of nn, got Linear; nn.save_weights"),
     (lambda: nn.Transformer(replace(MARIAN, positions="sinusoidal")), r"the options of Marian, got positions.kind='sinusoidal' \(expected 'sinusoidal_halves'\);"),
     (lambda: nn.Transformer(replace(MARIAN, norm_first=True)), r"the options of Marian, got norm_first=True \(expected False\), final_norm=True"),
     (lambda: lm(positions="alibi"), "the options of GPT2, got positions.kind='alibi'"),
-    (lambda: lm(positions="relative", parallel=True), r"the options of GPT2, got positions.kind='relative' \(expected 'learned'\), parallel=True \(expected False\)"),
     (lambda: lm(positions="rotary", gated=True), r"the options of GPT2, got gated=True \(expected False\), .*positions.kind='rotary'"),
-    (lambda: lm(attention=WINDOW), r"the options of GPT2, got attention.window=3 \(expected None\)"),
     (lambda: lm(norm="rms", positions="rotary", bias=False, attention=BIAS), 'Llama: attention_bias must be true or false, got "qk"'),
     (lambda: nn.EncoderModel(bert(positions="relative")), r"the options of Bert, got .*positions.kind='relative' \(expected 'learned'\)"),
     (lambda: nn.EncoderClassifier(bert(num_classes=3)), r"the options of Bert, got pool='mean' \(expected 'first'\)"),
@@ -379,7 +377,6 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {  # keys of well-known files
         "transformers.js_config": {"dtype": "q4"}, "_model_name_or_path": "tiny"}),
     "Qwen2.5-1.5B": ("qwen2", {"max_window_layers": 28, "sliding_window": 131072, "use_mrope": False, "use_sliding_window": False}),
     "Phi-3-mini-4k": ("phi3", {"auto_map": {"AutoConfig": "x"}, "embd_pdrop": 0.0, "original_max_position_embeddings": 4096}),
-    "pythia-70m": ("gpt_neox", {"rotary_emb_base": 10000, "rotary_pct": 0.25, "use_parallel_residual": True}),
     "opt-125m": ("opt", {"_remove_final_layer_norm": False, "do_layer_norm_before": True, "layerdrop": 0.0, "prefix": "</s>"}),
     "opus-mt-en-de": ("marian", {
         "add_bias_logits": False, "add_final_layer_norm": False, "bad_words_ids": [[48]], "classif_dropout": 0.0,
