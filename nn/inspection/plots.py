@@ -295,16 +295,14 @@ def loss_curve(
         if label_smoothing:  # losses lie between
             floor = smoothing_floor(label_smoothing, vocabulary)
             _level(loss, floor, "least possible in training (label smoothing)", "top")
-    loss.set_ylabel("loss per token (nats)")
-    loss.set_yscale("log")
+    loss.set(ylabel="loss per token (nats)", yscale="log")
     low, high = loss.get_ylim()
     loss.yaxis.set_major_formatter("{x:g}")
     # within a decade there is little else
     loss.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else "")
     loss.grid(alpha=0.25, which="both")
     loss.legend(frameon=False)
-    rate.set_ylabel("learning rate")
-    rate.set_xlabel("step")
+    rate.set(xlabel="step", ylabel="learning rate")
     rate.grid(alpha=0.25)
     loss.set_title(_title(title), fontsize=12)
     return _save(figure, path)
@@ -366,8 +364,7 @@ def position_picture(
     table = sinusoidal_table(max_len, d_model, halves)
     image = axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     order = "sines first, then cosines" if halves else "sines in even, cosines in odd dimensions"
-    axes.set_xlabel("dimension")
-    axes.set_ylabel("position")
+    axes.set(xlabel="dimension", ylabel="position")
     axes.set_title(order, fontsize=11)
     figure.colorbar(image, ax=axes, label="value")
     return _save(figure, path)

@@ -76,8 +76,8 @@ class _Layer(Module):
             )
         if parallel and (self.has_cross_attention or not norm_first):
             raise ValueError(
-                f"{type(self).__name__}: parallel must be False but in encoder layers with "
-                "norm_first=True"
+                f"{type(self).__name__}: parallel must be False, except in encoder layers with "
+                "norm_first=True, got True"
             )
         shared: dict[str, Any] = {"bias": bias, "dtype": dtype, "generator": generator}
         inner_dropout = dropout if activation_dropout is None else activation_dropout

@@ -101,7 +101,9 @@ def test_parallel_layer_equals_its_formula() -> None:
     ("layer", "norm_first"), [(nn.TransformerEncoderLayer, False), (nn.TransformerDecoderLayer, True)]
 )  # fmt: skip
 def test_parallel_of_another_layer_raises(layer: Any, norm_first: bool) -> None:
-    message = f"{layer.__name__}: parallel must be False but in encoder layers with norm_first=True"
+    message = (
+        f"{layer.__name__}: parallel must be False, except in encoder layers with norm_first=True"
+    )
     with pytest.raises(ValueError, match=message):
         layer(8, 2, 12, norm_first=norm_first, parallel=True)
 
