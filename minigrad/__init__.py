@@ -16,7 +16,7 @@ The names by module:
 import sys as _sys
 import typing as _typing
 
-from numpy import e as e  # the constants and dtypes, where a PyTorch user looks for them
+from numpy import e as e  # constants and dtypes that PyTorch users expect here
 from numpy import float16 as float16
 from numpy import float32 as float32
 from numpy import float64 as float64
@@ -57,9 +57,9 @@ from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
 from .numpy_ops import ranges as ranges  # answers np.linspace of tensors
-from .numpy_ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
-from .numpy_ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
-from .numpy_ops import writing as writing  # answers np.copyto and its kind
+from .numpy_ops import scipy_special as scipy_special  # answers functions of scipy.special
+from .numpy_ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and similar methods
+from .numpy_ops import writing as writing  # answers np.copyto and similar functions
 from .numpy_ops.calculus import *
 from .numpy_ops.multinomial import *
 from .numpy_ops.nan import *
@@ -92,7 +92,7 @@ _check_nn_package()
 __doc__ += _list_names(_sys.modules[__name__])  # names of operations are listed nowhere else
 _accept_torch_options(globals())
 
-if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
         _missing("minigrad", name)

@@ -141,7 +141,10 @@ def expand(x: Any, *shape: Any) -> Tensor:
     target, current = ints(shape), shape_of(x)
     current = (-1,) * (len(target) - len(current)) + current
     if len(current) != len(target) or any(n == m == -1 for n, m in zip(current, target)):
-        raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {target}")
+        raise ValueError(
+            f"expand: shape must extend {shape_of(x)} and have a length for each new axis, got "
+            f"{target}"
+        )
     return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(current, target)]))
 
 
@@ -220,7 +223,7 @@ def as_dtype(name: str, to: Any) -> Any:
         return to.dtype
     if isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "mps", "xpu", "meta"):
         if to != "cpu":
-            raise ValueError(f"{name}: no device {to!r}; everything is on the CPU")
+            raise ValueError(f"{name}: device must be 'cpu', got {to!r}")
         return None
     try:
         return np.dtype(to)
@@ -269,8 +272,8 @@ def _arithmetic(f: Any, sign: str) -> Any:
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
             raise TypeError(
-                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, "
-                "scaled before"
+                f"{f.__name__}: {', '.join(options)}= is not supported; scale `other`, and write "
+                f"x {sign} other"
             )
         return f(self, other)
 
@@ -298,7 +301,7 @@ class NoDevices:
         return 0
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no `{name}`: everything is in the memory of the CPU, on one device")
+        raise AttributeError(f"no `{name}`: the only device is the CPU")
 
 
 cuda = NoDevices()
@@ -408,7 +411,7 @@ def _with_torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         return function(*args, **translated)
 
-    call.__module__ = "minigrad"  # where pickle finds it
+    call.__module__ = "minigrad"  # pickle looks it up there
     return call
 
 

@@ -210,7 +210,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
     call: Callable[..., Tensor] = namespace["call"]
     plain = inspect.unwrap(op.forward)
     if isinstance(plain, np.ufunc):
-        call.__module__ = "minigrad"  # pickle looks it up there, not in NumPy
+        call.__module__ = "minigrad"  # pickle looks it up there
     else:
         call.__defaults__, call.__kwdefaults__ = plain.__defaults__, plain.__kwdefaults__
         call = functools.update_wrapper(call, op.forward)

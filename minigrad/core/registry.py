@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import protocols as protocols  # with which Tensor answers NumPy
+from . import protocols as protocols  # sets NumPy's protocols on Tensor
 from .forms import Form
 from .op import Op, Rule
 from .tensor import DISPATCH, Tensor

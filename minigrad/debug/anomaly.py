@@ -18,7 +18,7 @@ from .memory import arrays_in
 
 __all__ = ["detect_anomaly"]
 
-_ROOT = Path(__file__).parents[2]  # the directory of our packages
+_ROOT = Path(__file__).parents[2]  # contains minigrad and nn
 
 
 def _is_ours(frame: Any) -> bool:

@@ -141,7 +141,7 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
                 "differences of the positions"
             )
         return _slope(f, 1.0, axis, edge_order) / h
-    weights: Any = np.gradient  # whose annotations lack positions
+    weights: Any = np.gradient  # its annotations lack coordinates
     weights = weights(np.eye(n), without_tensors(h), axis=0, edge_order=edge_order)
     dtype = f.dtype if f.dtype.kind == "f" else float
     return moveaxis(tensordot(weights.astype(dtype), f, ((1,), (axis,))), 0, axis)

@@ -141,8 +141,8 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more:
     """
     if more:
         raise TypeError(
-            f"repeat: to repeat x as a whole along each axis, write tile(x, "
-            f"{(repeats, axis, *more)})"
+            f"repeat: at most repeats and axis must be given, got {(repeats, axis, *more)}; to "
+            f"repeat x as a whole along each axis, write tile(x, {(repeats, axis, *more)})"
         )
     return rearranged(np.repeat, x, plain_index(repeats), axis)
 

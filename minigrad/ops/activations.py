@@ -15,7 +15,7 @@ from .elementwise import clip, expm1, logaddexp, where
 __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "erf"]
 
 
-@op(methods="relu", x=lambda g, y: g * (y != 0.0))  # NaN passes it on
+@op(methods="relu", x=lambda g, y: g * (y != 0.0))  # passes the gradient at NaN
 def relu(x, /):
     """Compute max(x, 0); the derivative at 0 is 0.
 
@@ -192,7 +192,7 @@ def erf(x, /):
     Tensor
         Values from -1 to 1 in the shape of x.
     """
-    if isinstance(x, BatchedArray):  # which masks cannot index
+    if isinstance(x, BatchedArray):  # masks cannot index it
         return BatchedArray(erf.op.forward(x.values))  # type: ignore[attr-defined]
     x = np.asarray(x)
     x = x if x.dtype.kind == "f" else x.astype(float)

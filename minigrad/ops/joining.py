@@ -111,7 +111,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     Tensor
         Longer array.
     """
-    # the dtype of a number counts
+    # as arrays, Python numbers contribute their dtype
     parts = [np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)]
     return _concatenate(*parts, axis=axis)
 

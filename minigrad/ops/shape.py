@@ -217,8 +217,8 @@ def transpose(x: Any, *axes: Any) -> Tensor:
     order = ints(axes)
     if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
         raise ValueError(
-            f"transpose: {order} leaves the axes as they are, as in NumPy; to exchange them, as "
-            "PyTorch does, write x.T"
+            f"transpose: axes must be in a new order, as in NumPy, got {order}; to exchange two "
+            "axes, as PyTorch does, write x.T"
         )
     if len(order) == 2 < np.ndim(x):
         raise ValueError(

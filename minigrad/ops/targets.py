@@ -32,8 +32,7 @@ class Targets:
         constants = [x for x in (weight, smoothing) if isinstance(x, Tensor)]
         if constants and needs_gradient(constants):
             raise TypeError(
-                f"{name}: the weights of classes and label_smoothing have no gradient; use "
-                ".detach()"
+                f"{name}: weight and label_smoothing must not require gradients; use .detach()"
             )
         targets = targets.data if isinstance(targets, Tensor) else as_array(targets)
         if targets.shape != shape[:-1]:
@@ -47,7 +46,7 @@ class Targets:
             raise TypeError(f"{name}: target must be integers, got dtype {targets.dtype}")
         if not 0 <= smoothing <= 1:
             raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
-        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
+        dtype = np.result_type(dtype, np.float32)  # dtype in which the kernels compute
         weight = None if weight is None else np.array(unwrap(weight), dtype)
         if weight is not None and weight.shape != (classes,):
             raise ValueError(f"{name}: weight must have shape ({classes},), got {weight.shape}")

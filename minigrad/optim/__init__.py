@@ -10,7 +10,7 @@ from .optimizer import clip_grad_norm_ as clip_grad_norm_
 from .schedules import *
 from .sgd import SGD as SGD
 
-if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
         from ..advice import missing

@@ -106,7 +106,7 @@ class Schedule:
             return
         factors = [factor(count) for factor in self.factors]
         rates = [
-            # from the floor there is no way back by a ratio
+            # a ratio cannot change a rate at the floor
             rate + (base - self.floor) * factor
             if last == 0
             else self.floor + (rate - self.floor) * (factor / last)
@@ -790,7 +790,7 @@ class ReduceLROnPlateau:
         self.bad, self.resting = state["bad"], state["resting"]
 
 
-if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
         from ..advice import missing

@@ -125,7 +125,7 @@ class DataParallel(Alone):
                 self.close()  # the processes have copies of the old state
                 if add:
                     raise RuntimeError(
-                        "DataParallel: the model changed between the batches of one step"
+                        "DataParallel: the model must not change between the batches of one step"
                     )
         self._is_unsummed = False
         try:
@@ -150,7 +150,7 @@ class DataParallel(Alone):
         self._check_owner()
         if len(self.optimizer._groups) != len(self._gradients[0]):
             raise RuntimeError(
-                "DataParallel: parameter groups were added since backward(); call it again"
+                "DataParallel: parameter groups were added since backward(); call backward() again"
             )
         self._is_unsummed = False
         try:

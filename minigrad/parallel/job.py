@@ -97,7 +97,7 @@ def wait(patience: float = float("inf")) -> None:
 
 
 def _stop(code: int) -> None:
-    with suppress(OSError):  # MPI would add that it was aborted
+    with suppress(OSError):  # hide MPI's message about the abort
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     world().Abort(code)
 
