@@ -41,7 +41,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.diff(THREE, -1), ValueError, "diff: n must be at least 0, got -1"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
     (lambda: mg.chunk(THREE, 0), ValueError, "chunk: chunks must be at least 1, got 0"),
-    (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\), .* got \(-1, 3\)"),
+    (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
     (lambda: mg.flatten(MATRIX, 1, 0), ValueError, "start_dim must be at most end_dim, got 1 and"),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
