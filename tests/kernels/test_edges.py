@@ -197,7 +197,6 @@ def test_attention_does_not_read_masked_scores_that_are_not_finite(
     mask = np.ones((2, 1, 5, 5), bool)
     mask[0, 0, :, 3] = False
     mask[1, 0, :3, 2] = False
-    mask[0, 0, 4] = False  # a row with nothing to attend to
     results = []
     for kernel in ("gelu", "attention"):
         with mg.use_definitions(kernel), np.errstate(all="ignore"):
@@ -207,6 +206,12 @@ def test_attention_does_not_read_masked_scores_that_are_not_finite(
     for fused, expected in zip(*results):
         np.testing.assert_allclose(fused, expected, rtol=1e-8, atol=1e-12 * scale**4)
     assert np.isfinite(results[0][0][0]).all() and np.isnan(results[0][0][1, :, 3:]).all()
+
+
+def test_attention_to_masked_keys_of_infinite_scores_alone_gives_zeros() -> None:
+    query, key, value = np.ones((1, 1, 1, 1)), np.full((1, 1, 2, 1), -np.inf), np.ones((1, 1, 2, 1))
+    y = mg.scaled_dot_product_attention(query, key, value, mask=np.zeros((1, 2), bool))
+    assert y.tolist() == [[[[0.0]]]]
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
