@@ -281,7 +281,7 @@ def test_tensor_refuses_what_has_no_gradient_or_another_shape(
         call()
 
 
-def test_no_grad_object_is_shared_by_tasks() -> None:
+def test_no_grad_object_shared_by_tasks_gives_each_its_mode() -> None:
     shared = mg.no_grad()
 
     async def task(pause: float) -> None:
