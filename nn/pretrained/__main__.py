@@ -33,7 +33,7 @@ def describe(directory: str) -> str:
         "",
         _line("keys that were read", hf.taken & hf.keys()),
         _line("keys without effect on the outputs", hf.keys() - hf.taken),
-        _line("arrays that are not used", origin.kept),
+        _line("arrays that are not used", origin.unused),
     ])  # fmt: skip
 
 

@@ -134,15 +134,15 @@ def _check_saved(model: Model, whole: Mapping[str, Mapping[str, Linear]]) -> Non
     saved = {
         id(p) for parts in whole.values() for part in parts.values() for p in part.parameters()
     }
-    left = [
+    unsaved = [
         name
         for name, p in model.named_parameters()
         if p.requires_grad and ".lora_" not in name and id(p) not in saved
     ]
-    if left:
+    if unsaved:
         raise ValueError(
             f"model must train only adapters, linear layers and a head, but it trains "
-            f"{listed(left)}; nn.save keeps all parameters"
+            f"{listed(unsaved)}; nn.save keeps all parameters"
         )
 
 

@@ -207,7 +207,7 @@ class Marian(Bart):
         return {name: target for name, target in self.names.items() if name != "shared"}
 
     def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
-        """Return keys of config.json beside `keys`, for a model that was trained here."""
+        """Return the keys of config.json that `keys` lacks, for a model that was trained here."""
         return {
             "decoder_attention_heads": config.num_heads,
             "decoder_ffn_dim": config.d_ff,

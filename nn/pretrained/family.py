@@ -261,7 +261,7 @@ class Family:
     defaults : dict
         Values of keys that config.json may lack, as their configuration class has them.
     harmless : set of str
-        Keys of this family that do not change results, beside those of all families.
+        Keys of this family that do not change results, in addition to `HARMLESS`.
     names : dict
         Our modules or parameters by their names without `prefix`, "{i}" for the index of a layer.
         None stands for arrays that are not used. Entries for parameters that a model lacks do not
@@ -308,7 +308,7 @@ class Family:
         return {n if prefix else n.removeprefix(self.prefix): target for n, target in names.items()}
 
     def hf_config(self, config: Any) -> dict[str, Any]:
-        """Return keys of config.json, beside `keys`, for a model that was trained here."""
+        """Return the keys of config.json that `keys` lacks, for a model that was trained here."""
         return {}
 
 

@@ -78,7 +78,7 @@ class Origin:
         A key of the family's `models`.
     arrays : dict of StoredArray
         Parameters in each array of the file, by the name of the array.
-    kept : dict of array
+    unused : dict of array
         Arrays that the model does not use.
     files : FileCopies
         Other files.
@@ -90,7 +90,7 @@ class Origin:
     settings: dict[str, Any]
     head: str
     arrays: dict[str, StoredArray]
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    unused: dict[str, np.ndarray] = field(default_factory=dict)
     files: FileCopies = field(default_factory=lambda: FileCopies("."))
     generation: Settings | None = None
 
@@ -299,7 +299,7 @@ class _Directory:
             return replace(config, **{k: v for k, v in values.items() if v is not None})
 
     def names(self, config: Any, head: str, is_native: bool) -> Names:
-        """Return the names by which the file is read: all that it may have.
+        """Return all names that the file may contain.
 
         For another head than the directory's, the layers of the directory's head are not used.
         """
@@ -364,8 +364,8 @@ class _Directory:
                     )
         if not is_native:
             return new_origin(self.name, model, head, self.settings)
-        kept = {name: weights.array(name) for name in weights if name not in arrays}
-        return Origin(self.name, dict(self.settings), head, arrays, kept)
+        unused = {name: weights.array(name) for name in weights if name not in arrays}
+        return Origin(self.name, dict(self.settings), head, arrays, unused)
 
 
 def checked_ids(settings: Settings, name: str, ids: list[int], vocab_size: int) -> tuple[int, ...]:
@@ -439,7 +439,7 @@ def arrays_of(model: Model, names: Names) -> dict[str, StoredArray | None]:
     None stands for arrays that are not used.
     """
     arrays: dict[str, StoredArray | None] = {}
-    present = parameter_names(model)
+    canonical = parameter_names(model)
     for name, target in names.items():
         stored = StoredArray((target,)) if isinstance(target, str) else target
         for i in range(model.config.depth if "{i}" in name else 1):
@@ -449,8 +449,8 @@ def arrays_of(model: Model, names: Names) -> dict[str, StoredArray | None]:
                     arrays[array] = None
                     continue
                 paths = [p.replace("{i}", str(i)) + our_end for p in stored.parameters]
-                if all(path in present for path in paths):
-                    parameters = tuple(present[path] for path in paths)
+                if all(path in canonical for path in paths):
+                    parameters = tuple(canonical[path] for path in paths)
                     arrays[array] = replace(stored, parameters=parameters)
                 elif not stored.trained:
                     arrays[array] = None
@@ -488,7 +488,7 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
     """
     family = FAMILIES[name]
     config = model.config
-    kept: dict[str, np.ndarray] = {}
+    unused: dict[str, np.ndarray] = {}
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
     if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
@@ -497,10 +497,10 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
     names = family.body_names(config, prefix) | family.names_of_head(head, prefix)
     table = arrays_of(model, names)
     if head == "none" and family.pooler:
-        kept[f"{family.pooler}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
-        kept[f"{family.pooler}.bias"] = np.zeros(config.d_model, config.dtype)
+        unused[f"{family.pooler}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
+        unused[f"{family.pooler}.bias"] = np.zeros(config.d_model, config.dtype)
     parameters = {name for name, _ in model.named_parameters() if ".lora_" not in name}
     arrays, unstored = first_names(table, parameters)
     if unstored:
         raise ValueError(f"{family.base} must have all parameters, but not {listed(unstored)}")
-    return Origin(name, settings, head, arrays, kept)
+    return Origin(name, settings, head, arrays, unused)

@@ -82,7 +82,7 @@ def save(
     with replace_together(directory, "config.json", stale) as part:
         values = {name: p.data for name, p in model.named_parameters()}
         arrays = {name: stored.join(values) for name, stored in origin.arrays.items()}
-        write_shards(part, arrays | origin.kept, dtype, max_shard_size)
+        write_shards(part, arrays | origin.unused, dtype, max_shard_size)
         write_json(part / "config.json", settings, 2)
         origin.files.write(part)
         if text is not None:

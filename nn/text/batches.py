@@ -312,7 +312,7 @@ class PairBatches(Batches):
     """Batches (source ids, target ids) of about equal work: two padded arrays.
 
     Pairs are sorted by length within pools of about a hundred batches, so little is padded. With
-    `shuffle`, pools and the order of batches are drawn anew in each epoch.
+    `shuffle`, pools and the order of batches are drawn again in each epoch.
 
     Parameters
     ----------

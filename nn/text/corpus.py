@@ -73,7 +73,7 @@ class IndexedPairs:
         Parameters
         ----------
         path : str or Path
-            Temporary files of the same size are needed beside it while it is written.
+            Its directory also contains temporary files of the same size while it is written.
         pairs : iterable of (source ids, target ids)
             Both sides must have at least one id.
         vocab_size : int

@@ -170,13 +170,13 @@ class RunDirectory:
         model : Module
             The model whose weights are written.
         **metadata : plain data
-            Written beside the weights.
+            Written to the same file.
         """
         self.check()
         save_weights(self.best, model, **metadata)
 
-    def save_checkpoint(self, model: Module, step: int, most: int) -> None:
-        """Write the weights of this step, and keep those of `most` steps up to it.
+    def save_checkpoint(self, model: Module, step: int, max_files: int) -> None:
+        """Write the weights of this step, and keep those of the last `max_files` steps.
 
         Parameters
         ----------
@@ -184,12 +184,12 @@ class RunDirectory:
             The model whose weights are written.
         step : int
             Steps done.
-        most : int
+        max_files : int
             Number of files that are kept.
         """
         self.check()
         save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
-        for _, path in [item for item in self._checkpoints() if item[0] <= step][:-most]:
+        for _, path in [item for item in self._checkpoints() if item[0] <= step][:-max_files]:
             path.unlink()
 
     def _checkpoints(self) -> list[tuple[int, Path]]:
@@ -208,7 +208,7 @@ class RunDirectory:
         return [path for _, path in self._checkpoints()]
 
     def forget_after(self, step: int) -> None:
-        """Delete checkpoints of later steps, which a run that goes on from `step` writes again.
+        """Delete checkpoints of later steps, which a run that continues from `step` writes again.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class RunDirectory:
         return history
 
 
-def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:
+def checked_values(values: Any, reserved: set[str]) -> dict[str, Any]:
     """Return the values of `on_validation` as JSON gives them back; NaN and infinity are None."""
     if values is None:
         return {}
@@ -301,9 +301,9 @@ def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:
         raise TypeError(f"on_validation must return a dict or None, got {type(values).__name__}")
     checked = {}
     for name, value in values.items():
-        if not isinstance(name, str) or name in taken:
+        if not isinstance(name, str) or name in reserved:
             raise ValueError(
-                f"on_validation: names must be strings other than {taken}, got {name!r:.40}"
+                f"on_validation: names must be strings other than {reserved}, got {name!r:.40}"
             )
         try:
             text = json.dumps(value, default=_item)

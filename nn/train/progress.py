@@ -49,7 +49,7 @@ class ProgressLine:
         step : int
             Number of steps done.
         **figures : any
-            Shown beside it.
+            Values to show, by name.
         """
         if self._bar is not None:
             with suppress(OSError, ValueError):  # a closed terminal does not end a run
@@ -64,7 +64,7 @@ class ProgressLine:
         step : int
             Number of steps done.
         **figures : any
-            Written beside it.
+            Values to write, by name.
         """
         of = f"/{self.total:,}" if self.total else ""
         line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
