@@ -99,3 +99,11 @@ def test_path_visits_few_files(
     visited = [file for file in visited if Path(file).is_relative_to(ROOT) and file != __file__]
     assert len(set(visited)) <= files
     assert sum(a != b for a, b in itertools.pairwise(visited)) < changes
+
+
+def test_load_visits_few_files_beyond_construction(tmp_path: Path) -> None:
+    construct, load = lambda: nn.LanguageModel(CONFIG), directory(tmp_path)
+    built, loaded = (
+        {code.co_filename for code in called_codes(function)} for function in (construct, load)
+    )
+    assert len({file for file in loaded - built if Path(file).is_relative_to(ROOT)}) <= 8

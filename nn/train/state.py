@@ -36,12 +36,6 @@ class Counters:
     loss_sum: float = 0.0  # since the last entry of the metrics
     loss_count: float = 0.0
 
-    def is_better(self, value: float | None, larger: bool) -> bool:
-        """Return whether a score or loss is better than the best, or there is none to compare."""
-        if value is None or self.best is None:
-            return True
-        return value > self.best if larger else value < self.best
-
 
 @dataclass
 class RunState:

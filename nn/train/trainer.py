@@ -410,9 +410,9 @@ class Trainer:
         return True
 
     def _validate(self) -> None:
-        """Judge the weights, and keep the best.
+        """Compute the score or loss of the weights, and save the best weights.
 
-        The counters change only after the judgement, which may be interrupted.
+        The counters change only afterwards, since the computation may be interrupted.
         """
         counters = self.state.counters
         if self.parallel.size > 1:
@@ -422,11 +422,17 @@ class Trainer:
         try:
             with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                is_better = counters.is_better(value, larger=self.score is not None)
-                if self._writer is not None and is_better:
-                    self._writer.save_best(self.model, **entry)
-                if self._writer is not None and self.keep_last:
-                    self._writer.save_checkpoint(self.model, counters.step, self.keep_last)
+                best = counters.best
+                is_better = (
+                    value is None
+                    or best is None
+                    or (value > best if self.score is not None else value < best)
+                )
+                if self._writer is not None:
+                    if is_better:
+                        self._writer.save_best(self.model, **entry)
+                    if self.keep_last:
+                        self._writer.save_checkpoint(self.model, counters.step, self.keep_last)
         except Stopped:
             set_rng_state(random)
             raise
