@@ -105,7 +105,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
                 arrays[_STEM + name] = stored.join(data)
         elif adapted := [part for part in parts.values() if isinstance(part, LoRALinear)]:
             a, b = _join_adapters(parts, origin.arrays[f"{path}.weight"])
-            arrays |= {f"{_STEM}{path}.lora_A.weight": a, f"{_STEM}{path}.lora_B.weight": b}
+            arrays |= zip(_names_of(_STEM + path), (a, b))
             ranks[path] = len(a)
             alphas[path] = adapted[0].scale * len(a)
     settings = _adapter_settings(origin, adapters[0], ranks, alphas, whole, base)
@@ -121,6 +121,11 @@ def _is_trained(part: Linear) -> bool:
 
 def _merged(part: Linear) -> Linear:
     return part.merged() if isinstance(part, LoRALinear) else part
+
+
+def _names_of(path: str) -> tuple[str, str]:
+    """Return the names of A and B of the adapter of a linear layer."""
+    return f"{path}.lora_A.weight", f"{path}.lora_B.weight"
 
 
 def _arrays_of(origin: Origin, path: str) -> dict[str, StoredArray]:
@@ -237,11 +242,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     paths = _linears_by_path(model, origin)
     parameters = dict(model.named_parameters())
     sizes = {name: parameter.shape for name, parameter in parameters.items()}
-    adapted = [
-        path
-        for path in paths
-        if {f"{stem}{path}.lora_A.weight", f"{stem}{path}.lora_B.weight"} & file.keys()
-    ]
+    adapted = [path for path in paths if file.keys() & _names_of(stem + path)]
     _check_targets(settings, adapted, file)
     ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
     alphas = _by_path(settings, "alpha_pattern", paths, settings.number("lora_alpha", 8, 0, 1e30))
@@ -256,8 +257,8 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     weights = {path: replace(origin.arrays[f"{path}.weight"], transposed=False) for path in adapted}
     for path, weight in weights.items():
         out_features, in_features = weight.shape(sizes)
-        shapes[f"{stem}{path}.lora_A.weight"] = (int(ranks[path]), in_features)
-        shapes[f"{stem}{path}.lora_B.weight"] = (out_features, int(ranks[path]))
+        rank = int(ranks[path])
+        shapes |= zip(_names_of(stem + path), ((rank, in_features), (out_features, rank)))
     check_arrays(
         f"{file.path}: the arrays do not fit adapter_config.json",
         file,
@@ -272,8 +273,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     adapters: dict[str, LoRALinear] = {}
     has_root = settings.flag("use_rslora", False)
     for path in adapted:
-        a = data[f"{path}.lora_A.weight"]
-        b = data[f"{path}.lora_B.weight"]
+        a, b = (data[name] for name in _names_of(path))
         scale = alphas[path] / (math.sqrt(len(a)) if has_root else len(a))
         rows = weights[path].split(b, sizes)
         for name, layer in paths[path].items():
