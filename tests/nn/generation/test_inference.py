@@ -260,7 +260,7 @@ def test_product_equals_matrix_product(
         (300, 40),
         (40, 300),
     ]
-    for shape in [*shapes, (0, 256), (256, 0), (6, 4), (4, 6)]:
+    for shape in [*shapes, (0, 256), (256, 0), (6, 4)]:
         for dtype, order in [("float32", "C"), ("float32", "F"), ("float64", "C")]:
             weight = np.asarray(rng.standard_normal(shape), dtype, order)
             weight = fast.in_fast_layout(weight)

@@ -312,24 +312,24 @@ def test_pixels_are_scaled_and_normalized_by_channel(tmp_path: Path) -> None:
     np.testing.assert_array_equal(nn.pixels(tmp_path, IMAGES).transpose(0, 2, 3, 1), IMAGES)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((IMAGES[:, :4] / 1.0,), r"images must be floats \(N, 3, 8, 8\), got float64 \(2, 4, 8, 3\)"),
-        ((IMAGES,), "images must be floats .*got uint8"),
-        ((np.zeros((2, 3, 8, 8)), np.ones((2, 5), bool)), "padding_mask must be None for images"),
-    ],
-)  # fmt: skip
-def test_image_model_with_other_images_raises(arguments: tuple[Any, ...], message: str) -> None:
-    config = nn.EncoderConfig(
-        d_model=16, num_heads=4, num_layers=1, d_ff=32, num_classes=3, image_size=8, patch_size=4
-    )
-    model = nn.EncoderClassifier(config)
-    assert model(np.zeros((2, 3, 8, 8))).shape == (2, 3)
+def image_model() -> nn.EncoderClassifier:
+    sizes = {"d_model": 16, "num_heads": 4, "num_layers": 1, "d_ff": 32, "num_classes": 3}
+    return nn.EncoderClassifier(nn.EncoderConfig(**sizes, image_size=8, patch_size=4))
+
+
+@pytest.mark.parametrize("shape, dtype", [((2, 3, 4, 8), "float64"), ((2, 3, 8, 8), "uint8")])
+def test_image_model_with_other_images_raises(shape: tuple[int, ...], dtype: str) -> None:
+    message = re.escape(f"images must be floats (N, 3, 8, 8), got {dtype} {shape}")
     with pytest.raises(ValueError, match=message):
-        model(*arguments)
+        image_model()(np.zeros(shape, dtype))
+
+
+def test_image_model_takes_no_padding_mask_and_no_ids() -> None:
+    model, images = image_model(), np.zeros((1, 3, 8, 8))
+    with pytest.raises(ValueError, match="padding_mask must be None for images"):
+        model(images, np.ones((1, 5), bool))
     with pytest.raises(ValueError, match="attribute: ids must be one sequence"):
-        nn.attribute(model, np.zeros((1, 3, 8, 8)))
+        nn.attribute(model, images)
 
 
 def test_families_of_contributing_are_those_of_the_library() -> None:

@@ -88,10 +88,6 @@ def test_batches_with_collate_pad_samples_of_different_lengths() -> None:
     texts = [[5], [6, 7, 8], [9, 9]]
     batches = nn.Batches(texts, batch_size=3, shuffle=False, collate=nn.text.padded)
     assert [b.tolist() for b in batches] == [[[5, 0, 0], [6, 7, 8], [9, 9, 0]]]
-    of_arrays = nn.Batches(X, Y, batch_size=2, shuffle=False, collate=lambda samples: samples)
-    (x, y), _ = next(of_arrays.epoch())
-    np.testing.assert_array_equal(x, X[0])
-    assert y == Y[0]
 
 
 @pytest.mark.parametrize(
