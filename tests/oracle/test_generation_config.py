@@ -129,7 +129,7 @@ def language_model(directory: Path, **settings: Any) -> Any:
     return nn.load(directory)
 
 
-def test_arguments_of_generate_text_override_the_directory(tmp_path: Path) -> None:
+def test_generate_text_with_arguments_overrides_the_directory(tmp_path: Path) -> None:
     settings = {"eos_token_id": 2, "num_beams": 3, "length_penalty": 0.5, "max_length": 9}
     settings |= {"suppress_tokens": [5], "repetition_penalty": 1.5, "min_new_tokens": 2}
     model, text = language_model(tmp_path, **settings), Numbers(0)
@@ -161,7 +161,7 @@ def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) ->
         nn.generate_text(model, Numbers(0), "5 6 7", num_beams=2)
 
 
-def test_unsupported_settings_are_named_in_one_warning(tmp_path: Path) -> None:
+def test_generate_text_with_unsupported_settings_warns_once(tmp_path: Path) -> None:
     settings = {"eta_cutoff": 0.1, "num_beam_groups": 1, "guidance_scale": 1.5, "typical_p": 0.9}
     model = language_model(tmp_path, max_new_tokens=2, stop_strings=["a"], **settings)
     for arguments, names in (
@@ -182,7 +182,7 @@ def test_every_setting_of_transformers_is_read_named_or_without_effect() -> None
     assert unknown == {*OF_MODEL, "transformers_version", "_from_model_config"}
 
 
-def test_max_length_that_the_prompt_fills_raises(tmp_path: Path) -> None:
+def test_generate_text_with_prompt_of_max_length_raises(tmp_path: Path) -> None:
     model = language_model(tmp_path, max_length=3)
     with pytest.raises(ValueError, match="max_length must be above the 3 tokens of the prompt"):
         nn.generate_text(model, Numbers(0), "5 6 7")

@@ -15,7 +15,7 @@ warpers = pytest.importorskip(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_restricted_keeps_the_tokens_of_transformers(seed: int) -> None:
+def test_sampling_restrict_keeps_the_tokens_of_transformers(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(50):
         logits = rng.normal(size=(3, 40)) * rng.choice([0.5, 2.0, 6.0])

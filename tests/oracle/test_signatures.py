@@ -24,8 +24,8 @@ BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 WORDS = {"dim": "axis", "keepdim": "keepdims", "dimension": "axis"}
 """Options of PyTorch that minigrad accepts by these names, too."""
 SYNONYMS = {
-    ("b", "x2"), ("b", "a2"), ("b", "other"), ("a", "self"), ("i", "x2"), ("x", "arr"), ("x", "a"), ("b", "v"), ("shape", "size"),
-    ("num_heads", "nhead"), ("d_ff", "dim_feedforward"), ("argnum", "argnums"), ("target", "tgt"), ("mask", "attn_mask"),
+    ("b", "x2"), ("b", "a2"), ("b", "other"), ("a", "self"), ("num_heads", "nhead"), ("d_ff", "dim_feedforward"),
+    ("mask", "attn_mask"),
 }  # fmt: skip
 """Names of one required argument here and in the other library."""
 SAME_AS = {
@@ -36,16 +36,10 @@ SAME_AS = {
     "hessian": torch.func.hessian,
 }
 UNLIKE = {
-    "device": "names the only device",
-    "enable_grad": "a context manager",
-    "set_grad_enabled": "a context manager",
     "default_generator": "takes one argument",
     "hvp": "torch.autograd.functional.hvp has the same positions with other names",
     "gradients": "torch.autograd.grad has another name for the third argument, with the same meaning",
     "vmap": "torch.func.vmap has in_dims and out_dims at the same positions; the names are JAX's",
-    "Transformer": "takes a configuration; torch.nn.Transformer takes fifteen settings",
-    "Transformer.forward": "takes token ids; torch.nn.Transformer takes vectors",
-    "Embedding.forward": "takes rows of the weight",
 }
 """Names that PyTorch uses for something else, with the reason."""
 Names = list[str]
@@ -137,7 +131,7 @@ def layers() -> Iterator[Row]:
     for name, layer in layer_classes():
         theirs = getattr(torch.nn, name, None)
         for path, method in ((name, "__init__"), (f"{name}.forward", "forward")):
-            if path in UNLIKE or (theirs is None and method == "forward"):
+            if theirs is None and method == "forward":
                 continue
             names = (
                 [] if theirs is None else [p.name for p in positions(getattr(theirs, method))][1:]

@@ -65,8 +65,8 @@ add("rms_norm", _rms_norm_sample, _rms_norm, lambda x, w, eps: mg.rms_norm(x, we
 def _attention_sample(d: Draw) -> Sample:
     n, kv, lq, lk = d.one_of(1, 2), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
     h, dk, dv = kv * d.one_of(1, 1, 2), d.one_of(1, 2), d.one_of(1, 3)
-    mask = d.one_of(None, (n, 1, 1, lk), (1, 1, lq, lk), (n, h, lq, lk), (lq, lk))
-    bias = d.one_of(None, (h, lq, lk), (n, 1, 1, lk), (n, h, lq, lk), (lq, 1))
+    shapes = (None, (n, 1, 1, lk), (1, h, lq, lk), (n, h, lq, lk), (lq, lk))
+    mask, bias = d.one_of(*shapes), d.one_of(*shapes, (h, lq, 1))
     query, key, value = map(d.array, ((n, h, lq, dk), (n, kv, lk, dk), (n, kv, lk, dv)))
     return Sample(
         query * d.one_of(1, 1, 100),  # exponentials of the scores would overflow

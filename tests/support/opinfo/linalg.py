@@ -13,41 +13,25 @@ from .base import Draw, Sample, Shape, add
 
 def _matmul(d: Draw) -> Sample:
     n, k, m = d.one_of(0, 1, 2, 3), d.one_of(1, 2, 3), d.one_of(1, 2, 4)
-    shapes = (
-        ((n, k), (k, m)),
-        ((k,), (k, m)),
-        ((n, k), (k,)),
-        ((k,), (k,)),
-        ((2, n, k), (k, m)),
-        ((n, k), (2, k, m)),
-        ((2, 1, n, k), (3, k, m)),
-        ((1, n, k), (2, k, m)),
-        ((2, n, k), (k,)),
-        ((k,), (2, k, m)),
-    )
-    return Sample(*map(d.array, d.one_of(*shapes)))
+    left = d.one_of((k,), (n, k), (2, n, k), (3, 1, n, k))
+    right = d.one_of((k,), (k, m), (2, k, m), (3, 1, k, m))
+    return Sample(d.array(left), d.array(right))
 
 
 add("matmul", _matmul)
 
 _EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
     ("ij,jk->ik", ((2, 3), (3, 4))),
-    ("ij,jk", ((2, 3), (3, 4))),
     ("ii->i", ((3, 3),)),
     ("ii", ((3, 3),)),
-    ("ij->ji", ((2, 3),)),
-    ("ij->", ((2, 3),)),
     ("iij->ij", ((2, 2, 3),)),
-    ("iii->i", ((2, 2, 2),)),
     ("i,j->ij", ((3,), (2,))),
     ("ij,k->i", ((2, 3), (4,))),
     ("ij,ij,ij->i", ((2, 3), (2, 3), (2, 3))),
     ("nihd,njhd->nijh", ((2, 3, 2, 4), (2, 5, 2, 4))),
     ("...ij,...jk->...ik", ((2, 3, 4), (2, 4, 5))),
     ("...ij,...jk->...ik", ((3, 4), (2, 4, 5))),
-    ("...i->...", ((2, 3),)),
     ("i...,i...->...", ((2, 3), (2, 1))),
-    ("...,...", ((2, 3), (3,))),
     ("bij,bjk,bkl->bil", ((2, 2, 3), (2, 3, 2), (2, 2, 2))),
     (",i->i", ((), (3,))),
     ("ii,ij->j", ((2, 2), (2, 3))),
