@@ -61,26 +61,29 @@ def test_load_of_mpnet_reads_every_bucket_of_distances(tmp_path: Path) -> None:
     np.testing.assert_allclose(nn.load(tmp_path)(ids).data, expected, rtol=1e-5, atol=2e-5)
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-YARN = {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3}
-
-
+@pytest.mark.parametrize("beside", [False, True], ids=["inside", "beside"])
 @pytest.mark.parametrize(
     "scaling",
     [
         {"rope_type": "linear", "factor": 2.0}, {"type": "linear", "factor": 2.0},
-        {**LLAMA3, "original_max_position_embeddings": 16},
-        {**YARN, "original_max_position_embeddings": 16},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+        {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3},
     ],
 )  # fmt: skip
-def test_load_with_older_rope_scaling_equals_today(tmp_path: Path, scaling: dict[str, Any]) -> None:
+def test_load_with_older_rope_scaling_equals_today(
+    tmp_path: Path, scaling: dict[str, Any], beside: bool
+) -> None:
     """`rope_theta` and `rope_scaling` instead of `rope_parameters`; `nn.save` writes them back."""
     kind = scaling.get("rope_type", "linear")
-    today = {"rope_theta": 5e4, **scaling, "rope_type": kind}
+    length = {} if kind == "linear" else {"original_max_position_embeddings": 16}
+    today = {"rope_theta": 5e4, **scaling, "rope_type": kind, **length}
     theirs = make("llama", tmp_path, rope_parameters=today)
     settings = read_settings(tmp_path)
     del settings["rope_parameters"]
-    settings |= {"rope_theta": 5e4, "rope_scaling": scaling, "torch_dtype": settings.pop("dtype")}
+    settings |= {"rope_theta": 5e4, "torch_dtype": settings.pop("dtype")}
+    settings |= (
+        {"rope_scaling": scaling, **length} if beside else {"rope_scaling": scaling | length}
+    )
     write_settings(tmp_path, settings)
     ours = nn.load(tmp_path)
     assert_same_outputs(theirs, ours)
