@@ -390,6 +390,23 @@ def test_matrix_view_shows_one_head_or_mean(
     assert explanation in page.text("#way") + page.text("#readout")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_numbers_in_cells_have_contrast(page: Page, theme: str) -> None:
+    """On every shade, a number is at least 3.2 times as light or dark as its cell."""
+    page.set_theme(theme)
+    weights = np.linspace(0, 1, 36).reshape(1, 6, 6)
+    page.open({"own": [weights]}, list("abcdef"), (), "view=matrix")
+    paper = image(page.driver.get_screenshot_as_png())[5, 5, :3]
+    drawn, opacity = np.split(page.pixels(page.all("#field canvas")[0]), [3], axis=-1)
+    colours = opacity * drawn + (1 - opacity) * paper
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722] + 0.05  # relative luminance of WCAG
+    for row in np.array_split(luminance, 6):
+        for cell in np.array_split(row, 6, axis=1):
+            ground = np.median(cell)
+            assert max(cell.max() / ground, ground / cell.min()) > 3.2
+
+
 def test_page_names_behaviour_of_heads(page: Page) -> None:
     same, last, ends = np.eye(5), np.zeros((5, 5)), np.zeros((5, 5))
     last[:, 4], ends[:, [0, 4]] = 1, 0.5
