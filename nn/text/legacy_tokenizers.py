@@ -89,9 +89,10 @@ def byte_level_tokenizer(library: Any, directory: Path, settings: Settings) -> A
     is_roberta = kind.startswith(("roberta", "bart", "longformer", "led"))
     ids = _add_tokens(tokenizer, directory, settings, _ROBERTA if is_roberta else _GPT2)
     if is_roberta:
-        sep, cls = [(token, ids[token]) for token in map(settings.text, ("sep_token", "cls_token"))]
+        sep = settings.text("sep_token")
+        cls = settings.text("cls_token")
         tokenizer.post_processor = library.processors.RobertaProcessing(
-            sep, cls, add_prefix_space=False
+            (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=False
         )
     elif settings.flag("add_bos_token", False):
         bos = settings.text("bos_token")
@@ -108,13 +109,13 @@ def _add_tokens(
     added = read_if_any(directory / "added_tokens.json")
     for token in sorted(added, key=lambda token: added.integer(token)):
         tokenizer.add_tokens([token])
-        if tokenizer.token_to_id(token) != added[token]:
-            added.fail(token, f"{tokenizer.token_to_id(token)}, its id after the vocabulary")
+        if (token_id := tokenizer.token_to_id(token)) != added[token]:
+            added.fail(token, f"{token_id}, its id after the vocabulary")
     for name, token in defaults.items():
         if settings.get(name) is None and tokenizer.token_to_id(token) is not None:
             settings[name] = token
-    special = dict.fromkeys(settings.text(name) for name in _ROBERTA if settings.get(name))
     vocab = tokenizer.get_vocab()
+    special = [settings.text(name) for name in _ROBERTA if settings.get(name)]
     ids = {token: vocab[token] for token in special if token in vocab}
     tokenizer.add_special_tokens(list(ids))
     return ids
