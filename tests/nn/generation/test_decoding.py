@@ -64,7 +64,7 @@ def beam_by_definition(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("penalty", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("penalty", [0.0, 1.0, -3.0])
 def test_beam_search_equals_its_definition(seed: int, size: int, penalty: float) -> None:
     model = small(seed)
     options: dict[str, Any] = {"length_penalty": penalty, "early_stopping": "never"}

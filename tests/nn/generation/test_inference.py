@@ -194,11 +194,19 @@ def test_for_inference_with_gated_heads_equals_its_model() -> None:
 def test_for_inference_with_hooks_equals_its_model(name: str) -> None:
     model = made()
     quick, plain = nn.for_inference(model), decoded(model, SOURCES)
-    for m in (quick, model):
+
+    def negate(m: nn.Module) -> None:
         layer = dict(m.named_modules())[f"decoder.layers.0.{name}"]
         layer.register_forward_hook(lambda module, args, y: y * -1)
-    assert decoded(quick, SOURCES) == decoded(model, SOURCES) != plain
-    assert decoded(nn.for_inference(model), SOURCES) == decoded(model, SOURCES)
+
+    negate(model)
+    negate(quick)
+    expected = decoded(model, SOURCES)
+    assert decoded(quick, SOURCES) == expected != plain
+    again = nn.for_inference(model)
+    assert decoded(again, SOURCES) == expected
+    negate(again)  # a copy has hooks of its own
+    assert decoded(again, SOURCES) == plain and decoded(model, SOURCES) == expected
 
 
 def test_for_inference_of_a_large_batch_uses_several_threads(

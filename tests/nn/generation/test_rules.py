@@ -176,6 +176,13 @@ def test_generate_in_a_batch_equals_each_row_alone(positions: str, options: dict
     assert nn.generate(m, rows, **options) == alone
 
 
+@pytest.mark.parametrize("new", [1, 2])
+def test_rules_with_min_len_forbid_eos_before_it(new: int) -> None:
+    logits, history = np.zeros((1, VOCAB)), np.ones((1, 3), int)
+    (row,) = nn.Rules(min_len=2).apply(logits, history, new, False, (3,))
+    assert np.isfinite(row[3]) == (new >= 2)
+
+
 def test_rules_of_padded_rows_leave_out_padding() -> None:
     rules, history = nn.Rules(no_repeat_ngram_size=1), np.array([[-1, -1, 4]])
     allowed = np.isfinite(rules.apply(np.zeros((1, VOCAB)), history, 0, False, ()))
