@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minigrad import MissingExtraError
@@ -331,6 +331,7 @@ def made(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
 @given(
     lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans()
 )
+@example(lengths=[(1, 1), (5, 5)], max_tokens=9, seed=0, shuffle=False)  # 10 tokens together
 def test_pair_batches_have_every_pair_once_within_max_tokens(
     lengths: list[tuple[int, int]], max_tokens: int, seed: int, shuffle: bool
 ) -> None:
@@ -359,7 +360,7 @@ def test_pair_batches_with_encode_draw_anew_in_each_epoch() -> None:
     encode = lambda pair, generator: (generator.permutation(pair[0]), pair[1])
 
     def rows(epoch: int, start: int = 0) -> list[Any]:
-        batches = PairBatches(pairs, 50, seed=3, encode=encode)
+        batches = PairBatches(pairs, 50, shuffle=False, seed=3, encode=encode)
         return [a.tolist() for a, _ in batches.epoch(epoch, start)]
 
     second, third = rows(2), rows(3)
