@@ -235,6 +235,11 @@ def test_call_that_random_forms_seldom_draw_equals_numpy(call: Call) -> None:
     check(call, seed=0)
 
 
+def test_quantile_at_the_last_rank_has_the_slope_of_the_last_interval() -> None:
+    slope = mg.grad(lambda q: np.quantile(np.array([1.0, 2.0, 4.0]), q))
+    assert [slope(q).item() for q in (0.25, 0.5, 1.0)] == [2, 4, 4]
+
+
 @pytest.mark.skipif(BEFORE_2_4, reason="NumPy has no signatures of functions in C")
 @pytest.mark.parametrize("function", IN_C, ids=lambda f: f"{f.__name__}")
 def test_signature_of_function_in_c_is_that_of_newer_numpy(function: Any) -> None:

@@ -30,18 +30,21 @@ torch.set_num_threads(1)
 Function = Callable[..., Any]
 
 
+def axis_of(dim: Any) -> Any:
+    """Return NumPy's axis for `dim` of PyTorch, where an empty list means all axes."""
+    return dim if dim is None or isinstance(dim, int) else tuple(dim) or None
+
+
 def norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
-    """Compute `torch.linalg.norm`, where an empty list means all axes."""
-    axis = dim if dim is None or isinstance(dim, int) else tuple(dim) or None
+    """Compute `torch.linalg.norm`, which treats x as a vector without `ord`."""
     if ord is None:
-        return mg.vector_norm(x, axis=axis, keepdims=keepdim)
-    return mg.norm(x, ord, axis, keepdims=keepdim)
+        return mg.vector_norm(x, axis=axis_of(dim), keepdims=keepdim)
+    return mg.norm(x, ord, axis_of(dim), keepdims=keepdim)
 
 
 def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Any:
     """Compute `torch.linalg.vector_norm`."""
-    axis = dim if dim is None or isinstance(dim, int) else tuple(dim) or None
-    return mg.vector_norm(x, ord=ord, axis=axis, keepdims=keepdim)
+    return mg.vector_norm(x, ord=ord, axis=axis_of(dim), keepdims=keepdim)
 
 
 def matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Any:
@@ -52,6 +55,9 @@ def matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
 RENAMED: dict[str, Function] = {
     "__getitem__": mg.getitem,
     "einsum": lambda operands, equation: mg.einsum(equation, *operands),
+    "gradient": lambda x, spacing=None, dim=None, edge_order=1: mg.gradient(
+        x, *flat(1.0 if spacing is None else spacing), axis=axis_of(dim), edge_order=edge_order
+    ),
     "linalg.matrix_norm": matrix_norm,
     "linalg.norm": norm,
     "linalg.vector_norm": vector_norm,

@@ -53,8 +53,14 @@ def damaged(rng: np.random.Generator, data: bytes) -> bytes:
         return data[:index] + rng.bytes(1) + data[index + 1 :]
     if kind == 1:
         return data[:index] if rng.random() < 0.5 else data + bytes(index)
-    if kind == 2:  # unused bytes before or after an array
-        header[name]["data_offsets"][rng.integers(2)] += 4
+    if kind == 2:  # unused bytes before an array
+        begin = header[name]["data_offsets"][0]
+        for other in header.keys() - {"__metadata__"}:
+            first, last = header[other]["data_offsets"]
+            header[other]["data_offsets"] = [
+                first + 4 * (first >= begin),
+                last + 4 * (first >= begin),
+            ]
     else:
         header[name][rng.choice(["dtype", "shape", "data_offsets"])] = WRONG[
             rng.integers(len(WRONG))
