@@ -56,8 +56,9 @@ REFUSED = {
 ACCEPTED = {
     np.sort: "can't be provided at the same time",  # kind= and descending=
     np.average: "division by zero|sum to zero",  # if the result has no elements
-    np.cross: "indices must be integers",  # axis=None, the default
-    np.linalg.cross: "indices must be integers",
+    np.cross: "integer",  # axis=None, the default, or a list of one axis
+    np.linalg.cross: "integer",
+    np.linalg.vector_norm: "must be None, an integer or a tuple",  # a list of axes
 }
 """Errors of NumPy where minigrad returns a result."""
 
