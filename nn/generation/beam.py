@@ -39,8 +39,10 @@ def beam_search(
     ----------
     model : LanguageModel or Transformer
         A model with `start` and `step`.
-    source, prompt, eos
-        As in `greedy_search`.
+    source : array of int, shape (N, L_s), optional
+        Source ids of a `Transformer`.
+    prompt : sequence of int, or several of them, optional
+        First tokens of the text or translation: see `greedy_search`.
     beam_size : int
         Number of hypotheses that are extended at each step, and of finished ones that are kept.
     max_len : int
@@ -54,6 +56,8 @@ def beam_search(
         score higher at any length up to `max_len`.
     n_best : int
         Number of hypotheses to return, at most `beam_size`.
+    eos : int, iterable of int, or None
+        Tokens that end a sequence; by default those of the configuration. None: no tokens.
     **rules
         Fields of `Rules`.
 

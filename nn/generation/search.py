@@ -130,8 +130,12 @@ def sample(
     ----------
     model : LanguageModel or Transformer
         A model with `start` and `step`.
-    source, prompt, max_len, eos
-        As in `greedy_search`.
+    source : array of int, shape (N, L_s), optional
+        Source ids of a `Transformer`.
+    prompt : sequence of int, or several of them, optional
+        First tokens of the text or translation: see `greedy_search`.
+    max_len : int
+        Number of new tokens at which a sequence ends without EOS.
     temperature : float
         Divisor of the logits.
     top_k : int, optional
@@ -141,8 +145,10 @@ def sample(
         al. 2020, arXiv:1904.09751).
     min_p : float, optional
         Least probability of the tokens to draw from, relative to the most probable token.
+    eos : int, iterable of int, or None
+        Tokens that end a sequence; by default those of the configuration. None: no tokens.
     generator : numpy.random.Generator, optional
-        Source of random numbers.
+        Source of random numbers; the default generator if not given.
     **rules
         Fields of `Rules`.
 
@@ -181,16 +187,30 @@ def generate(
     ----------
     model : LanguageModel or Transformer
         A model with `start` and `step`.
-    prompt, source
-        As in `greedy_search`.
+    prompt : sequence of int, or several of them, optional
+        First tokens of the text or translation: see `greedy_search`.
+    source : array of int, shape (N, L_s), optional
+        Source ids of a `Transformer`.
     num_beams : int
         Number of hypotheses of a beam search; 1 for greedy search or sampling.
     do_sample : bool
         Draw tokens at random.
-    temperature, top_k, top_p, min_p, generator
-        As in `sample`; they need `do_sample=True`.
-    length_penalty, early_stopping
-        As in `beam_search`; they need `num_beams` above 1.
+    temperature : float, default 1
+        Divisor of the logits. Requires `do_sample`.
+    top_k : int, optional
+        Number of most probable tokens to draw from. Requires `do_sample`.
+    top_p : float, optional
+        Draw from the fewest most probable tokens whose probabilities add up to `top_p`.
+        Requires `do_sample`.
+    min_p : float, optional
+        Least probability of the tokens to draw from, relative to the most probable token.
+        Requires `do_sample`.
+    length_penalty : float, default 1
+        Exponent of the length in the score of a beam search. Requires `num_beams` above 1.
+    early_stopping : bool or "never", default False
+        When a beam search stops: see `beam_search`. Requires `num_beams` above 1.
+    generator : numpy.random.Generator, optional
+        Source of random numbers; the default generator if not given.
     **options
         `max_len` and `eos`, as in `greedy_search`, and the fields of `Rules`.
 
@@ -237,10 +257,24 @@ def stream(
         A model with `start` and `step`.
     prompt : sequence of int, shape (L,)
         First tokens of the text.
-    max_len, eos
-        As in `greedy_search`.
-    do_sample, temperature, top_k, top_p, min_p, generator
-        As in `generate`.
+    max_len : int
+        Number of new tokens at which a sequence ends without EOS.
+    eos : int, iterable of int, or None
+        Tokens that end a sequence; by default those of the configuration. None: no tokens.
+    do_sample : bool, default False
+        Draw tokens at random.
+    temperature : float, default 1
+        Divisor of the logits. Requires `do_sample`.
+    top_k : int, optional
+        Number of most probable tokens to draw from. Requires `do_sample`.
+    top_p : float, optional
+        Draw from the fewest most probable tokens whose probabilities add up to `top_p`.
+        Requires `do_sample`.
+    min_p : float, optional
+        Least probability of the tokens to draw from, relative to the most probable token.
+        Requires `do_sample`.
+    generator : numpy.random.Generator, optional
+        Source of random numbers; the default generator if not given.
     **rules
         Fields of `Rules`.
 

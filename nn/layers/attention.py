@@ -58,6 +58,7 @@ class MultiHeadAttention(Module):
     position_bias : callable, optional
         `position_bias(L_q, L_kv)` returns a bias of the scores, broadcastable to (N, h, L_q, L_kv).
     dtype : dtype, default float32
+        dtype of the parameters.
     generator : numpy.random.Generator, optional
         Draws the weights and dropout; the default generator if not given.
 
@@ -154,8 +155,13 @@ class MultiHeadAttention(Module):
 
         Parameters
         ----------
-        query, key, value, positions
-            See `forward`.
+        query : Tensor, shape (N, L_q, query_size)
+        key : Tensor, shape (N, L_kv, key_size), or KeysAndValues
+            Projected keys and values are used unchanged, except for rotation.
+        value : Tensor, shape (N, L_kv, value_size), or None
+            None: `key`. Not used with `KeysAndValues`.
+        positions : int or array of int, shape (L,) or (N, L)
+            Positions for `rotary`; an int is the first position.
 
         Returns
         -------
@@ -260,10 +266,34 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     Parameters
     ----------
-    d_model, num_heads, num_kv_heads, head_dim, query_size, key_size, value_size
-        See `MultiHeadAttention`.
-    dropout, bias, scale, rotary, qk_norm, window, position_bias, dtype, generator
-        See `MultiHeadAttention`.
+    d_model : int
+        Size of the output, and of query, key and value by default.
+    num_heads : int
+        Number of heads.
+    num_kv_heads : int, optional
+        Number of heads of keys and values, a divisor of `num_heads`, which is the default.
+    head_dim : int, optional
+        Size of a head; d_model / num_heads by default.
+    query_size, key_size, value_size : int, optional
+        Sizes of query, key and value; d_model by default.
+    dropout : float, default 0
+        Probability of dropping an attention weight in training.
+    bias : bool or mapping of str to bool, default True
+        Add a bias in the linear layers, or in each of "q", "k", "v" and "out".
+    scale : float, optional
+        Factor of the scores; 1 / sqrt(head_dim) by default.
+    rotary : RotaryPositions, optional
+        Rotates queries and keys by their positions.
+    qk_norm : float, optional
+        eps of an RMS norm of the queries and keys of each head; no norm by default.
+    window : int, optional
+        Limit causal attention to the last `window` positions, including the current one.
+    position_bias : callable, optional
+        Returns a bias of the scores: see `MultiHeadAttention`.
+    dtype : dtype, default float32
+        dtype of the parameters.
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
     """
 
     def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
@@ -290,10 +320,34 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 
     Parameters
     ----------
-    d_model, num_heads, num_kv_heads, head_dim, query_size, key_size, value_size
-        See `MultiHeadAttention`.
-    dropout, bias, scale, rotary, qk_norm, window, position_bias, dtype, generator
-        See `MultiHeadAttention`.
+    d_model : int
+        Size of the output, and of query, key and value by default.
+    num_heads : int
+        Number of heads.
+    num_kv_heads : int, optional
+        Number of heads of keys and values, a divisor of `num_heads`, which is the default.
+    head_dim : int, optional
+        Size of a head; d_model / num_heads by default.
+    query_size, key_size, value_size : int, optional
+        Sizes of query, key and value; d_model by default.
+    dropout : float, default 0
+        Probability of dropping an attention weight in training.
+    bias : bool or mapping of str to bool, default True
+        Add a bias in the linear layers, or in each of "q", "k", "v" and "out".
+    scale : float, optional
+        Factor of the scores; 1 / sqrt(head_dim) by default.
+    rotary : RotaryPositions, optional
+        Rotates queries and keys by their positions.
+    qk_norm : float, optional
+        eps of an RMS norm of the queries and keys of each head; no norm by default.
+    window : int, optional
+        Limit causal attention to the last `window` positions, including the current one.
+    position_bias : callable, optional
+        Returns a bias of the scores: see `MultiHeadAttention`.
+    dtype : dtype, default float32
+        dtype of the parameters.
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
     """
 
     def forward(  # type: ignore[override]

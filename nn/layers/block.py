@@ -34,6 +34,7 @@ def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm
     eps : float
         Added to the variance or mean square.
     dtype : dtype
+        dtype of the parameters.
 
     Returns
     -------
@@ -141,6 +142,7 @@ class TransformerEncoderLayer(_Layer):
     cross_attention : mapping, optional
         Not available in an encoder layer.
     dtype : dtype, default float32
+        dtype of the parameters.
     generator : numpy.random.Generator, optional
         Draws the weights and dropout; the default generator if not given.
     """
@@ -175,18 +177,39 @@ class TransformerDecoderLayer(_Layer):
 
     Parameters
     ----------
-    d_model, num_heads, d_ff, dropout, activation_dropout, activation, gated
-        See `TransformerEncoderLayer`.
-    norm, norm_eps, norm_first
-        See `TransformerEncoderLayer`.
+    d_model : int
+        Size of input and output.
+    num_heads : int
+        Number of heads.
+    d_ff : int
+        Size of the hidden layer of the feed-forward network.
+    dropout : float, default 0.1
+        Probability of dropping an element of the output of a sublayer, or an attention weight.
+    activation_dropout : float, optional
+        Dropout inside the feed-forward network; `dropout` by default.
+    activation : str, default "relu"
+        A name in `nn.ACTIVATIONS`.
+    gated : bool, default False
+        Multiply the activation by a second projection: see `FeedForward`.
+    norm : str, default "layer"
+        "layer", "rms" or "rms_zero_centred".
+    norm_eps : float, default 1e-5
+        Added to the variance or mean square.
+    norm_first : bool, default False
+        Compute x + dropout(f(norm(x))) for a sublayer f. Otherwise, as in the paper,
+        norm(x + dropout(f(x))).
     parallel : bool, default False
         Not available in a decoder layer.
-    bias, attention
-        See `TransformerEncoderLayer`.
+    bias : bool, default True
+        Add biases in all linear layers.
+    attention : mapping, optional
+        Further options of the self-attention. They override `dropout` and `bias`.
     cross_attention : mapping, optional
         Further options of the attention to the output of the encoder.
-    dtype, generator
-        See `TransformerEncoderLayer`.
+    dtype : dtype, default float32
+        dtype of the parameters.
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
     """
 
     has_cross_attention = True

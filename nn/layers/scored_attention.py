@@ -97,6 +97,7 @@ class AdditiveAttention(_ScoredAttention):
     dropout : float, default 0
         Probability of dropping a weight in training.
     dtype : dtype, default float32
+        dtype of the parameters.
     generator : numpy.random.Generator, optional
         Draws the weights and dropout; the default generator if not given.
 
@@ -126,8 +127,11 @@ class AdditiveAttention(_ScoredAttention):
 
         Parameters
         ----------
-        query, key, value, valid_lens
-            See `DotProductAttention.forward`.
+        query : Tensor, shape (N, L_q, query_size)
+        key : Tensor, shape (N, L_kv, key_size)
+        value : Tensor, shape (N, L_kv, d_v)
+        valid_lens : array of int, shape (N,) or (N, L_q), optional
+            Number of keys that each sequence or query attends to.
 
         Returns
         -------

@@ -112,8 +112,12 @@ def iter_pairs(
 
     Parameters
     ----------
-    source, target, reverse
-        See `read_pairs`.
+    source : str or Path
+        A UTF-8 file, plain or .gz. Without `target`, its first two tab-separated columns are read.
+    target : str or Path, optional
+        A file with a translation of each line of `source`.
+    reverse : bool, default False
+        Exchange the sides.
 
     Returns
     -------

@@ -26,9 +26,9 @@ MODULES = [
     "nn.plots",
     "nn.utils",
 ]
-ERRORS = {"GL08", "SS01", "PR01", "PR02", "PR07", "RT01", "RT03"}
-"""No docstring, no summary; a parameter that is missing, unknown or not described; the same of
-Returns."""
+ERRORS = {"GL08", "SS01", "PR01", "PR02", "PR04", "PR07", "RT01", "RT03"}
+"""No docstring, no summary; a parameter that is missing, unknown, without a type or not described;
+the same of Returns."""
 
 
 def module_named(name: str) -> Any:
