@@ -38,7 +38,7 @@ _PROPERTIES = {
                                                                      "...]",
     "flags": "Any", "device": "Any", "size": "Size",
 }  # fmt: skip
-"""The types of those that are no tensors."""
+"""Types of the properties that are not tensors."""
 _KNOWN = {
     "int",
     "float",
@@ -56,7 +56,7 @@ _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 
 
 def methods() -> dict[str, Any]:
-    """The methods of Tensor that no class body defines, by name."""
+    """Return the methods of Tensor that no class body defines, by name."""
     own = Tensor.__module__
     defined = {
         name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own
@@ -71,7 +71,7 @@ def methods() -> dict[str, Any]:
 
 
 def properties() -> dict[str, property]:
-    """The properties of Tensor that no class body defines, by name."""
+    """Return the properties of Tensor that no class body defines, by name."""
     own = Tensor.__module__
     return {
         n: p
@@ -95,7 +95,7 @@ def _type(annotation: Any, otherwise: str) -> str:
 
 
 def _declared(name: str, method: Any) -> str:
-    """One method as a stub: its parameters after the tensor, with `...` for defaults."""
+    """Return a method as a stub: its parameters after the tensor, with `...` for defaults."""
     result = "Tensor"
     if name == "__getitem__":
         shown = ["index: Any"]
@@ -120,9 +120,7 @@ def _declared(name: str, method: Any) -> str:
 
 
 def _shown(parameters: list[inspect.Parameter]) -> list[str]:
-    """Parameters as they are written, with PyTorch's words `dim` and `keepdim` where NumPy's are
-    understood.
-    """
+    """Return parameters as source, plus `dim` and `keepdim` for `axis` and `keepdims`."""
     shown = [
         f"{p.name}: {_type(p.annotation, 'Any')}" + (" = ..." if p.default is not p.empty else "")
         for p in parameters
@@ -146,7 +144,7 @@ def _shown(parameters: list[inspect.Parameter]) -> list[str]:
 
 
 def stubs() -> str:
-    """The text of `methods.pyi`."""
+    """Return the contents of `methods.pyi`."""
     declared = [_declared(name, method) for name, method in sorted(methods().items())]
     return (
         _HEAD

@@ -58,7 +58,7 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
     ----------
     x : array_like
     beta : float
-        Steepness at 0; 1 by default.
+        Sharpness of the bend at 0; 1 by default.
 
     Returns
     -------

@@ -61,6 +61,7 @@ def generate_text(
     Parameters
     ----------
     model : LanguageModel or Transformer
+        Model that generates the text.
     text : ModelText
         Tokenizer of the model, from `nn.text.load`.
     prompt : str, list of str, or chat
@@ -104,6 +105,7 @@ def stream_text(
     Parameters
     ----------
     model : LanguageModel
+        Model that generates the text.
     text : ModelText
         Tokenizer of the model, from `nn.text.load`.
     prompt : str or chat

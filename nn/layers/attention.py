@@ -210,6 +210,7 @@ class MultiHeadAttention(Module):
         q : Tensor, shape (N, h, L_q, d_k)
         k, v : Tensor, shape (N, h_kv, L_kv, d_k)
         mask : array of bool, broadcastable to (N, h, L_q, L_kv), or None
+            True = may attend. None: each query attends to all keys.
 
         Returns
         -------

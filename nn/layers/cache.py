@@ -32,6 +32,7 @@ class KeysAndValues:
         Parameters
         ----------
         rows : array of int
+            Indices of rows.
         """
         self.keys, self.values = self.keys[rows], self.values[rows]
 
@@ -87,6 +88,7 @@ class AttentionCache:
         Parameters
         ----------
         rows : array of int
+            Indices of rows.
         """
         if self.length:
             self._keys, self._values = self._keys[rows], self._values[rows]

@@ -35,6 +35,7 @@ class FeedForward(Module):
     bias : bool, default True
         Add biases in the linear layers.
     dtype : dtype, default float32
+        dtype of the parameters.
     generator : numpy.random.Generator, optional
         Draws the weights and dropout; the default generator if not given.
     """

@@ -85,6 +85,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     val : float
         Value of all elements.
 
@@ -104,6 +105,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
 
     Returns
     -------
@@ -119,6 +121,7 @@ def ones_(tensor: Tensor) -> Tensor:
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
 
     Returns
     -------
@@ -136,7 +139,9 @@ def uniform_(
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     a, b : float, default 0 and 1
+        Lower and upper end of the interval.
     generator : numpy.random.Generator, optional
         The default generator if not given.
 
@@ -156,6 +161,7 @@ def normal_(
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     mean, std : float, default 0 and 1
         Mean and standard deviation of the distribution.
     generator : numpy.random.Generator, optional
@@ -177,7 +183,9 @@ def xavier_uniform_(
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     gain : float, default 1
+        Factor of the bound.
     generator : numpy.random.Generator, optional
         The default generator if not given.
 
@@ -196,7 +204,9 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     gain : float, default 1
+        Factor of the standard deviation.
     generator : numpy.random.Generator, optional
         The default generator if not given.
 
@@ -216,6 +226,7 @@ def kaiming_uniform_(
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     a : float, default 0
         Negative slope of the leaky ReLU that follows.
     generator : numpy.random.Generator, optional
@@ -238,6 +249,7 @@ def kaiming_normal_(
     Parameters
     ----------
     tensor : Tensor
+        Filled in place.
     a : float, default 0
         Negative slope of the leaky ReLU that follows.
     generator : numpy.random.Generator, optional

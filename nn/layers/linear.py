@@ -49,7 +49,9 @@ class Linear(Module):
     in_features, out_features : int
         Lengths of the last axis of input and output.
     bias : bool, default True
+        Add a bias.
     dtype : dtype, default float32
+        dtype of weight and bias.
     generator : numpy.random.Generator, optional
         Draws weight and bias; the default generator if not given.
 
@@ -117,6 +119,7 @@ class Embedding(Module):
     std : float, default 1
         Standard deviation of the initial values, which are normal.
     dtype : dtype, default float32
+        dtype of the vectors.
     generator : numpy.random.Generator, optional
         Draws the vectors; the default generator if not given.
 
@@ -358,6 +361,7 @@ class LeakyReLU(Activation, function=mg.leaky_relu):
     Parameters
     ----------
     negative_slope : float, default 0.01
+        Factor of negative elements.
     inplace : bool, default False
         Has no effect: it saves memory in PyTorch.
     """
@@ -372,6 +376,7 @@ class ELU(Activation, function=mg.elu):
     Parameters
     ----------
     alpha : float, default 1
+        The limit for large negative x is -alpha.
     inplace : bool, default False
         Has no effect: it saves memory in PyTorch.
     """
@@ -433,6 +438,7 @@ class Softplus(Activation, function=mg.softplus):
     Parameters
     ----------
     beta : float, default 1
+        Sharpness of the bend at 0: the larger, the closer to ReLU.
     """
 
     def __init__(self, beta: float = 1.0) -> None:
@@ -494,6 +500,7 @@ def activation_named(name: str) -> Callable[..., Tensor]:
     Parameters
     ----------
     name : str
+        A key of `ACTIVATIONS`.
 
     Returns
     -------

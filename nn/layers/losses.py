@@ -73,6 +73,7 @@ class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
     reduction : str, default "mean"
         "mean", "sum" or "none".
     beta : float, default 1
+        Limit of the quadratic part. The loss is `L1Loss` if `beta` is 0.
     """
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
@@ -87,6 +88,7 @@ class HuberLoss(_Loss, function=mg.huber_loss):
     reduction : str, default "mean"
         "mean", "sum" or "none".
     delta : float, default 1
+        Limit of the quadratic part; must be positive.
     """
 
     def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:

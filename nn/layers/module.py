@@ -46,6 +46,7 @@ class Parameter(Tensor):
     Parameters
     ----------
     data : array_like
+        Initial values.
     requires_grad : bool, default True
         Record operations on the parameter.
     dtype : dtype, optional
@@ -65,6 +66,7 @@ class Parameter(Tensor):
         Parameters
         ----------
         data : array
+            New values; used without a copy.
         """
         requires_grad = self.requires_grad
         self._array, self._node = data, None
@@ -324,6 +326,7 @@ class Module:
         Parameters
         ----------
         state : mapping of str to array_like
+            An array for each name: see `state_dict`.
         strict : bool, default True
             Refuse missing and unexpected names.
 
@@ -356,6 +359,7 @@ class Module:
         Parameters
         ----------
         dtype : dtype
+            dtype to convert to.
 
         Returns
         -------
@@ -585,6 +589,7 @@ class Sequential(Module):
     Parameters
     ----------
     *modules : Module
+        Modules in the order of calls.
     """
 
     def __init__(self, *modules: Module) -> None:
@@ -606,6 +611,7 @@ class Sequential(Module):
         Parameters
         ----------
         module : Module
+            Module to call last.
         """
         setattr(self, str(len(self)), module)
 
@@ -633,6 +639,7 @@ class ModuleList(Sequential):
     Parameters
     ----------
     modules : iterable of Module, optional
+        Modules, in the order of their indices.
     """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
@@ -655,6 +662,7 @@ class ModuleDict(Module):
     Parameters
     ----------
     modules : mapping of str to Module, optional
+        Modules by name.
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:

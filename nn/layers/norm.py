@@ -209,6 +209,7 @@ class BatchNorm1d(Module):
     affine : bool, default True
         Create `weight` and `bias`.
     dtype : dtype, default float32
+        dtype of the parameters and running values.
 
     References
     ----------

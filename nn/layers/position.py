@@ -113,6 +113,7 @@ class SinusoidalPositions(_Positions):
     halves : bool, default False
         Put all sines first, then all cosines.
     dtype : dtype, default float32
+        dtype of the table.
     offset : int, default 0
         Row of position 0 in the table.
     last : bool, default False
@@ -146,6 +147,7 @@ class LearnedPositions(_Positions):
     std : float, default 0.02
         Standard deviation of the initial values, which are normal.
     dtype : dtype, default float32
+        dtype of the vectors.
     generator : numpy.random.Generator, optional
         Draws the initial values; the default generator if not given.
     offset : int, default 0

@@ -42,6 +42,7 @@ class RelativePositionBias(Module):
     bidirectional : bool, default True
         Use half of all buckets for keys after the query.
     dtype : dtype, default float32
+        dtype of `weight`.
     generator : numpy.random.Generator, optional
         Draws the initial values; the default generator if not given.
 
@@ -127,6 +128,7 @@ class ALiBi:
     num_heads : int
         Number of heads.
     dtype : dtype, default float32
+        dtype of the bias.
 
     References
     ----------

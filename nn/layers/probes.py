@@ -28,6 +28,7 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
     Parameters
     ----------
     model : Module
+        Model to search.
 
     Returns
     -------
@@ -160,6 +161,7 @@ def with_weights(
     Parameters
     ----------
     attention : MultiHeadAttention
+        Attention to call.
     *arguments, **options
         Arguments of `attention`.
 

@@ -21,6 +21,7 @@ def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
     Parameters
     ----------
     attention : MultiHeadAttention
+        Changed in place.
     heads : iterable of int
         Original indices of the heads, 0 to h - 1, whatever was pruned before.
         `attention.pruned_heads` contains the removed ones.

@@ -96,6 +96,7 @@ class RotaryPositions:
         length : int
             Number L of positions.
         dtype : dtype
+            dtype of the tables.
 
         Returns
         -------

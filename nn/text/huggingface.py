@@ -53,6 +53,7 @@ class ModelText:
     Parameters
     ----------
     tokenizer : tokenizers.Tokenizer
+        Splits text into tokens. Its own padding is disabled.
     settings : Settings
         Contents of tokenizer_config.json.
     files : FileCopies
@@ -112,6 +113,7 @@ class ModelText:
         Parameters
         ----------
         token : str or None
+            A token, or None, which has no id.
 
         Returns
         -------
@@ -126,6 +128,7 @@ class ModelText:
         Parameters
         ----------
         ids : iterable of int
+            Ids of tokens.
 
         Returns
         -------
@@ -241,6 +244,7 @@ class ModelText:
         Parameters
         ----------
         texts : list of str
+            One string for each row of the batch.
         pairs : list of str, optional
             A second string for each string, in the same sequence.
         max_len : int, optional
@@ -275,6 +279,7 @@ class ModelText:
         Parameters
         ----------
         ids : sequence of int, or of sequences of int
+            Ids of one text, or of several.
         special : bool, default False
             Include special tokens.
 
@@ -294,6 +299,7 @@ class ModelText:
         Parameters
         ----------
         ids : iterable of int
+            Ids of one text, which may arrive one by one.
 
         Yields
         ------

@@ -181,6 +181,7 @@ def filter_pairs(
     Parameters
     ----------
     pairs : sequence of (tokens, tokens)
+        Tokenized source and target sentences.
     max_len : int
         Keep pairs with 1 to `max_len` tokens on each side.
     max_ratio : float, optional
@@ -205,6 +206,7 @@ def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[
     Parameters
     ----------
     pairs : sequence of (str, str)
+        Source and target sentences.
     *sizes : int
         About how many pairs the first parts have. The rest is one more part.
     seed : int, default 0

@@ -45,6 +45,7 @@ def translation_scores(
     Parameters
     ----------
     translations : sequence of str
+        Sentences to score.
     references : sequence of str, or of sequences of str
         One reference for each translation, or several.
     tokenize : str, default "13a"

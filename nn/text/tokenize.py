@@ -90,6 +90,7 @@ class Tokenizer:
         Parameters
         ----------
         tokens : sequence of str
+            Tokens of one sentence.
 
         Returns
         -------
@@ -146,6 +147,7 @@ class SpaceTokenizer(Tokenizer):
         Parameters
         ----------
         tokens : sequence of str
+            Tokens of one sentence.
 
         Returns
         -------
@@ -187,6 +189,7 @@ class WordTokenizer(Tokenizer):
         Parameters
         ----------
         tokens : sequence of str
+            Tokens of one sentence.
 
         Returns
         -------
@@ -241,6 +244,7 @@ class CharTokenizer(Tokenizer):
         Parameters
         ----------
         tokens : sequence of str
+            Tokens of one sentence.
 
         Returns
         -------
@@ -290,6 +294,7 @@ class BPETokenizer(Tokenizer):
         Parameters
         ----------
         texts : iterable of str
+            Sentences to learn from.
         vocab_size : int, default 8000
             Number of pieces.
         lowercase : bool, default False

@@ -100,6 +100,7 @@ class Vocabulary:
         Parameters
         ----------
         ids : iterable of int
+            Ids of one sentence.
 
         Returns
         -------
