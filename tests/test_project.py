@@ -56,7 +56,8 @@ def test_readme_is_short_and_its_links_exist() -> None:
 )
 def test_table_of_operations_is_up_to_date() -> None:
     table = op_table()
-    assert table in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    is_up_to_date = table in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert is_up_to_date, "run python -m tools.operations_table docs/operations.md"
     listed = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
     public = {
         name

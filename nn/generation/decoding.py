@@ -113,7 +113,7 @@ class Decoding:
         if prompt is None:
             raise ValueError(f"prompt must hold token ids for a {name}, got None")
         self.history = prompt_rows(prompt, config.hidden_id)
-        self._limit = None if config.positions.kind in UNLIMITED else config.max_len
+        self._limit = None if config.positions.is_unlimited else config.max_len
         self._visible_from = (self.history < 0).sum(1)  # first column that each row sees
         if self._limit is not None:
             self._visible_from = np.maximum(self._visible_from, self.history.shape[1] - self._limit)
@@ -152,10 +152,6 @@ class Decoding:
         self._next = np.asarray(tokens).reshape(-1, 1)
         self.history = np.concatenate([self.history, self._next], 1)
         self.new += 1
-
-
-UNLIMITED = ("none", "alibi", "relative")
-"""Kinds of positions without a table, whose context has no limit."""
 
 
 def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from ..pretrained.generation_config import (
 )
 from ..text.huggingface import ModelText
 from .beam import check_beam
-from .decoding import UNLIMITED, eos_ids
+from .decoding import eos_ids
 from .search import generate, stream
 
 __all__ = ["generate_text", "stream_text"]
@@ -249,7 +249,7 @@ def _max_len(config: Any, settings: Settings, width: int) -> int:
     if "max_new_tokens" in settings:
         return int(settings["max_new_tokens"])
     if "max_length" not in settings:
-        room = math.inf if config.positions.kind in UNLIMITED else config.max_len - width
+        room = math.inf if config.positions.is_unlimited else config.max_len - width
         return int(min(20, room)) if room > 0 else 20
     if (length := int(settings["max_length"])) <= width:
         raise ValueError(

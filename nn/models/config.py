@@ -194,6 +194,12 @@ class PositionConfig:
                     f"{self.kind!r}, got {value!r:.60}"
                 )
 
+    @property
+    def is_unlimited(self) -> bool:
+        """True if `max_len` does not limit the context: no positions, or only a bias."""
+        has_table = self.kind == "learned_relative"
+        return self.kind == "none" or (self.kind in POSITION_BIASES and not has_table)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:

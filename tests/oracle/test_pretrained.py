@@ -31,6 +31,10 @@ IN_FLOAT32 = {
 """Families whose norms, rotations or sines transformers always computes in float32."""
 
 
+def test_models_contain_every_family() -> None:
+    assert {name.partition(",")[0] for name in MODELS} == set(FAMILIES)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     """Return a function that makes the model of a name once, and saves it by transformers."""

@@ -239,6 +239,7 @@ def test_position_bias_of_a_user_trains_and_decodes(monkeypatch: pytest.MonkeyPa
     assert_gradient_equals_finite_differences(
         model, "layers.layers.0.self_attention.position_bias.rate"
     )
+    assert model.config.positions.is_unlimited
     ids = np.random.default_rng(2).integers(0, 9, (2, 6))
     expected, state = model.eval()(ids).data, model.start()
     steps = [model.step(ids[:, i : i + 1], state) for i in range(6)]
