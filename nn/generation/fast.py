@@ -59,23 +59,26 @@ LARGEST_PANEL = 1024  # values of such a product
 def in_fast_layout(weight: np.ndarray) -> np.ndarray:
     """Return the weight (out, in) as `product` reads it fastest, in the same memory if possible.
 
-    OpenBLAS multiplies a few rows by a weight in panels, or by one that lies column by column.
+    OpenBLAS multiplies one row by a tall weight fastest if it lies column by column, and by a wide
+    one row by row. Panels are rows.
     """
     is_tall = weight.shape[0] >= weight.shape[1]
-    if is_tall and weight.flags.c_contiguous and has_blas() and not has_panels(weight):
-        weight = copy_and_release(weight, np.empty(weight.shape, weight.dtype, "F"))
-        weight.flags.writeable = False
-    return weight
+    by_columns = is_tall and has_blas() and not suits_panels(weight)
+    if weight.flags.f_contiguous if by_columns else weight.flags.c_contiguous:
+        return weight
+    copy = np.empty(weight.shape, weight.dtype, order="F" if by_columns else "C")
+    copy_and_release(weight, copy)
+    copy.flags.writeable = False
+    return copy
 
 
-def has_panels(weight: np.ndarray) -> bool:
+def suits_panels(weight: np.ndarray) -> bool:
     """Return whether slices of the weight's rows are multiplied faster than the whole weight.
 
     A second thread gains more than the slices do.
     """
     large = weight.shape[1] >= 256 and weight.size >= 1 << 17
-    is_plain = weight.flags.c_contiguous and weight.dtype == np.float32
-    return large and is_plain and has_small_kernels() and get_num_threads() == 1
+    return large and weight.dtype == np.float32 and has_small_kernels() and get_num_threads() == 1
 
 
 def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -86,7 +89,7 @@ def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
     (n, size), height = rows.shape, len(weight)
     if 1 < n <= 96 and has_blas():
         most = 62_500 if height >= size else 49_152
-        if n <= 64 and n * size <= most and has_panels(weight):
+        if n <= 64 and n * size <= most and weight.flags.c_contiguous and suits_panels(weight):
             return panel_product(rows, weight)
         if height < size or (height <= 4 * size and weight.flags.c_contiguous):
             return np.ascontiguousarray((weight @ rows.T).T)

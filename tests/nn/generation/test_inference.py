@@ -294,6 +294,12 @@ def test_in_fast_layout_keeps_memory_that_is_read_in_panels(
     assert (made is weight) == is_kept and made.flags.f_contiguous != is_kept
 
 
+def test_in_fast_layout_of_a_wide_weight_is_row_by_row() -> None:
+    weight = np.ones((300, 64), np.float32).T
+    assert not weight.flags.c_contiguous
+    assert fast.in_fast_layout(weight).flags.c_contiguous
+
+
 class Adapted(nn.Linear):
     """A linear layer with another result, as an adapter has."""
 
