@@ -20,7 +20,7 @@ from ..ops.axes import booleans, check_broadcast, number
 from ..ops.linalg import matmul
 from ..ops.shape import broadcast_to, expand_dims, swapaxes
 from ..ops.softmax import softmax
-from .blocks import BLOCK, needs_shift, ones
+from .blocks import BLOCK, needs_shift, row_sums
 from .definitions import kernel
 from .dropout import dropout_mask
 
@@ -138,8 +138,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     if mask is not None:
         scores *= mask
     length = scores.shape[-1]
-    with np.errstate(invalid="ignore"):  # OpenBLAS (AVX-512) flags unset lanes beside 5 columns
-        total = (scores.reshape(-1, length) @ ones(length, scores.dtype))[:, 0]
+    total = row_sums(scores.reshape(-1, length))[:, 0]
     if mask is not None:
         total[total == 0] = 1  # rows that may attend to nothing
     np.divide(factor, total, out=total)

@@ -34,6 +34,12 @@ def ones(n: int, dtype: Any) -> np.ndarray:
     return column
 
 
+def row_sums(rows: np.ndarray) -> np.ndarray:
+    """Return the sums of rows (n, d) as a column (n, 1)."""
+    with np.errstate(invalid="ignore"):  # OpenBLAS (AVX-512) flags unset lanes beside 5 columns
+        return rows @ ones(rows.shape[1], rows.dtype)
+
+
 @lru_cache(64)
 def mean_column(n: int, dtype: Any) -> np.ndarray:
     """Return a column of 1 / n: `x @ mean_column(d)` are the means of rows."""

@@ -23,7 +23,7 @@ from ..ops.elementwise import where
 from ..ops.losses import class_probability_loss, row_losses
 from ..ops.softmax import log_softmax
 from ..ops.targets import REDUCTIONS, Targets, reduced
-from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks
+from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks, row_sums
 from .definitions import kernel
 from .linear import linear_definition
 
@@ -60,7 +60,7 @@ def _losses(
         weight = ones(rows.shape[1], rows.dtype)[:, 0] if targets.weight is None else targets.weight
         smoothed = rows @ weight * targets.on_all[block]
     np.exp(rows, out=exponentials)
-    total = exponentials @ ones(rows.shape[1], rows.dtype)
+    total = row_sums(exponentials)
     loss = (
         np.log(total)[:, 0] * targets.factor[block]
         - at_target * targets.on_target[block]
