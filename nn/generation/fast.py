@@ -425,4 +425,4 @@ FAST: dict[type[Module], type[Module]] = {
     MultiHeadCrossAttention: FastCrossAttention,
     Encoder: FastEncoder,
 }
-"""The class of each layer in a copy for inference."""
+"""Classes of layers in a copy for inference, by the class in the model."""

@@ -1,4 +1,4 @@
-"""The model by hand of lesson 9 against the library."""
+"""Compare the model of lesson 9 with the library."""
 
 from __future__ import annotations
 

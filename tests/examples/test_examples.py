@@ -1,4 +1,4 @@
-"""The short examples: each does what it says, and is short."""
+"""Run the short examples, and check their length."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_tales_have_a_hundred_thousand_letters() -> None:
 
 
 def test_opinions_have_the_class_of_the_main_clause() -> None:
-    """The class follows from the main clause, and no word predicts it."""
+    """Expect the class from the main clause. No word predicts it."""
     pairs = texts.opinions(2000)
     good = set(texts._GOOD)
     words: dict[str, Counter[str]] = {"good": Counter(), "bad": Counter()}

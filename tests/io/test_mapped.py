@@ -87,7 +87,7 @@ def test_for_inference_leaves_weights_of_loaded_model_in_memory_once(tmp_path: P
 
 
 def test_for_inference_allocates_each_weight_once() -> None:
-    """The table of token embeddings, also the output layer, gets another layout."""
+    """Give the embeddings, which are also the output layer, another layout only once."""
     model = nn.LanguageModel(nn.LanguageModelConfig(8000, 128, 4, 1, 512, max_len=16))
     size = sum(p.data.nbytes for p in model.parameters())
     assert model.embedding.tokens.weight is model.output.weight

@@ -78,7 +78,7 @@ def test_run_script_result_is_an_exit_code(result: object, code: int) -> None:
 
 @pytest.mark.parametrize("to_group", [True, False], ids=["group", "process"])
 def test_train_signal_saves_before_it_ends(tmp_path: Path, to_group: bool) -> None:
-    """The signal reaches the process alone, or its forked processes too."""
+    """Send the signal to the process alone, or also to its forked processes."""
     run, draw = tmp_path / "run", np.random.default_rng(to_group)
     for number, more in ((signal.SIGTERM, ""), (signal.SIGHUP, "--resume")):
         with started(train(run, f"{LONG} {more}")) as process:

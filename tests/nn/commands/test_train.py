@@ -190,7 +190,7 @@ def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
 
 
 def test_translator_loads_the_last_state(whole: Path) -> None:
-    """The file contains the optimizer beside the weights."""
+    """Find the optimizer beside the weights in one file."""
     arrays = weights(whole / "last.safetensors")
     model = nn.Translator.load(whole, "last.safetensors", inference=False).model
     for name, array in model.state_dict().items():

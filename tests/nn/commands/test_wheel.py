@@ -1,4 +1,4 @@
-"""The wheel alone, in a new virtual environment and away from the checkout."""
+"""Run the commands of the installed wheel, in a new environment without the checkout."""
 
 from __future__ import annotations
 

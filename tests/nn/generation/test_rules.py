@@ -168,7 +168,7 @@ def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
 )
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_generate_in_a_batch_equals_each_row_alone(positions: str, options: dict[str, Any]) -> None:
-    """The longer rows fill the context."""
+    """Fill the context with the longer rows only."""
     m = model(max_len=8, positions=positions)
     rows = [[1, 2, 3, 4, 5, 2, 7], [8], [9, 10, 9], list(range(12))]
     options = {"max_len": 12, "eos": None, **options}

@@ -205,7 +205,7 @@ def test_linear_is_seeded_within_its_bound() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.25])
 def test_dropout_keeps_the_mean_and_stops_in_evaluation(p: float) -> None:
-    """The probability is rounded to 1/256, and the factor fits the rounded one."""
+    """Round the probability to 1/256, and scale by the rounded one."""
     dropout = nn.Dropout(p, generator=np.random.default_rng(0))
     x = Tensor(np.ones(1_000_000), requires_grad=True)
     a, b = dropout(x), dropout(x)

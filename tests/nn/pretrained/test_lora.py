@@ -59,7 +59,7 @@ def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
 
 
 def test_lora_of_the_output_projection_changes_the_loss() -> None:
-    """The fused loss reads the weight without adapters and hooks, so it must not be used with them."""
+    """Avoid the fused loss, which reads the weight without adapters and hooks."""
     lm = nn.lora(model(), 2, 4, ("output",))
     trained(lm)
     expected = mg.cross_entropy(lm(IDS[:, :-1]), IDS[:, 1:])

@@ -200,7 +200,7 @@ def test_load_with_bad_arguments_raises(
 
 
 def test_load_with_a_pooler_of_zeros_draws_it(tmp_path: Path) -> None:
-    """The file of a bare BERT has a pooler of zeros, whose output would not depend on the text."""
+    """Draw a pooler instead of the zeros in the file of a bare BERT."""
     nn.save(tmp_path, MADE["bert"]())
     labels = nn.load(tmp_path, head="classes", num_classes=3, generator=np.random.default_rng(0))
     assert labels.dense.weight.data.std() == pytest.approx(0.02, rel=0.2)
