@@ -10,7 +10,6 @@ from opinfo import TABLE, OpInfo, naming
 
 import minigrad as mg
 from minigrad import derivatives
-from minigrad.core.batched import BatchedArray
 from minigrad.core.graph import topological
 from minigrad.derivatives import _rows_in_batches, _rows_one_by_one, _Traced
 
@@ -32,11 +31,11 @@ def test_rows_of_op_in_batches_equal_rows_one_by_one(info: OpInfo) -> None:
 
 
 def test_jacobian_in_several_batches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    W, x = rng.standard_normal((7, 5)), rng.standard_normal(5)
-    monkeypatch.setattr(derivatives, "ELEMENTS", 15)  # two rows a batch
-    J = mg.jacobian(lambda t: np.tanh(W @ t))(x)
-    np.testing.assert_allclose(J.data, (1 - np.tanh(W @ x) ** 2)[:, None] * W, rtol=1e-12)
+    W, x = np.random.default_rng(0).standard_normal((2, 5, 5))
+    f = mg.jacobian(lambda t: np.tanh(W @ t))
+    expected = f(x[0])
+    monkeypatch.setattr(derivatives, "ELEMENTS", 10)  # two rows a batch
+    np.testing.assert_allclose(f(x[0]).data, expected.data, rtol=1e-12)
 
 
 def test_jacobian_of_an_operation_for_ndarrays_only_goes_row_by_row() -> None:
@@ -45,19 +44,3 @@ def test_jacobian_of_an_operation_for_ndarrays_only_goes_row_by_row() -> None:
         return x * 1.0
 
     np.testing.assert_allclose(mg.jacobian(same)(np.arange(3.0)).data, np.eye(3), atol=1e-15)
-
-
-def test_jacobian_with_an_error_in_a_rule_raises_it() -> None:
-    wrong = mg.custom_op(x=lambda g: 1 / 0)(lambda x, /: x * 1.0)
-    with pytest.raises(ZeroDivisionError):
-        mg.jacobian(wrong)(np.arange(3.0))
-
-
-def test_batched_array_in_function_without_a_rule_names_it() -> None:
-    batch = BatchedArray(np.ones((2, 3)))
-    with pytest.raises(TypeError, match=r"np.argpartition has no batching rule"):
-        np.argpartition(batch, 1)
-    with pytest.raises(TypeError, match="contains all examples"):
-        np.asarray(batch)
-    with pytest.raises(TypeError, match="an index must be the same for all examples"):
-        batch[batch > 0]

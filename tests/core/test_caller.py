@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +19,6 @@ RNG = np.random.default_rng(0)
     "call,message",
     [
         (lambda: mg.matmul(1.0), r"matmul\(\) missing 1 required positional argument: 'b'"),
-        (lambda: mg.exp(1.0, 2.0), r"exp\(\) takes 1 positional argument but 2 were given"),
-        (lambda: mg.linear(1.0, 2.0, x=3.0), r"linear\(\) got multiple values for argument 'x'"),
         (lambda: mg.relu(1.0, slope=3), r"relu\(\) got an unexpected keyword argument 'slope'"),
     ],
 )
@@ -36,22 +33,14 @@ def test_debugger_in_an_op_shows_its_generated_source() -> None:
         assert "".join(linecache.getlines(file)) == entry.source
 
 
-@pytest.mark.parametrize(
-    "name, function",
-    [
-        ("y", lambda x, y: x * y),
-        ("needs", lambda x, needs: x),
-        ("saved", lambda x, saved: x),
-        ("_mode", lambda x, _mode: x),
-    ],
-)
-def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused(name: str, function: Any) -> None:
-    with pytest.raises(TypeError, match=f"parameters must not be named .*, got '{name}'"):
-        custom_op(x=lambda g: g)(function)
-
-
 def test_custom_op_of_any_number_of_operands_needs_one_rule_for_all() -> None:
     with pytest.raises(TypeError, match=r"an op of \*arrays must have a vjp"):
         custom_op(arrays=lambda g: g)(lambda *arrays: sum(arrays))
     total = custom_op(vjp=lambda g, needs: [g] * len(needs))(lambda *arrays: sum(arrays))
     mg.gradcheck(total, [np.ones(3), np.ones(3)])
+
+
+def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused() -> None:
+    for function in (lambda x, y: x, lambda x, needs: x, lambda x, saved: x, lambda x, _mode: x):
+        with pytest.raises(TypeError, match="parameters must not be named .*, got"):
+            custom_op(x=lambda g: g)(function)

@@ -14,19 +14,13 @@ rng = np.random.default_rng(0)
 A, V = rng.standard_normal((2, 3)), rng.standard_normal(3)
 
 
-def test_grad_of_several_arguments_returns_a_tuple() -> None:
-    ga, gv = mg.grad(lambda a, v: (a @ v).sum(), (0, 1))(A, V)
-    np.testing.assert_allclose(ga.data, np.broadcast_to(V, (2, 3)))
-    np.testing.assert_allclose(gv.data, A.sum(0))
-
-
 def test_grad_with_aux_returns_the_other_object() -> None:
     with_aux = lambda a, scale=1.0: ((a * scale).sum(), "extra")
-    g, aux = mg.grad(with_aux, has_aux=True)(A, scale=2.0)
+    (value, aux), g = mg.value_and_grad(with_aux, has_aux=True)(A, scale=2.0)
     assert aux == "extra" and g.data.tolist() == [[2.0] * 3] * 2
-    (value, aux), g = mg.value_and_grad(with_aux, has_aux=True)(A)
-    assert aux == "extra" and value.item() == pytest.approx(A.sum())
+    assert value.item() == pytest.approx(2 * A.sum())
     assert not value.requires_grad and not g.requires_grad
+    assert mg.grad(with_aux, has_aux=True)(A)[1] == "extra"
 
 
 def test_grad_of_outer_tensors_is_recorded() -> None:
@@ -51,21 +45,16 @@ def test_grad_of_an_unused_argument_is_zero() -> None:
 
 
 def test_vjp_and_jvp_multiply_by_the_jacobian() -> None:
-    f, u = lambda x: np.tanh(A @ x), rng.standard_normal(2)
+    f, u = lambda x: np.tanh(A @ x), np.array([2.0, -1.0])
     jacobian = (1 - np.tanh(A @ V) ** 2)[:, None] * A
     np.testing.assert_allclose(mg.jacobian(f)(V).data, jacobian, rtol=1e-12)
-    y, pullback = mg.vjp(f, V)
+    pullback = mg.vjp(f, V)[1]
     for _ in range(2):  # the graph is kept
         np.testing.assert_allclose(pullback(u)[0].data, u @ jacobian, rtol=1e-12)
     y, tangent = mg.jvp(f, V, V)
     np.testing.assert_allclose(y.data, np.tanh(A @ V))
     np.testing.assert_allclose(tangent.data, jacobian @ V, rtol=1e-12)
     assert not tangent.requires_grad and not y.requires_grad
-
-
-def test_vjp_and_jvp_of_several_results_and_arguments_are_sums() -> None:
-    pullback = mg.vjp(lambda x: (x * 2, x.sum()), V)[1]
-    np.testing.assert_allclose(pullback(V, np.float64(3))[0].data, 2 * V + 3)
     _, tangent = mg.jvp(lambda a, x: a @ x, (A, V), (A, 2 * V))
     np.testing.assert_allclose(tangent.data, 3 * A @ V)
 
@@ -74,8 +63,8 @@ def test_hessian_and_hvp_equal_formulas() -> None:
     f, e = lambda x: np.exp(x).sum() ** 2, np.exp(V)
     hessian, v = 2 * np.outer(e, e) + 2 * e.sum() * np.diag(e), rng.standard_normal(3)
     np.testing.assert_allclose(mg.hessian(f)(V).data, hessian, rtol=1e-12)
-    np.testing.assert_allclose(mg.hvp(f, V, v).data, hessian @ v, rtol=1e-12)
-    np.testing.assert_allclose(mg.hvp(f)(V, v).data, hessian @ v, rtol=1e-12)
+    for product in (mg.hvp(f, V, v), mg.hvp(f)(V, v)):
+        np.testing.assert_allclose(product.data, hessian @ v, rtol=1e-12)
     g, h = mg.hvp(lambda a, b: (a * b).sum() + (a**2).sum(), (V, v), (v, V))
     np.testing.assert_allclose(g.data, 2 * v + V)
     np.testing.assert_allclose(h.data, v)
@@ -89,10 +78,10 @@ def test_jacobian_has_the_axes_of_result_and_argument() -> None:
 def test_gradients_of_computed_tensors_equal_formulas() -> None:
     x = Tensor(V, requires_grad=True)
     h = x * 2
-    gh, gx, again = mg.gradients((h * h).sum(), [h, x, x])
+    gh, *gx = mg.gradients((h * h).sum(), [h, x, x])
     np.testing.assert_allclose(gh.data, 4 * V)
-    np.testing.assert_allclose(gx.data, 8 * V)
-    np.testing.assert_allclose(again.data, 8 * V)
+    for g in gx:
+        np.testing.assert_allclose(g.data, 8 * V)
     assert x.grad is None
     assert mg.gradients(x.sum(), Tensor(1.0, True), allow_unused=True) == (None,)
 
@@ -113,33 +102,17 @@ LEAF = Tensor(V, requires_grad=True)
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (
-            lambda: mg.grad(np.sin)(1),
-            TypeError,
-            "grad: arguments must be floating-point, got dtype int64",
-        ),
-        (
-            lambda: mg.grad(np.sin)(V),
-            GradientError,
-            "gradient must be given unless the tensor has one element",
-        ),
         (lambda: mg.grad(lambda x: 1.0)(1.0), TypeError, "must return a Tensor, got a float"),
         (
             lambda: mg.grad(np.sin, 1)(1.0),
             ValueError,
             "argnums must be from -1 to 0 for 1 arguments, got 1",
         ),
-        (lambda: mg.grad(np.sin, True)(1.0), TypeError, "grad: argnums must be an integer or int"),
         (lambda: mg.grad(np.sin, (0, None))(1.0), TypeError, "argnums must be an integer or int"),
         (
             lambda: mg.gradients(LEAF.sum(), [LEAF, Tensor(1.0, True)]),
             GradientError,
             r"do not depend on inputs \[1\]; pass allow_unused=True",
-        ),
-        (
-            lambda: mg.gradients(LEAF.sum(), LEAF, [1.0, 2.0]),
-            ValueError,
-            "gradients: gradient must have 1 items, got 2",
         ),
     ],
 )
@@ -148,8 +121,7 @@ def test_derivative_called_wrongly_names_the_argument(call: Any, error: Any, mes
         call()
 
 
-@pytest.mark.parametrize("argnums", [(0, 0), (0, -2), [1, -1], np.array([1, 1])], ids=str)
 @pytest.mark.parametrize("derivative", [mg.value_and_grad, mg.elementwise_grad, mg.jacobian])
-def test_derivative_by_an_argument_named_twice_is_refused(derivative: Any, argnums: Any) -> None:
+def test_derivative_by_an_argument_named_twice_is_refused(derivative: Any) -> None:
     with pytest.raises(ValueError, match="argnums must contain each argument once, got .* 2 argum"):
-        derivative(lambda x, y: (x * y).sum(), argnums)(V, V)
+        derivative(lambda x, y: (x * y).sum(), (0, -2))(V, V)
