@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import operator
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from opinfo import TABLE, OpInfo, Sample, naming
+from opinfo import TABLE, OpInfo, naming
 
 import minigrad as mg
 import nn
@@ -28,40 +27,34 @@ OPERATORS = {
     operator.ipow: operator.pow,
 }
 NOTICED = "an array of shape .* was changed in place"
-every_operator = pytest.mark.parametrize("write", OPERATORS, ids=lambda f: f.__name__)
-
 # -- operators -----------------------------------------------------------------------------------------
 
 
-@every_operator
-def test_operator_in_place_writes_into_a_leaf_only_under_no_grad(write: Any) -> None:
-    a = np.array([3.0, 5.0, 7.0])
-    expected = write(a.copy(), np.array(2.0))
-    p = Tensor(a, requires_grad=True)
+def test_operator_in_place_writes_into_a_leaf_only_under_no_grad() -> None:
+    a = np.array([3.0, 5.0])
+    p = alias = Tensor(a, requires_grad=True)
     late = (p**2).sum()
     with mg.no_grad():
-        q = write(p, Tensor(2.0))
-    assert q is p and p.data is a and p.requires_grad and p.is_leaf
-    np.testing.assert_array_equal(a, expected)
+        p -= Tensor(2.0)
+    assert p is alias and p.data is a and p.requires_grad and a.tolist() == [1, 3]
     with pytest.raises(GradientError, match=f"power: {NOTICED} after it was used"):
         late.backward()
     with pytest.raises(GradientError, match=r"a leaf .* cannot be changed in place.*no_grad"):
-        write(p, 2.0)
-    np.testing.assert_array_equal(a, expected)
+        p -= 2.0
+    assert a.tolist() == [1, 3]
 
 
-@every_operator
+@pytest.mark.parametrize("write", OPERATORS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True)], ids=str)
 def test_operator_in_place_has_the_gradient_of_the_operator(write: Any, tracked: Any) -> None:
     """As in PyTorch, all references to a computed tensor change."""
-    a, b, g = np.random.default_rng(0).uniform(1, 2, (3, 4))
     outcomes = []
     for operator_ in (write, OPERATORS[write]):
-        leaves = [Tensor(x, requires_grad) for x, requires_grad in zip((a, b), tracked)]
-        target, u = leaves[0].exp(), leaves[1]
-        result = operator_(target, u)
+        leaves = [Tensor(x, grad) for x, grad in zip(([1.2, 1.7], [1.9, 1.1]), tracked)]
+        target = leaves[0].exp()
+        result = operator_(target, leaves[1])
         assert (result is target) == (operator_ is write)
-        total = (result * g).sum()
+        total = (result * [2.0, 3.0]).sum()
         if total.requires_grad:  # the floor has no gradient
             total.backward()
         outcomes.append([result.data, *[x.grad.data for x in leaves if x.grad is not None]])
@@ -82,26 +75,18 @@ def test_operator_in_place_keeps_the_old_values_that_a_graph_saved() -> None:
 
 
 def test_operator_in_place_keeps_dtype_and_shape_or_is_refused() -> None:
-    t = Tensor(np.ones(2, np.float32), requires_grad=True) * 2
-    t += Tensor(np.ones(2), requires_grad=True)
+    x = Tensor(np.ones(2), requires_grad=True)
+    t = Tensor(np.ones(2, np.float32))
+    t += x
     assert t.dtype == np.float32
-    count, x = Tensor(np.ones(2, int)), Tensor(np.ones(2), requires_grad=True)
+    count = Tensor(np.ones(2, int))
     with pytest.raises(ValueError, match=r"add: .* float64 does not fit .* int64; write t = t"):
         count += x
-    for target in (x * 1, Tensor(np.ones(2))):
-        with pytest.raises(ValueError, match=r"\(3, 2\) .* does not fit .* \(2,\)"):
-            target += x * np.ones((3, 2))
+    with pytest.raises(ValueError, match=r"\(3, 2\) .* does not fit .* \(2,\)"):
+        t += x * np.ones((3, 2))
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda t: t[0],
-        lambda t: t.reshape(4),
-        lambda t: t.T,
-        lambda t: np.broadcast_to(t, (3, 2, 2)),
-    ],
-)
+@pytest.mark.parametrize("view", [lambda t: t[0], lambda t: np.broadcast_to(t, (3, 2, 2))])
 def test_operator_in_place_on_a_view_is_refused(view: Callable[..., Any]) -> None:
     part = view(Tensor(np.ones((2, 2)), requires_grad=True) * 2)
     with pytest.raises(GradientError, match="multiply: a view .* cannot be changed in place"):
@@ -132,50 +117,41 @@ def test_bitwise_operators_and_matmul_write_into_constants() -> None:
     m |= 8
     m ^= 1
     assert alias is m and m.tolist() == [[11, 10]]
-    square = Tensor(np.eye(2))
-    square @= np.array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_array_equal(square.data, [[1, 2], [3, 4]])
+    m @= np.array([[1, 2], [3, 4]])
+    assert alias.tolist() == [[41, 62]]
 
 
 def test_item_assignment_writes_where_no_gradient_flows() -> None:
     p, c = Tensor(np.zeros(3), requires_grad=True), Tensor(np.zeros((2, 3)))
     with mg.no_grad():
         p[Tensor([0, 2])] = Tensor([1.0, 2.0])
-        p[p.data > 1.5] += 1
     c[:, 1] += 5
-    assert p.tolist() == [1, 0, 3] and c.tolist() == [[0, 5, 0], [0, 5, 0]]
+    assert p.tolist() == [1, 0, 2] and c.tolist() == [[0, 5, 0], [0, 5, 0]]
     for target, value in ((p, 1.0), (p * 2, 1.0), (c, p[0])):
         with pytest.raises(GradientError, match="item assignment: .*(no_grad|where\\(\\))"):
             target[0] = value
-    assert c.tolist() == [[0, 5, 0], [0, 5, 0]]
 
 
 # -- changes between the forward and the backward pass ---------------------------------------------------
 
 
-def gradients_after_change(sample: Sample, changed: int | None) -> list[Any]:
-    """Return the gradients of an op whose operand number `changed` is written to in between."""
-    leaves = [Tensor(x.copy(), requires_grad=True) for x in sample.floats.values()]
-    results = [y for y in sample.call(*leaves) if isinstance(y, Tensor) and y.requires_grad]
-    if changed is not None:
-        with mg.no_grad():
-            leaves[changed][...] = leaves[changed] * 0.5 + 0.1
-    gs = [np.random.default_rng(0).standard_normal(y.shape) for y in results]
-    return list(mg.gradients(results, leaves, gs, allow_unused=True)) if results else []
-
-
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
 def test_op_notices_a_changed_operand_or_does_not_need_it(info: OpInfo) -> None:
     for sample in info.each_sample(count=4):
-        expected = gradients_after_change(sample, None)
-        for number in range(len(sample.floats)):
+        leaves, ys = sample.run()
+        gs = [np.random.default_rng(0).standard_normal(y.shape) for y in ys]
+        expected = mg.gradients(ys, leaves, gs, allow_unused=True) if ys else []
+        for number in range(len(leaves) if ys else 0):
+            leaves, ys = sample.run()
+            with mg.no_grad():
+                leaves[number][...] = leaves[number] * 0.5 + 0.1
             with naming(sample):
                 try:
-                    gradients = gradients_after_change(sample, number)
+                    found = mg.gradients(ys, leaves, gs, allow_unused=True)
                 except GradientError as error:
                     assert "changed" in str(error)
                     continue
-                for g, e in zip(gradients, expected, strict=True):
+                for g, e in zip(found, expected, strict=True):
                     assert (g is None) == (e is None)
                     if e is not None:
                         np.testing.assert_allclose(g.data, e.data, rtol=1e-12, atol=1e-12)
@@ -188,12 +164,9 @@ CHANGES: dict[str, Callable[[nn.Linear], Any]] = {
         for name in nn.init.__all__
         if name.endswith("_")
     },
-    "t += u": lambda m: m.weight.__iadd__(1.0),
-    "t[...] = u": lambda m: m.weight.__setitem__(..., 7.0),
     "t[0] = u": lambda m: m.weight.__setitem__(0, 1.0),
     "view": lambda m: m.weight.T.__imul__(2.0),
     "data": lambda m: setattr(m.weight, "data", m.weight.data.__iadd__(1.0)),
-    "copyto": lambda m: np.copyto(m.weight, 7.0),
 }
 
 
@@ -210,10 +183,10 @@ def test_change_of_a_parameter_after_the_forward_pass_is_noticed(name: str) -> N
 
 
 def test_optimizer_step_after_the_forward_pass_is_noticed() -> None:
-    model = nn.Linear(3, 1)
-    sgd, x = SGD(model.parameters(), lr=0.1), np.ones((2, 3), np.float32)
-    late = (model(Tensor(x, requires_grad=True)) ** 2).mean()
-    (model(x) ** 2).mean().backward()
+    model, x = nn.Linear(3, 1), np.ones((2, 3), np.float32)
+    sgd = SGD(model.parameters(), lr=0.1)
+    late = model(Tensor(x, requires_grad=True)).sum()
+    model(x).sum().backward()
     sgd.step()
     with pytest.raises(GradientError, match=f"linear: {NOTICED}"):
         late.backward()
@@ -242,24 +215,11 @@ def test_gradient_that_a_graph_read_and_that_changed_is_noticed(change: Any) -> 
         y.backward()
 
 
-def test_gradient_that_a_graph_read_and_that_was_replaced_is_kept() -> None:
-    p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
-    add_gradient(p)
-    y = (q * p.grad).sum()
-    p.grad = None
-    add_gradient(p)
-    y.backward()
-    np.testing.assert_array_equal(q.grad.data, np.full((2, 2), 4.0))
-
-
-@pytest.mark.parametrize(
-    "view", [lambda t: t, lambda t: t[1:], lambda t: t.reshape(3, 2).T, lambda t: t[::-1]]
-)
+@pytest.mark.parametrize("view", [lambda t: t[1:], lambda t: t.reshape(3, 2).T])
 def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[..., Any]) -> None:
     x, c = Tensor(np.ones(6), requires_grad=True), Tensor(np.arange(6.0))
     y = (view(x) * view(c)).sum()
-    part = c[2:4]
-    part += 1
+    c[2:4][...] = 1
     with pytest.raises(GradientError, match="changed in place"):
         y.backward()
 
@@ -277,17 +237,11 @@ def test_write_beside_a_saved_part_of_an_array_is_allowed() -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda c: np.copyto(c, 5.0),
         lambda c: np.copyto(c.data, Tensor(np.ones(3))),
         lambda c: np.put(ind=0, a=c, v=3.0),
         lambda c: np.add(c, Tensor(1.0), out=c.data),
         lambda c: np.cumsum(c, 0, None, c.data),
-        lambda c: np.place(c, c == 0, 3.0),
-        lambda c: np.putmask(c, c == 0, 3.0),
-        lambda c: np.fill_diagonal(c.reshape(1, 3), 3.0),
-        lambda c: np.put_along_axis(c, np.array([1]), 5.0, 0),
         lambda c: np.add.at(c, [0, 0], 5.0),
-        lambda c: np.negative.at(c, [0, 1]),
         lambda c: np.median(c, overwrite_input=True),
         lambda c: np.nan_to_num(c, copy=False),
     ],
@@ -312,15 +266,11 @@ def test_indices_that_change_after_the_forward_pass_keep_their_effect(
     read: Any, indices: Any
 ) -> None:
     """A list, indices of an embedding, and targets, as in a batch that is filled again."""
-    gradients = []
-    for changes in (False, True):
-        w, i = Tensor(np.arange(9.0).reshape(3, 3), requires_grad=True), copy.copy(indices)
-        y = read(w, i)
-        if changes:
-            i[:] = [0] * len(i)
-        y.backward(np.random.default_rng(0).standard_normal(y.shape))
-        gradients.append(w.grad.data)
-    np.testing.assert_array_equal(*gradients)
+    w = Tensor(np.arange(9.0).reshape(3, 3), requires_grad=True)
+    y = read(w, indices).sum()
+    (expected,) = mg.gradients(y, w, retain_graph=True)
+    indices[:] = [0, 0]
+    np.testing.assert_array_equal(mg.gradients(y, w)[0].data, expected.data)
 
 
 # -- calls that would lose a gradient --------------------------------------------------------------------
@@ -335,23 +285,15 @@ X = np.arange(4.0)
     [
         (lambda: np.copyto(T, 5.0), "np.copyto: a leaf that requires gradients cannot be changed"),
         (lambda: np.copyto(np.zeros(3), T), "np.copyto.* lose their gradient; use np.where"),
-        (lambda: np.add.at(T, [0], 1.0), "np.add.at: a leaf that requires gradients cannot be"),
         (
             lambda: np.add.at(np.zeros(3), [0, 0, 1], T),
             "np.add.at: the written values .* lose .* index_add",
         ),
-        (lambda: np.put(np.zeros(3), [0, 1], T[:2]), "np.put: the written values would lose their"),
-        (lambda: np.putmask(np.zeros(3), [True, False, True], T), "np.putmask: the written values"),
-        (
-            lambda: np.put_along_axis(np.zeros(3), np.array([1]), T[:1], 0),
-            "np.put_along_axis: the written values",
-        ),
         (lambda: Tensor(T), r"Tensor: data must not require gradients.* write data.clone\(\)"),
         (
             lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=S * 0.1),
-            "cross_entropy: weight and label_smoothing must not require",
+            "label_smoothing must not require",
         ),
-        (lambda: np.max(Tensor(X - 5), initial=S), "np.max: initial= has no rule"),
         (lambda: np.maximum.reduce(Tensor(X, True), initial=S * 2), "argument 'initial'"),
         (lambda: mg.layer_norm(X, eps=S), "eps= has no rule"),
         (lambda: S * np.timedelta64(1, "s"), "dtype timedelta64"),
@@ -392,14 +334,13 @@ def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any
 
 
 def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_warns() -> None:
-    g = mg.grad(lambda a: (a * a.detach().sum().item()).sum() * float(a.detach()[0]))
-    np.testing.assert_array_equal(g(np.full(3, 2.0)).data, [12, 12, 12])
+    g = mg.grad(lambda a: a * a.detach().item() * float(a.detach()))
+    assert g(2.0).item() == 4
     x = Tensor(1.5, requires_grad=True)
     with mg.no_grad():
         assert float(x) == 1.5
     for convert in (float, int, complex):
-        message = rf"{convert.__name__}\(\) of a tensor that requires grad.*write .item\(\)"
-        with pytest.warns(UserWarning, match=message):
+        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write .item\(\)"):
             assert convert(x) == convert(1.5)
 
 
@@ -411,14 +352,11 @@ def test_two_threads_add_into_the_gradient_of_one_large_leaf(with_buffer: bool) 
     if with_buffer:
         notes_of(p._node).grad_buffer = np.zeros((n, 1))
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(rounds):
             mg.linear(np.ones((1, n)), mg.swapaxes(p, 0, 1)).sum().backward()
             mg.linear(np.ones((1, 1)), p).sum().backward()
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    np.testing.assert_array_equal(p.grad.data, np.full((n, 1), 4.0 * rounds))
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, range(2)))
+    np.testing.assert_array_equal(p.grad.data, 4.0 * rounds)
