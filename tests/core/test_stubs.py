@@ -16,26 +16,20 @@ from minigrad.methods import Methods
 from tools import stubs
 
 PAGE = """
-import numpy as np
 import minigrad as mg
 from minigrad import Tensor
 
-
-def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    hidden = (x @ w).tanh().clip(-1.0, 1.0)
-    error: Tensor = hidden.sum(axis=-1) - y
-    scaled = error.reshape(-1, 1).astype(np.float64).T * 2 + 1
-    return (scaled**2).mean() + w.norm() + w.max(dim=0).sum() - w.softmax(axis=0)[0].sum()
-
-
 w = mg.randn(3, 4, requires_grad=True)
-value: Tensor = loss(w, mg.ones(5, 3), mg.zeros(5))
-value.backward()
+hidden: Tensor = (mg.ones(5, 3) @ w).tanh().clip(-1.0, 1.0).reshape(-1, 1).T * 2 + 1
+loss: Tensor = (hidden**2).mean() + w.norm() + w.max(dim=0).sum() - w.softmax(axis=0)[0].sum()
+loss.backward()
 assert w.grad is not None
 with mg.no_grad():
     w -= 0.1 * w.grad
 values, places = w.top_k(2)
-numbers: list[float] = w.ravel().tolist()
+w.tanhh()
+w.clip(lower=1)
+wrong: int = w.exp()
 """
 
 
@@ -57,35 +51,21 @@ def test_signature_of_ufunc_has_its_operands_only() -> None:
     )
 
 
-def _check(tmp_path: Path, page: str) -> str:
+@pytest.mark.slow
+def test_mypy_with_the_stub_finds_the_errors_of_a_script_alone(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
-    (tmp_path / "page.py").write_text(page, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--follow-imports=silent",
-        "--cache-dir=/dev/null",
-    ]
-    home = str(Path(mg.__file__).parent.parent)
+    (tmp_path / "page.py").write_text(PAGE, encoding="utf-8")
+    options = ["--strict", "--follow-imports=silent", "--cache-dir=/dev/null"]
     run = subprocess.run(
-        [*command, "page.py"],
+        [sys.executable, "-m", "mypy", *options, "page.py"],
         cwd=tmp_path,
-        env={"MYPYPATH": home, "PATH": ""},
+        env={"MYPYPATH": str(Path(mg.__file__).parent.parent), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,
     )
-    return run.stdout + run.stderr
-
-
-@pytest.mark.slow
-def test_mypy_with_the_stub_finds_the_errors_of_a_script_alone(tmp_path: Path) -> None:
-    slips = PAGE + "w.tanhh()\nw.clip(lower=1)\nwrong: int = w.exp()\n"
-    found = _check(tmp_path, slips)
-    lines = [line for line in found.splitlines() if "error:" in line]
-    assert len(lines) == 3, found
+    lines = [line for line in run.stdout.splitlines() if "error:" in line]
+    assert len(lines) == 3, run.stdout + run.stderr
     assert '"Tensor" has no attribute "tanhh"' in lines[0]
     assert 'Unexpected keyword argument "lower"' in lines[1]
     assert "Incompatible types in assignment" in lines[2]

@@ -14,30 +14,20 @@ from minigrad import Tensor
 from minigrad.core.random import random_words
 
 
-def test_tensor_of_array_or_list_has_the_dtype_of_numpy() -> None:
-    assert Tensor([1, 2]).dtype == np.int64
-    assert Tensor([1.0, 2]).dtype == np.float64
-    assert Tensor([1.0], dtype=np.float32).dtype == np.float32
-    assert Tensor(np.float32(1)).dtype == np.float32
-    assert Tensor([[True]]).dtype == bool
-
-
 def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
     a = np.ones(3)
     assert Tensor(a).data is a
     assert not np.shares_memory(mg.tensor(a).data, a)
-    t = Tensor(a, requires_grad=True)
-    assert Tensor(t.detach()).data is a and Tensor(t, requires_grad=True).is_leaf
+    assert Tensor(Tensor(a)).data is a and Tensor(Tensor(a, True), True).is_leaf
+    assert Tensor([1, 2]).dtype == int and Tensor([1.0], dtype=np.float32).dtype == np.float32
 
 
 @pytest.mark.parametrize(
     "data, message",
     [
         ([None], "Tensor: data must be numbers or booleans, got dtype object"),
-        ("a", "dtype <U1"),
         ([Tensor(1.0, True)], "this tensor requires gradients, which an ndarray cannot have"),
     ],
-    ids=["None", "string", "list of tensors"],
 )
 def test_tensor_of_other_data_is_refused(data: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
@@ -45,70 +35,59 @@ def test_tensor_of_other_data_is_refused(data: Any, message: str) -> None:
 
 
 def test_tensor_has_the_attributes_of_an_array() -> None:
-    t = Tensor(np.arange(6.0).reshape(2, 3))
-    assert (t.shape, t.ndim, t.size, t.dtype, t.nbytes, len(t)) == ((2, 3), 2, 6, np.float64, 48, 2)
-    assert t.T.shape == (3, 2) and mg.zeros(2, 3, 4).mT.shape == (2, 4, 3)
-    assert [row.tolist() for row in t] == t.tolist() == [[0, 1, 2], [3, 4, 5]]
+    t = Tensor([[1.0, 2.0, 3.0]])
+    assert (t.shape, t.ndim, t.size, t.dtype, t.nbytes, len(t)) == ((1, 3), 2, 3, float, 24, 1)
+    assert t.T.shape == (3, 1) and mg.zeros(2, 3, 4).mT.shape == (2, 4, 3)
+    assert [row.tolist() for row in t] == t.tolist() == [[1, 2, 3]]
     assert 3.0 in t and 9.0 not in t and {t: 1}[t] == 1
     with pytest.raises(ValueError, match=r"item: the tensor must have one element, got shape"):
         t.item()
 
 
 def test_tensor_of_one_element_converts_to_numbers() -> None:
-    t = Tensor(2.5)
-    assert t.item() == float(t) == float(Tensor([2.5])) == complex(t) == 2.5
+    t = Tensor([2.5])
+    assert t.item() == float(t) == complex(t) == 2.5
     assert int(t) == 2 and bool(t) and f"{t:.2f}" == "2.50" and [10, 20][Tensor(1)] == 20
     with pytest.raises(TypeError, match="0-d"):
-        iter(t)
+        iter(Tensor(1))
 
 
 def test_repr_shows_values_dtype_and_op() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
     assert repr(x) == "tensor([1., 2.], dtype=float64, requires_grad=True)"
-    assert repr(x * 2) == "tensor([2., 4.], dtype=float64, op=multiply)"
-    assert repr(Tensor([1], dtype=np.int32)) == "tensor([1], dtype=int32)"
     assert repr(x[0]) == "tensor(1., dtype=float64, op=getitem)"
+    assert repr(Tensor([1], dtype=np.int32)) == "tensor([1], dtype=int32)"
 
 
-def test_detach_clone_and_astype_keep_or_cut_the_graph() -> None:
+def test_detach_and_copies_keep_or_cut_the_graph() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
     assert x.detach().data is x.data and not x.detach().requires_grad
     y = x.clone()
     assert not np.shares_memory(y.data, x.data) and y.requires_grad
-    z = x.astype(np.float32)
-    z.sum().backward()
-    assert z.dtype == np.float32 and x.grad.dtype == np.float64
+    leaf = copy.copy(x)
+    assert leaf.is_leaf and leaf.requires_grad and leaf.data is x.data
+    assert copy.copy(y)._node is y._node
 
 
 A, B = np.array([[1.5, 2.0], [3.0, 0.5]]), np.array([2.0, 1.25])
-ARITHMETIC = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
-ARITHMETIC += [operator.mod, operator.floordiv]
-COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+OPERATORS = [
+    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod),
+    *(operator.floordiv, operator.lt, operator.le, operator.gt, operator.ge, operator.eq),
+    *(operator.ne, operator.matmul),
+]
 
 
-@pytest.mark.parametrize(
-    "left, right",
-    [(A, B), (A, 2), (2.5, B), (A, np.float64(3)), (np.float64(3), B), ([1.0, 2.0], B)],
-    ids=["arrays", "int", "float", "scalar on the right", "scalar on the left", "list"],
-)
-@pytest.mark.parametrize("f", [*ARITHMETIC, *COMPARISONS], ids=lambda f: f.__name__)
-def test_operator_with_array_or_number_on_either_side_equals_numpy(
-    f: Any, left: Any, right: Any
-) -> None:
-    expected = f(left, right)
-    wrapped = [Tensor(v) if isinstance(v, np.ndarray) else v for v in (left, right)]
-    for x, y in [(wrapped[0], right), (left, wrapped[1]), wrapped]:
-        if isinstance(x, Tensor) or isinstance(y, Tensor):
-            result = f(x, y)
-            assert isinstance(result, Tensor) and result.dtype == expected.dtype
-            np.testing.assert_array_equal(result.data, expected)
-
-
-def test_matmul_with_array_on_either_side_equals_numpy() -> None:
-    for left, right in [(Tensor(A), B), (A, Tensor(B)), (Tensor(A), Tensor(B))]:
-        result = left @ right
-        assert isinstance(result, Tensor)
-        np.testing.assert_array_equal(result.data, A @ B)
+@pytest.mark.parametrize("f", OPERATORS, ids=lambda f: f.__name__)
+def test_operator_with_array_or_number_on_either_side_equals_numpy(f: Any) -> None:
+    numbers = [(A, 2), (2.5, B), (np.float64(3), B), ([1.0, 2.0], B)]
+    for left, right in [(A, B), *numbers * (f is not operator.matmul)]:
+        expected = f(left, right)
+        tensors = [Tensor(v) if isinstance(v, np.ndarray) else v for v in (left, right)]
+        for x, y in ((tensors[0], right), (left, tensors[1]), tensors):
+            if isinstance(x, Tensor) or isinstance(y, Tensor):
+                result = f(x, y)
+                assert isinstance(result, Tensor)
+                np.testing.assert_array_equal(result.data, expected, strict=True)
 
 
 def test_unary_and_boolean_operators_equal_numpy() -> None:
@@ -118,18 +97,12 @@ def test_unary_and_boolean_operators_equal_numpy() -> None:
     assert (~m).tolist() == [True, False] and (m & ~m | m ^ m).tolist() == [False, False]
 
 
-def test_number_on_the_left_of_float32_keeps_its_dtype() -> None:
-    x = Tensor(np.ones(3, np.float32), requires_grad=True)
-    assert (np.float32(2) * x).dtype == (2.0 * x).dtype == np.float32
-
-
 # -- NumPy -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "method, function",
     [
-        (lambda t: np.add.reduce(t, axis=(0, 1)), np.sum),
         (lambda t: np.maximum.reduce(t, axis=1), lambda t: np.max(t, 1)),
         (lambda t: np.logaddexp.reduce(t, axis=None), mg.logsumexp),
         (lambda t: np.add.accumulate(t, axis=1), lambda t: np.cumsum(t, 1)),
@@ -154,8 +127,7 @@ MASK = np.ones((2, 2), bool)
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: np.histogramdd(X), r"^np\.histogramdd has no rule for Tensors"),
-        (lambda: np.fft.fft(X), r"^np\.fft\.fft has no rule"),
+        (lambda: np.fft.fft(X), r"^np\.fft\.fft has no rule for Tensors"),
         (lambda: np.spacing(X), r"^np\.spacing has no rule"),
         (lambda: np.nextafter.accumulate(X), r"^np\.nextafter\.accumulate has no rule"),
         (
@@ -164,11 +136,10 @@ MASK = np.ones((2, 2), bool)
         ),
         (lambda: np.exp(X, signature="d->d"), "np.exp: signature='d->d' has no rule for tensors"),
         (lambda: np.sum(X, out=np.ones(())), "np.sum: out= cannot hold"),
-        (lambda: np.take(X, 1, mode="wrap", out=np.ones(())), "np.take: out= cannot hold"),
         (lambda: np.copy(X, order="F"), "np.copy: order=.F. has no rule"),
         (lambda: np.asarray(X), r"use \.detach\(\) or \.data to leave the graph"),
-        (lambda: np.array([X, X]), r"use \.detach\(\) or \.data to leave the graph"),
-        (lambda: X.numpy(), r"use \.detach\(\) or \.data to leave the graph"),
+        (lambda: np.array([X, X]), r"use \.detach\(\)"),
+        (lambda: X.numpy(), r"use \.detach\(\)"),
         (lambda: operator.iadd(np.ones((2, 2)), X), "np.add: .* cannot be written into an ndarray"),
         (lambda: np.add(MASK, MASK, out=X), "np.add: out must be an ndarray, got a Tensor"),
     ],
@@ -181,28 +152,12 @@ def test_numpy_call_without_a_rule_is_refused_by_name(call: Any, message: str) -
 def test_conversion_of_a_constant_to_an_array_shares_its_memory() -> None:
     a, x = np.ones(3), Tensor(np.ones(3))
     a += x
-    np.testing.assert_array_equal(a, np.full(3, 2.0))
+    assert a.tolist() == [2, 2, 2]
     assert np.asarray(x) is x.numpy() is x.data
     assert np.asarray(x, np.float32).dtype == np.float32
 
 
 # -- creation and randomness ---------------------------------------------------------------------------
-
-
-def test_creation_functions_set_shape_dtype_and_values() -> None:
-    assert mg.zeros(2, 3).shape == mg.zeros((2, 3)).shape == (2, 3)
-    assert mg.ones(2, dtype=np.float32).dtype == np.float32
-    assert mg.full((2,), 7).tolist() == [7, 7]
-    assert mg.arange(1, 7, 2).tolist() == [1, 3, 5]
-    assert mg.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
-    assert mg.eye(2).tolist() == [[1, 0], [0, 1]]
-    assert mg.zeros(3, requires_grad=True).requires_grad
-
-
-@pytest.mark.parametrize("like", [mg.zeros_like, mg.ones_like, mg.rand_like, mg.randn_like])
-def test_creation_like_a_tensor_has_its_shape_and_dtype_and_no_gradient(like: Any) -> None:
-    y = like(Tensor(np.ones((2, 3), np.float32), requires_grad=True))
-    assert y.shape == (2, 3) and y.dtype == np.float32 and not y.requires_grad
 
 
 @pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
@@ -213,26 +168,27 @@ def test_random_words_equal_integers_of_the_generator(bits: str) -> None:
         np.testing.assert_array_equal(random_words(n, a), expected, strict=True)
 
 
+def test_creation_functions_set_shape_dtype_and_values() -> None:
+    assert mg.zeros(2, 3).shape == mg.zeros((2, 3)).shape == (2, 3)
+    assert mg.ones(2, dtype=np.float32).dtype == np.float32
+    assert mg.zeros(3, requires_grad=True).requires_grad
+    assert mg.full((2,), 7).tolist() == [7, 7] and mg.arange(1, 7, 2).tolist() == [1, 3, 5]
+    assert mg.linspace(0, 1, 3).tolist() == [0, 0.5, 1] and mg.eye(2).tolist() == [[1, 0], [0, 1]]
+    for like in (mg.zeros_like, mg.ones_like, mg.rand_like, mg.randn_like):
+        y = like(Tensor(np.ones((2, 3), np.float32), requires_grad=True))
+        assert y.shape == (2, 3) and y.dtype == np.float32 and not y.requires_grad
+
+
 def test_random_values_repeat_from_seed_state_or_generator() -> None:
     mg.manual_seed(5)
     state = mg.get_rng_state()
     a = mg.randn(100_000).data
     assert abs(a.mean()) < 0.02 and abs(a.std() - 1) < 0.02
-    mg.set_rng_state(state)
-    np.testing.assert_array_equal(mg.randn(100_000).data, a)
-    mg.manual_seed(5)
-    np.testing.assert_array_equal(mg.randn(100_000).data, a)
+    for restore in (lambda: mg.set_rng_state(state), lambda: mg.manual_seed(5)):
+        restore()
+        np.testing.assert_array_equal(mg.randn(100_000).data, a)
     one, two = (mg.rand(5, generator=np.random.default_rng(1)) for _ in range(2))
     np.testing.assert_array_equal(one.data, two.data)
     assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}
     with pytest.raises(TypeError, match=r"generator must be a numpy\.random\.Generator, got a int"):
         mg.rand(2, generator=3)  # type: ignore[arg-type]
-
-
-def test_copy_of_a_computed_tensor_keeps_its_graph() -> None:
-    x = Tensor(np.arange(3.0), requires_grad=True)
-    y = copy.copy(x * x)
-    (y * y).sum().backward()
-    np.testing.assert_allclose(x.grad.data, 4 * x.data**3)
-    leaf = copy.copy(x)
-    assert leaf.is_leaf and leaf.requires_grad and leaf.data is x.data
