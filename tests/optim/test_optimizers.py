@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,6 @@ import pytest
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
-
-KINDS: dict[str, Callable[..., optim.Optimizer]] = {
-    "sgd": lambda ps, **options: optim.SGD(ps, **{"lr": 0.1} | options),
-    "momentum": lambda ps, **options: optim.SGD(ps, **{"lr": 0.1, "momentum": 0.9} | options),
-    "adam": optim.Adam,
-    "adamw": optim.AdamW,
-}
-every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 
 
 def leaf(*values: float, dtype: Any = np.float64, gradient: Any = None) -> Tensor:
@@ -41,18 +32,17 @@ def give_gradients(*leaves: Tensor) -> None:
 
 @pytest.mark.parametrize("amsgrad", [False, True])
 def test_adam_step_equals_the_formulas_of_the_papers(amsgrad: bool) -> None:
-    rng = np.random.default_rng(0)
-    p = Tensor(rng.standard_normal(4), requires_grad=True)
-    x, m, v, largest = p.data.copy(), np.zeros(4), np.zeros(4), np.zeros(4)
-    adam = optim.Adam([p], lr=0.1, betas=(0.9, 0.9), eps=1e-6, amsgrad=amsgrad)
+    p, rng = leaf(0), np.random.default_rng(0)
+    x = m = v = largest = 0.0
+    adam = optim.Adam([p], lr=0.1, betas=(0.8, 0.9), eps=1e-6, amsgrad=amsgrad)
     for t in range(1, 20):
-        g = rng.standard_normal(4)
-        p.grad = g.copy()
+        g = rng.standard_normal()
+        p.grad = np.array([g])
         adam.step()
-        m, v = 0.9 * m + 0.1 * g, 0.9 * v + 0.1 * g * g
-        largest = np.maximum(largest, v) if amsgrad else v
-        x -= 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(largest / (1 - 0.9**t)) + 1e-6)
-        np.testing.assert_allclose(p.data, x, rtol=1e-10)
+        m, v = 0.8 * m + 0.2 * g, 0.9 * v + 0.1 * g * g
+        largest = max(largest, v) if amsgrad else v
+        x -= 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(largest / (1 - 0.9**t)) + 1e-6)
+        assert p.tolist() == pytest.approx([x], rel=1e-9)
 
 
 @pytest.mark.parametrize("dampening, nesterov", [(0.0, False), (0.5, False), (0.0, True)])
@@ -73,8 +63,8 @@ def test_adamw_state_of_float32_parameter_is_float32() -> None:
     p = leaf(dtype=np.float32, gradient=[1, 1])
     adam = optim.AdamW([p], clip_norm=1.0)
     adam.step()
-    for array in (p.data, *adam.state_dict()["arrays"].values()):
-        assert array.dtype == np.float32
+    arrays = p.data, *adam.state_dict()["arrays"].values()
+    assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
 
 
 def test_groups_of_two_dtypes_and_a_frozen_parameter_have_their_own_rates() -> None:
@@ -93,22 +83,22 @@ def test_clip_norm_limits_the_step_but_not_the_gradient(clip_norm: float, length
     p = leaf(0, 0, gradient=[3, 4])
     assert optim.SGD([p], lr=1.0, clip_norm=clip_norm).step() == pytest.approx(5.0)
     assert np.linalg.norm(p.data) == pytest.approx(length, rel=1e-5)
-    np.testing.assert_array_equal(p.grad.data, [3, 4])
+    assert p.grad.tolist() == [3, 4]
 
 
 def test_adam_counts_the_steps_of_each_parameter() -> None:
     """A first gradient at step 11 gives a first step, also after a state is loaded."""
-    early, late = leaf(0, 0, 0), leaf(0, 0, 0)
+    early, late = leaf(0), leaf(0, 0)
     adam = optim.Adam([early, late], lr=0.1)
     for _ in range(10):
         give_gradients(early)
         adam.step()
     resumed = optim.Adam([early, late], lr=0.1)
-    resumed.load_state_dict(copy.deepcopy(adam.state_dict()))
+    resumed.load_state_dict(adam.state_dict())
     give_gradients(early)
-    late.grad = np.array([2.0, -3.0, 0.5])
+    late.grad = np.array([2.0, -3.0])
     resumed.step()
-    np.testing.assert_allclose(late.data, [-0.1, 0.1, -0.1], rtol=1e-6)
+    np.testing.assert_allclose(late.data, [-0.1, 0.1], rtol=1e-6)
     assert resumed.state_dict()["groups"][0]["steps"] == [11, 1]
 
 
@@ -123,7 +113,6 @@ def test_zero_grad_fills_with_zeros_or_forgets() -> None:
 
 def test_step_with_a_closure_records_its_loss_and_returns_it() -> None:
     p = leaf()
-    sgd = optim.SGD([p], lr=0.1)
 
     def closure() -> Tensor:
         loss = (p * 3.0).sum()
@@ -131,20 +120,19 @@ def test_step_with_a_closure_records_its_loss_and_returns_it() -> None:
         return loss
 
     with mg.no_grad():
-        assert sgd.step(closure).item() == 6.0
-    np.testing.assert_allclose(p.data, 0.7)
+        assert optim.SGD([p], lr=0.1).step(closure).item() == 6.0
+    assert p.tolist() == pytest.approx([0.7, 0.7])
 
 
 # -- parameter groups ------------------------------------------------------------------------------------
 
 
-@every_kind
-def test_group_added_later_is_trained_as_one_from_the_start(kind: Any) -> None:
+def test_group_added_later_is_trained_as_one_from_the_start() -> None:
     late, early = [leaf(), leaf()], [leaf(), leaf()]
-    optimizer = kind([late[0]])
+    optimizer = optim.Adam([late[0]])
     optimizer.add_param_group({"params": late[1], "lr": 0.5})
-    other = kind([{"params": [early[0]]}, {"params": [early[1]], "lr": 0.5}])
-    for _ in range(3):
+    other = optim.Adam([{"params": [early[0]]}, {"params": [early[1]], "lr": 0.5}])
+    for _ in range(2):
         give_gradients(*late, *early)
         optimizer.step()
         other.step()
@@ -165,24 +153,20 @@ def test_param_groups_replaced_by_copies_are_read() -> None:
         lambda groups: groups.append({**groups[0], "params": [leaf()]}),
         lambda groups: groups[0]["params"].reverse(),
         lambda groups: groups[0]["params"].append(leaf()),
-        lambda groups: groups.clear(),
     ],
-    ids=["group appended", "reversed", "appended", "cleared"],
+    ids=["group appended", "reversed", "appended"],
 )
 def test_step_after_params_of_a_group_changed_is_refused(change: Any) -> None:
-    leaves = [leaf(gradient=[1, 1]), leaf(gradient=[1, 1])]
-    sgd = optim.SGD(leaves, lr=1.0)
+    sgd = optim.SGD([leaf(), leaf()])
     change(sgd.param_groups)
     with pytest.raises(RuntimeError, match=r"the parameters in param_groups have changed; .*add_p"):
         sgd.step()
-    assert leaves[0].tolist() == [1, 1]
 
 
 def test_step_with_a_parameter_that_was_frozen_is_refused() -> None:
-    p, frozen = leaf(), Tensor(np.ones(2))
-    sgd = optim.SGD([p, frozen], lr=1.0)
+    frozen = Tensor(np.ones(2))
+    sgd = optim.SGD([leaf(), frozen])
     frozen.requires_grad = True
-    give_gradients(p, frozen)
     with pytest.raises(RuntimeError, match=r"shape \(2,\) was frozen when the optimizer was made"):
         sgd.step()
 
@@ -198,29 +182,19 @@ P = leaf()
         (lambda: optim.Adam([Tensor([1.0])]), ValueError, "Adam: no parameter requires gradients"),
         (lambda: optim.Adam(nn.Linear(2, 3)), TypeError, "got Linear; pass model.parameters()"),
         (lambda: optim.Adam(P), TypeError, "params must be a list of tensors or of groups"),
-        (lambda: optim.SGD([P * 2], lr=1), TypeError, "SGD: params must be leaf tensors, got"),
+        (lambda: optim.SGD([P * 2]), TypeError, "SGD: params must be leaf tensors, got"),
         (lambda: optim.Adam([P, P]), ValueError, r"a parameter of shape \(2,\) is given twice"),
-        (lambda: optim.Adam([P]).add_param_group({"params": [P]}), ValueError, "is given twice"),
         (lambda: optim.Adam([P]).add_param_group([P]), TypeError, "group must be a dict"),
         (
             lambda: optim.Adam([{"params": [P], "learning_rate": 1}]),
             ValueError,
-            r"Adam: unknown settings \['learning_rate'\] in a parameter group",
+            r"Adam: unknown settings \['learning_rate'\]",
         ),
-        (
-            lambda: optim.SGD([P], momentum=0.9, dampening=0.5, nesterov=True),
-            ValueError,
-            "SGD: momentum must be greater than 0 and dampening 0 if nesterov",
-        ),
+        (lambda: optim.SGD([P], nesterov=True), ValueError, "greater than 0 and dampening 0 if n"),
         (lambda: optim.SGD([P], dampening=0.5), ValueError, "greater than 0 if there is a damp"),
         (lambda: optim.Adam([P], clip_norm=0.0), ValueError, "clip_norm must be finite, greater"),
         (lambda: optim.AdamW([P], betas=(0.9,)), ValueError, "betas must be two numbers, got"),
-        (lambda: optim.AdamW([P], betas=(1.0, 0.9)), ValueError, r"betas\[0\].*less than 1, got 1"),
-        (
-            lambda: optim.Adam([leaf(dtype=np.float16)]),
-            TypeError,
-            r"Adam: a parameter of shape \(2,\) is float16.*train in float32",
-        ),
+        (lambda: optim.Adam([leaf(dtype=np.float16)]), TypeError, "is float16.*train in float32"),
     ],
 )
 def test_optimizer_refuses_argument(make: Any, error: Any, message: str) -> None:
@@ -228,21 +202,21 @@ def test_optimizer_refuses_argument(make: Any, error: Any, message: str) -> None
         make()
 
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "lr": optim.Adam,
     "eps": optim.Adam,
     "weight_decay": optim.Adam,
     "betas": optim.Adam,
-    "momentum": KINDS["momentum"],
+    "momentum": optim.SGD,
 }
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1, "0.1", None, [0.1], True, 1j], ids=repr)
+@pytest.mark.parametrize("value", [np.nan, -1, "0.1", True])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     name: str, value: Any
 ) -> None:
-    """As an argument, in a group, set later, and in a state."""
+    """As an argument, in a group, in a state, and set later."""
     make, p = SETTINGS[name], leaf(gradient=[1, 1])
     value = (0.9, value) if name == "betas" else value
     refused = pytest.raises((TypeError, ValueError), match=rf"(SGD|Adam): {name}(\[1\])? must be ")
@@ -255,14 +229,10 @@ def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     state["groups"][0][name] = value
     with refused:
         optimizer.load_state_dict(state)
-    before = optimizer.param_groups[0][name]
     optimizer.param_groups[0][name] = value
     with refused:
         optimizer.step()
     assert p.tolist() == [1, 1]
-    optimizer.param_groups[0][name] = before
-    optimizer.step()
-    assert p.tolist() != [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -270,17 +240,14 @@ def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     [
         (optim.Adam, lambda g: g.update(learning_rate=1.0), r"for \['learning_rate'\]"),
         (optim.Adam, lambda g: g.pop("eps"), r"must have the settings .* for \['eps'\]"),
-        (KINDS["sgd"], lambda g: g.update(momentum=0.9), "must be set when the optimizer is made"),
-        (optim.Adam, lambda g: g.update(amsgrad=True), "must be set when the optimizer is made"),
+        (optim.SGD, lambda g: g.update(momentum=0.9), "must be set when the optimizer is made"),
     ],
 )
 def test_step_after_change_of_settings_is_refused(make: Any, change: Any, message: str) -> None:
-    p = leaf(gradient=[1, 1])
-    optimizer = make([p])
+    optimizer = make([leaf()])
     change(optimizer.param_groups[0])
     with pytest.raises(ValueError, match=message):
         optimizer.step()
-    assert p.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -294,8 +261,7 @@ def test_step_after_change_of_settings_is_refused(make: Any, change: Any, messag
     ],
 )
 def test_load_state_dict_refuses_state_and_keeps_its_own(change: Any, message: str) -> None:
-    p = leaf(gradient=[1, 1])
-    adam = optim.Adam([p])
+    adam = optim.Adam([leaf(gradient=[1, 1])])
     adam.step()
     before = copy.deepcopy(adam.state_dict())
     state = copy.deepcopy(before)
@@ -308,31 +274,20 @@ def test_load_state_dict_refuses_state_and_keeps_its_own(change: Any, message: s
 # -- values at the ends of their range -----------------------------------------------------------------------
 
 
-@every_kind
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"weight_decay": 0.1}])
-@pytest.mark.parametrize("skip", [False, True])
-def test_step_with_gradient_that_is_not_finite_changes_nothing(
-    kind: Any, value: float, options: Any, skip: bool
-) -> None:
-    p, q = leaf(dtype=np.float32), leaf(dtype=np.float32)
-    optimizer = kind([p, q], skip_nonfinite=skip, **options)
-    p.grad, q.grad = np.ones(2, np.float32), np.array([1, value], np.float32)
-    before = copy.deepcopy(optimizer.state_dict())
-    if skip:
-        assert not np.isfinite(optimizer.step()) and optimizer.skipped == 1
-    else:
-        message = "the norm of the gradients is (nan|inf); detect_anomaly"
-        with pytest.raises(FloatingPointError, match=message):
-            optimizer.step()
-    assert p.tolist() == q.tolist() == [1, 1]
-    np.testing.assert_equal(optimizer.state_dict(), before)
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_step_with_gradient_that_is_not_finite_changes_nothing(value: float) -> None:
+    p = leaf(gradient=[1, value])
+    adam = optim.Adam([p], clip_norm=1.0)
+    with pytest.raises(FloatingPointError, match="norm of the gradients is (nan|inf); detect_anom"):
+        adam.step()
+    skipping = optim.Adam([p], skip_nonfinite=True)
+    assert not np.isfinite(skipping.step()) and skipping.skipped == 1
+    for optimizer in (adam, skipping):
+        assert optimizer.state_dict()["groups"][0]["steps"] == 0
+    assert p.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "dtype, size",
-    [(np.float32, 1e-23), (np.float32, 1e30), (np.float64, 1e-200), (np.float64, 1e200)],
-)
+@pytest.mark.parametrize("dtype, size", [(np.float32, 1e-23), (np.float32, 1e30), (float, 1e200)])
 def test_norm_of_gradients_whose_squares_overflow_is_right(dtype: Any, size: float) -> None:
     leaves = [leaf(0, 0, dtype=dtype, gradient=[3 * size * f, 4 * size * f]) for f in (1, 0, 2)]
     norm = pytest.approx(np.sqrt(125.0) * size, rel=1e-6, abs=0)
@@ -351,11 +306,9 @@ def test_clip_grad_norm_takes_a_single_tensor() -> None:
     "kind, options, value, gradient",
     [
         (optim.Adam, {}, 1.0, 1e30),
-        (optim.AdamW, {"amsgrad": True}, 1.0, 1e30),
         (optim.Adam, {"eps": 1e-300}, 1.0, 0.0),
         (optim.Adam, {"lr": 1e38}, -3e38, 1.0),
         (optim.Adam, {"weight_decay": 1.0}, 1e30, 1.0),
-        (optim.SGD, {"lr": 1e20}, 1.0, 1e30),
         (optim.SGD, {"lr": 1.0, "weight_decay": 1e37}, 1e30, 1.0),
     ],
 )
@@ -375,66 +328,43 @@ def test_step_that_overflows_changes_nothing(
 # -- memory ------------------------------------------------------------------------------------------------
 
 
-def test_optimizer_makes_its_parameters_views_of_one_array() -> None:
-    model = nn.Linear(3, 4)
+def test_optimizer_keeps_values_in_one_array_and_trains_loaded_ones() -> None:
+    model = nn.Linear(3, 4, dtype="float64")
     before = model.weight.data.copy()
-    optim.Adam(model.parameters())
+    sgd = optim.SGD(model.parameters(), lr=1.0)
     np.testing.assert_array_equal(model.weight.data, before)
     assert model.weight.data.base is model.bias.data.base is not None
+    model.load_state_dict({"weight": before + 1, "bias": np.zeros(4)})
+    give_gradients(*model.parameters())
+    sgd.step()
+    np.testing.assert_allclose(model.weight.data, before)
 
 
-def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> list[np.ndarray]:
-    """Train the model and return its parameters."""
-    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        mg.mean(mg.square(model(x))).backward()
-        optimizer.step()
-    return [p.data.copy() for p in model.parameters()]
-
-
-def small_model(seed: int = 1) -> nn.Module:
-    return nn.Linear(3, 4, generator=np.random.default_rng(seed))
-
-
-@every_kind
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
-def test_model_and_optimizer_copied_together_train_alike(kind: Any, copied: Any) -> None:
-    model = small_model()
-    optimizer = kind(list(model.parameters()))
-    trained(model, optimizer, 3)
-    twin, its_optimizer = copied((model, optimizer))
-    expected = trained(model, optimizer, 3)
-    for array, e in zip(trained(twin, its_optimizer, 3), expected):
-        np.testing.assert_array_equal(array, e)
+def test_model_and_optimizer_copied_together_train_alike(copied: Any) -> None:
+    def train(model: nn.Linear, optimizer: optim.Adam) -> None:
+        optimizer.zero_grad()
+        mg.square(model(np.ones((1, 3)))).sum().backward()
+        optimizer.step()
 
-
-def test_optimizer_of_a_model_that_loads_values_trains_these() -> None:
-    model, other = small_model(), small_model(2)
-    optimizer = optim.SGD(model.parameters(), lr=0.1)
-    trained(model, optimizer, 2)
-    model.load_state_dict(other.state_dict())
-    expected = trained(other, optim.SGD(other.parameters(), lr=0.1), 1)
-    np.testing.assert_array_equal(trained(model, optimizer, 1)[0], expected[0])
+    model = nn.Linear(3, 4, dtype="float64")
+    pair = model, optim.Adam(model.parameters(), lr=0.1)
+    train(*pair)
+    twin = copied(pair)
+    for _ in range(2):
+        train(*pair)
+        train(*twin)
+    np.testing.assert_array_equal(twin[0].weight.data, model.weight.data)
 
 
 @pytest.mark.parametrize(
     "take_memory",
-    [
-        lambda model: model.astype("float64"),
-        lambda model: optim.SGD(model.parameters(), lr=0.1),
-        lambda model: nn.prune_heads(model, [0]),
-    ],
-    ids=["astype", "another optimizer", "prune_heads"],
+    [lambda model: model.astype("float64"), lambda model: optim.SGD(model.parameters())],
+    ids=["astype", "another optimizer"],
 )
 def test_step_after_parameters_moved_is_refused(take_memory: Any) -> None:
-    model = nn.MultiHeadSelfAttention(4, 2, generator=np.random.default_rng(1))
+    model = nn.Linear(3, 4)
     optimizer = optim.Adam(model.parameters())
     take_memory(model)
-    weight = model.q_proj.weight
-    assert not np.shares_memory(weight.data, optimizer._groups[0].data)
-    model(np.ones((1, 3, 4), weight.dtype)).sum().backward()
-    before = weight.data.copy()
     with pytest.raises(RuntimeError, match="has other memory than when its optimizer was made"):
         optimizer.step()
-    np.testing.assert_array_equal(weight.data, before)

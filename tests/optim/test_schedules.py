@@ -23,14 +23,7 @@ def sgd(lr: float = 1.0) -> optim.SGD:
 @pytest.mark.parametrize(
     "factor, rates",
     [
-        (
-            optim.noam_schedule(512, 4000),
-            {
-                1: 512**-0.5 * 4000**-1.5,
-                4000: (512 * 4000) ** -0.5,
-                16000: (512 * 4000) ** -0.5 / 2,
-            },
-        ),
+        (optim.noam_schedule(4, 100), {1: 5e-4, 100: 0.05, 400: 0.025}),
         (optim.inverse_sqrt_schedule(100), {50: 0.5, 100: 1.0, 400: 0.5}),
         (optim.cosine_schedule(110, 10, final=0.1), {5: 0.5, 10: 1, 60: 0.55, 110: 0.1, 200: 0.1}),
         (optim.linear_schedule(100), {0: 1.0, 50: 0.5, 100: 0.0}),
@@ -42,41 +35,26 @@ def test_factor_of_schedule_equals_its_formula(factor: Any, rates: dict[int, flo
 
 def test_schedule_multiplies_the_rate_from_its_first_step() -> None:
     schedule = optim.Schedule(sgd(2.0), optim.inverse_sqrt_schedule(4))
-    rates = []
-    for _ in range(4):
-        rates.append(schedule.lr)
-        schedule.step()
-    assert rates == [0.5, 1.0, 1.5, 2.0]
+    assert schedule.lr == 0.5
+    schedule.step()
+    assert schedule.lr == 1.0
 
 
-SCHEDULES: list[tuple[str, dict[str, Any]]] = [
-    ("LambdaLR", {"lr_lambda": lambda epoch: 0.9**epoch}),
-    ("StepLR", {"step_size": 2, "gamma": 0.5}),
-    ("MultiStepLR", {"milestones": [7, 2, 2], "gamma": 0.3}),
-    ("ConstantLR", {"factor": 0.25, "total_iters": 4}),
-    ("LinearLR", {"start_factor": 0.2, "end_factor": 0.8, "total_iters": 6}),
-    ("LinearLR", {"start_factor": 0.5, "end_factor": 0.0, "total_iters": 3}),
-    ("ExponentialLR", {"gamma": 0.9}),
-    ("PolynomialLR", {"total_iters": 9, "power": 2.0}),
-    ("CosineAnnealingLR", {"T_max": 7, "eta_min": 0.01}),
-    ("CosineAnnealingLR", {"T_max": 4}),
-    ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.01}),
-    ("CosineAnnealingWarmRestarts", {"T_0": 4}),
-    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "cycle_momentum": False}),
-    (
-        "OneCycleLR",
-        {"max_lr": 2, "total_steps": 20, "anneal_strategy": "linear", "cycle_momentum": False},
-    ),
-]
-every_schedule = pytest.mark.parametrize("name, options", SCHEDULES, ids=[n for n, _ in SCHEDULES])
+def test_two_schedules_of_one_optimizer_multiply() -> None:
+    optimizer = sgd()
+    schedules = optim.LinearLR(optimizer, 0.25, total_iters=3), optim.ExponentialLR(optimizer, 0.5)
+    for _ in range(2):
+        for schedule in schedules:
+            schedule.step()
+    assert schedules[0].lr == pytest.approx(0.75 * 0.25)
 
 
-def pair(lr: float = 0.5) -> tuple[Any, Any, Any]:
+def pair() -> tuple[Any, Any, Any]:
     """Return the same optimizer here and in PyTorch, with two groups, and PyTorch's schedules."""
     torch = pytest.importorskip("torch")
-    numpy_sgd = optim.SGD([{"params": [leaf()]}, {"params": [leaf()], "lr": 0.1}], lr=lr)
+    numpy_sgd = optim.SGD([{"params": [leaf()]}, {"params": [leaf()], "lr": 0.1}], lr=0.5)
     groups = [{"params": [torch.ones(1)]}, {"params": [torch.ones(1)], "lr": 0.1}]
-    return numpy_sgd, torch.optim.SGD(groups, lr=lr), torch.optim.lr_scheduler
+    return numpy_sgd, torch.optim.SGD(groups, lr=0.5), torch.optim.lr_scheduler
 
 
 def rates_of(optimizer: Any) -> list[float]:
@@ -84,81 +62,59 @@ def rates_of(optimizer: Any) -> list[float]:
 
 
 @pytest.mark.slow
-@every_schedule
-def test_schedule_has_the_rates_of_pytorch_and_of_its_state(name: str, options: Any) -> None:
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("LambdaLR", {"lr_lambda": lambda epoch: 0.9**epoch}),
+        ("StepLR", {"step_size": 2, "gamma": 0.5}),
+        ("MultiStepLR", {"milestones": [7, 2, 2], "gamma": 0.3}),
+        ("ConstantLR", {"factor": 0.25, "total_iters": 4}),
+        ("LinearLR", {"start_factor": 0.2, "end_factor": 0.8, "total_iters": 6}),
+        ("ExponentialLR", {"gamma": 0.9}),
+        ("PolynomialLR", {"total_iters": 9, "power": 2.0}),
+        ("CosineAnnealingLR", {"T_max": 7, "eta_min": 0.01}),
+        ("CosineAnnealingLR", {"T_max": 4}),
+        ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.01}),
+        ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "cycle_momentum": False}),
+        (
+            "OneCycleLR",
+            {"max_lr": 2, "total_steps": 20, "anneal_strategy": "linear", "cycle_momentum": False},
+        ),
+    ],
+)
+def test_schedule_has_the_rates_of_pytorch(name: str, options: Any) -> None:
     numpy_sgd, torch_sgd, lr_scheduler = pair()
     schedule = getattr(optim, name)(numpy_sgd, **options)
     expected = getattr(lr_scheduler, name)(torch_sgd, **options)
-    rates = []
-    for step in range(20):
+    for _ in range(19):
         assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr(), rel=1e-9, abs=1e-12)
-        rates.append(schedule.lr)
-        for optimizer in (numpy_sgd, torch_sgd):
-            optimizer.step()
-        schedule.step()
-        if step < 19:
-            expected.step()
-    assert len(set(rates)) > 1
-    for count in (12, 3):  # set to a step, as in a resumed run
-        schedule.set(count)
-        assert schedule.lr == pytest.approx(rates[count - 1], rel=1e-12)
-    resumed = getattr(optim, name)(numpy_sgd, **options)
-    resumed.load_state_dict(schedule.state_dict())
-    assert resumed.lr == schedule.lr and resumed.count == 3
-
-
-MULTIPLIED = [
-    (name, options)
-    for name, options in SCHEDULES
-    if name != "OneCycleLR" and "eta_min" not in options
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name, options", MULTIPLIED, ids=[name for name, _ in MULTIPLIED])
-def test_two_schedules_of_one_optimizer_multiply_as_in_pytorch(name: str, options: Any) -> None:
-    for other, other_options in MULTIPLIED:
-        numpy_sgd, torch_sgd, lr_scheduler = pair(1.0)
-        schedules = [
-            getattr(module, each)(optimizer, **settings)
-            for module, optimizer in ((optim, numpy_sgd), (lr_scheduler, torch_sgd))
-            for each, settings in ((name, options), (other, other_options))
-        ]
-        for epoch in range(12):
-            rates = pytest.approx(rates_of(torch_sgd), rel=1e-9, abs=1e-12)
-            assert rates_of(numpy_sgd) == rates, (other, other_options, epoch)
-            for stepped in (numpy_sgd, torch_sgd, *schedules):
-                stepped.step()
-
-
-@pytest.mark.slow
-def test_sequence_of_schedules_has_the_rates_of_pytorch() -> None:
-    numpy_sgd, torch_sgd, lr_scheduler = pair()
-    schedule, expected = (
-        module.SequentialLR(
-            optimizer,
-            [
-                module.LinearLR(optimizer, 0.1, total_iters=4),
-                module.ExponentialLR(optimizer, 0.8),
-            ],
-            [4],
-        )
-        for module, optimizer in ((optim, numpy_sgd), (lr_scheduler, torch_sgd))
-    )
-    for epoch in range(10):
-        assert rates_of(numpy_sgd) == pytest.approx(rates_of(torch_sgd))
-        for optimizer in (numpy_sgd, torch_sgd):
-            if epoch in (2, 6):
-                optimizer.param_groups[0]["lr"] = 0.3
-            optimizer.step()
+        torch_sgd.step()
         schedule.step()
         expected.step()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["min", "max"])
-@pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
-@pytest.mark.parametrize("cooldown", [0, 3])
+def test_sequence_of_schedules_has_the_rates_of_pytorch() -> None:
+    numpy_sgd, torch_sgd, lr_scheduler = pair()
+    schedules = [
+        module.SequentialLR(
+            optimizer,
+            [module.LinearLR(optimizer, 0.1, total_iters=4), module.ExponentialLR(optimizer, 0.8)],
+            [4],
+        )
+        for module, optimizer in ((optim, numpy_sgd), (lr_scheduler, torch_sgd))
+    ]
+    for epoch in range(10):
+        assert rates_of(numpy_sgd) == pytest.approx(rates_of(torch_sgd))
+        if epoch in (2, 6):
+            for optimizer in (numpy_sgd, torch_sgd):
+                optimizer.param_groups[0]["lr"] = 0.3
+        for part in (torch_sgd, *schedules):
+            part.step()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, threshold_mode, cooldown", [("min", "rel", 3), ("max", "abs", 0)])
 def test_plateau_has_the_rates_of_pytorch(mode: str, threshold_mode: str, cooldown: int) -> None:
     numpy_sgd, torch_sgd, lr_scheduler = pair()
     options: Any = {
@@ -172,13 +128,10 @@ def test_plateau_has_the_rates_of_pytorch(mode: str, threshold_mode: str, cooldo
         expected.step(metric)
         assert rates_of(numpy_sgd) == pytest.approx(rates_of(torch_sgd))
     assert rates_of(numpy_sgd)[0] < 0.5
-    with pytest.raises(ValueError, match="metric must be a number, got nan"):
-        schedule.step(float("nan"))
 
 
 def test_schedule_copied_deeply_goes_on_by_itself() -> None:
     schedule = optim.CosineAnnealingLR(sgd(), 7)
-    schedule.set(4)
     before, other = schedule.lr, copy.deepcopy(schedule)
     other.step()
     assert schedule.lr == before
@@ -191,39 +144,27 @@ def test_schedule_pickled_is_refused() -> None:
         pickle.dumps(optim.StepLR(sgd(), 3))
 
 
-@pytest.mark.parametrize("eta_min", [0.0, 0.01])
-def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor(
-    eta_min: float,
-) -> None:
-    schedule, plain = (optim.CosineAnnealingLR(sgd(0.5), 6, eta_min) for _ in range(2))
-    schedule.optimizer.param_groups[0]["lr"] = eta_min + 3 * (schedule.lr - eta_min)
-    for _ in range(3):
+def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() -> None:
+    schedule = optim.CosineAnnealingLR(sgd(), 4, eta_min=0.2)
+    schedule.optimizer.param_groups[0]["lr"] = 0.2 + 3 * 0.8
+    for _ in range(2):
         schedule.step()
-        plain.step()
-        assert schedule.lr - eta_min == pytest.approx(3 * (plain.lr - eta_min))
+    assert schedule.lr == pytest.approx(0.2 + 3 * 0.4)
 
 
-@pytest.mark.parametrize("optimizer_first", [False, True])
-@pytest.mark.parametrize("milestone", [3, 5])
-def test_sequence_loaded_from_its_state_goes_on_exactly(
-    optimizer_first: bool, milestone: int
-) -> None:
+def test_sequence_loaded_from_its_state_goes_on_exactly() -> None:
     def sequence(optimizer: optim.Optimizer) -> optim.SequentialLR:
         parts = optim.LinearLR(optimizer, 0.5, total_iters=4), optim.CosineAnnealingLR(optimizer, 9)
-        return optim.SequentialLR(optimizer, parts, [milestone])
+        return optim.SequentialLR(optimizer, parts, [3])
 
     schedule, other = sequence(sgd()), sgd()
     for _ in range(4):
         schedule.step()
     schedule.optimizer.param_groups[0]["lr"] *= 0.95  # by hand
-    states = copy.deepcopy((schedule.optimizer.state_dict(), schedule.state_dict()))
-    if optimizer_first:
-        other.load_state_dict(states[0])
+    other.load_state_dict(schedule.optimizer.state_dict())
     resumed = sequence(other)
-    if not optimizer_first:
-        other.load_state_dict(states[0])
-    resumed.load_state_dict(states[1])
-    for _ in range(8):
+    resumed.load_state_dict(schedule.state_dict())
+    for _ in range(3):
         assert resumed.lr == schedule.lr
         schedule.step()
         resumed.step()
@@ -251,24 +192,23 @@ def test_schedule_that_changes_at_epoch_0_begins_there() -> None:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda o: optim.linear_schedule(0), "linear_schedule: total must be at least 1, got 0"),
         (lambda o: optim.cosine_schedule(10.5), "total must be a whole number, got 10.5"),
         (lambda o: optim.inverse_sqrt_schedule(0), "_sqrt_schedule: warmup must be at least 1"),
         (lambda o: optim.Schedule(o, lambda step: np.nan), "rate at step 1 must be finite, at l"),
         (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
-        (lambda o: optim.StepLR(o, 0), "StepLR: step_size must be at least 1, got 0"),
         (
             lambda o: optim.OneCycleLR(o, 1.0, 10, cycle_momentum=False).set(12),
             "OneCycleLR: epoch must be at most total_steps .10., got 11",
         ),
         (lambda o: optim.OneCycleLR(o, 1.0, 10), "cycle_momentum must be False, got True; .* pass"),
+        (lambda o: optim.ReduceLROnPlateau(o).step(np.nan), "metric must be a number, got nan"),
         (
             lambda o: optim.SequentialLR(o, [optim.ReduceLROnPlateau(o)], []),
-            "SequentialLR: schedulers must be schedules of this optimizer, got",
+            "schedulers must be schedules of this optimizer, got",
         ),
         (
             lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]),
-            "SequentialLR: milestones must be one fewer than schedulers .1., got 1",
+            "milestones must be one fewer than schedulers .1., got 1",
         ),
     ],
 )
