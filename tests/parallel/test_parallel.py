@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from ranks import batch, model_and_optimizer
+from numpy.testing import assert_allclose, assert_equal
+from ranks import check_steps
 from scripts import started
 
 import minigrad as mg
@@ -37,9 +36,9 @@ def sum_in_parallel(processes: int = 2) -> tuple[Tensor, optim.SGD, DataParallel
     return p, sgd, DataParallel(sgd, lambda shard: (p * shard).sum(), processes, model=None)
 
 
-def run_step(parallel: DataParallel, *shards: Any) -> None:
-    parallel.backward(list(shards))
-    parallel.step()
+def run_step(together: DataParallel, *shards: Any) -> None:
+    together.backward(list(shards))
+    together.step()
 
 
 @pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])
@@ -55,45 +54,30 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("processes", [2, 5])
 @pytest.mark.usefixtures("blocks")
 def test_steps_of_model_equal_those_of_one_process(processes: int) -> None:
-    """With clipping, and two batches a step, of which one has an odd number of rows."""
-    (model, adam), (other, plain) = model_and_optimizer(), model_and_optimizer()
-    loss = lambda model, shard: model.loss(*shard, reduction="sum") / 30
-    with DataParallel(adam, lambda s: loss(model, s), processes, model=model) as together:
-        for step in range(3):
-            plain.zero_grad()
-            for i, whole in enumerate([batch(step, 6), batch(step + 10, 7)]):
-                shards = [tuple(side[r::processes] for side in whole) for r in range(processes)]
-                losses = together.backward(shards, add=i > 0)
-                expected = loss(other, whole)
-                expected.backward()
-                assert sum(losses) == pytest.approx(expected.item(), rel=1e-12)
-            assert together.step() == pytest.approx(plain.step(), rel=1e-12)
-            for p, q in zip(model.parameters(), other.parameters()):
-                assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-10)
-    assert model(*[side[:, :5] for side in batch(0, 6)]).shape == (6, 5, 9)  # parameters are kept
+    check_steps(DataParallel, processes)
 
 
 @pytest.mark.usefixtures("blocks")
 def test_step_counts_steps_of_each_parameter() -> None:
     """Parameters get gradients at different steps and from different shards; one gets none."""
     leaves, others = ([parameter(1, 1, 1) for _ in range(4)] for _ in range(2))
-    adam, plain = (optim.Adam(ps, lr=0.1, amsgrad=True) for ps in (leaves, others))
+    adam, plain = (optim.Adam(ps, lr=0.1) for ps in (leaves, others))
 
     def loss(ps: list[Tensor], which: list[int]) -> Tensor:
-        return mg.stack([(ps[i] ** 2).sum() * (i + 1.0) for i in which]).sum()
+        return mg.stack([(ps[i] ** 2).sum() for i in which]).sum()
 
     with DataParallel(adam, lambda which: loss(leaves, which), model=None) as together:
         for shards in ([[0], [0]], [[0], [2]], [[1, 2], [0]], [[2], [1]], [[0, 1, 2]]):
-            for optimizer in (adam, plain):
-                optimizer.param_groups[0]["lr"] *= 0.9
+            plain.param_groups[0]["lr"] = adam.param_groups[0]["lr"] = 0.1 * len(shards)
             together.backward(shards)
             plain.zero_grad()
             for which in shards:
                 loss(others, which).backward()
-            assert together.step() == pytest.approx(plain.step(), rel=1e-12)
+            together.step()
+            plain.step()
             for p, q in zip(leaves, others):
                 assert_allclose(p.data, q.data, rtol=1e-12)
-    assert adam._groups[0].steps == plain._groups[0].steps == [4, 3, 4, 0]
+    assert adam.state_dict()["groups"] == plain.state_dict()["groups"]
 
 
 @pytest.mark.usefixtures("blocks")
@@ -105,18 +89,16 @@ def test_step_with_overflow_changes_nothing() -> None:
         together.backward([0, 0])
         with pytest.raises(OverflowError, match="Adam: float32 cannot hold the step"):
             together.step()
-    assert p.tolist() == [1, 1, 1, 1] and not adam.state_dict()["arrays"]["0.exp_avg"].any()
-    assert adam._groups[0].steps == [0]
+    assert p.tolist() == [1, 1, 1, 1] and adam.state_dict()["groups"][0]["steps"] == 0
 
 
 def test_step_with_nonfinite_gradient_is_skipped() -> None:
     p, sgd, together = sum_in_parallel()
     sgd.skip_nonfinite = True
     with together:
-        together.backward([np.nan, 1.0])
-        assert np.isnan(together.step()) and sgd.skipped == 1 and p.tolist() == [0, 0]
-        together.backward([1.0, 1.0])
-        assert together.step() == pytest.approx(8**0.5)
+        run_step(together, np.nan, 1.0)
+        assert sgd.skipped == 1 and p.tolist() == [0, 0]
+        run_step(together, 1.0, 1.0)
     assert p.tolist() == [-2, -2] and sgd.skipped == 1
 
 
@@ -143,11 +125,11 @@ def test_processes_draw_different_numbers_that_repeat_from_seed() -> None:
     for _ in range(2):
         mg.manual_seed(0)
         module = nn.Dropout(0.5, generator=np.random.default_rng(3))
-        with DataParallel(optim.SGD([draws], lr=1.0), loss, model=module) as together:
-            for _ in range(3):
+        with DataParallel(optim.SGD([draws]), loss, model=module) as together:
+            for _ in range(2):
                 run_step(together, 0, 1)
                 steps.append(draws.grad.data.tolist())
-    assert steps[:3] == steps[3:] and len({number for step in steps for number in step}) == 12
+    assert steps[:2] == steps[2:] and len({*steps[0], *steps[1]}) == 8
 
 
 # -- arguments, optimizers and threads that are refused --------------------------------------------------
@@ -157,14 +139,12 @@ def test_processes_draw_different_numbers_that_repeat_from_seed() -> None:
     "options, error, message",
     [
         ({"processes": 0}, ValueError, "processes must be at least 1, got 0"),
-        ({"processes": 1.5}, TypeError, "processes must be a whole number, got 1.5"),
-        ({"processes": True}, TypeError, "processes must be a whole number, got True"),
         ({"model": 3}, TypeError, "DataParallel: model must be a module or None, got 3"),
     ],
 )
 def test_data_parallel_with_invalid_argument_raises(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
-        DataParallel(optim.SGD([parameter()], lr=1.0), lambda s: s, **{"model": None} | options)
+        DataParallel(optim.SGD([parameter()]), lambda s: s, **{"model": None} | options)
 
 
 def test_second_data_parallel_of_optimizer_raises_until_first_is_closed() -> None:
@@ -172,11 +152,10 @@ def test_second_data_parallel_of_optimizer_raises_until_first_is_closed() -> Non
     second = DataParallel(sgd, lambda s: p.sum(), model=None)
     with first:
         first.backward([1, 1])
-        with pytest.raises(
-            RuntimeError, match=r"optimizer must not be shared with another.* close\(\) the other"
-        ):
+        message = r"optimizer must not be shared with another.* close\(\) the other"
+        with pytest.raises(RuntimeError, match=message):
             second.backward([1, 1])
-        assert first.step() == pytest.approx(8**0.5)
+        first.step()
     with second:
         run_step(second, 1, 1)
     assert p.tolist() == [-4, -4]
@@ -184,18 +163,13 @@ def test_second_data_parallel_of_optimizer_raises_until_first_is_closed() -> Non
 
 def test_optimizer_step_raises_while_processes_have_gradients() -> None:
     p, sgd, together = sum_in_parallel()
+    message = r"step must not be called on the opt.* call step\(\) of the DataParallel"
     with together:
         together.backward([1, 1])
-        with pytest.raises(
-            RuntimeError,
-            match=r"step must not be called on the opt.* call step\(\) of the DataParallel",
-        ):
+        with pytest.raises(RuntimeError, match=message):
             sgd.step()
-        together.step()
-    sgd.zero_grad()
-    p.sum().backward()
     sgd.step()
-    assert p.tolist() == [-3, -3]
+    assert p.tolist() == [-2, -2]
 
 
 def test_backward_of_too_many_shards_raises() -> None:
@@ -203,21 +177,17 @@ def test_backward_of_too_many_shards_raises() -> None:
         sum_in_parallel()[2].backward([1, 1, 1])
 
 
-def error_in_thread(function: Callable[[], Any]) -> str:
-    """Return the error that `function` raises in another thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return repr(pool.submit(function).exception(timeout=60))
-
-
 def test_data_parallel_in_two_threads_raises() -> None:
     (p, _, first), (q, _, second) = sum_in_parallel(), sum_in_parallel()
+    message = "DataParallel must be used in the thread that started it"
     with first, second:
         first.backward([1, 1])
-        message = "DataParallel must be used in the thread that started it"
-        assert message in error_in_thread(lambda: first.backward([1, 1]))
-        assert message in error_in_thread(first.step)
-        message = "only one thread must start processes, but another thread has some"
-        assert message in error_in_thread(lambda: second.backward([1, 1]))
+        with ThreadPoolExecutor(1) as pool:
+            for use in (first.step, lambda: first.backward([1, 1])):
+                with pytest.raises(RuntimeError, match=message):
+                    pool.submit(use).result(60)
+            with pytest.raises(RuntimeError, match="only one thread must start processes"):
+                pool.submit(second.backward, [1, 1]).result(60)
         first.step()
         run_step(second, 1, 1)  # two in one thread
     assert p.tolist() == q.tolist() == [-2, -2]
@@ -264,11 +234,9 @@ class Scaled(nn.Module):
 MASK, WEIGHT = np.array([0.0, 1.0]), np.array([4.0, 1.0])
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "setting": lambda m: setattr(m, "factor", 5.0),
-    "eval": lambda m: m.eval(),
     "buffer": lambda m: setattr(m, "mask", MASK),
     "buffer loaded": lambda m: m.load_state_dict({**m.state_dict(), "mask": MASK}),
     "weights loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": WEIGHT}),
-    "setting of a part": lambda m: setattr(m.inner, "factor", 2.0),
     "part": lambda m: setattr(m, "inner", nn.LayerNorm(2, dtype=float)),
     "hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
 }
@@ -283,19 +251,15 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
         together.backward([0, 0])
         process = together._workers[0][0].pid
         together.backward([0, 0], add=True)
-        together.step()
-        together.backward([0, 0])
         assert together._workers[0][0].pid == process  # unchanged, so not forked again
         CHANGES[change](model)
         if change != "weights loaded":
-            with pytest.raises(
-                RuntimeError, match="the model must not change between the batches of"
-            ):
+            message = "the model must not change between the batches of"
+            with pytest.raises(RuntimeError, match=message):
                 together.backward([0, 0], add=True)
         assert together.backward([0, 0]) == [loss(0).item()] * 2
         with nn.evaluating():
             assert together.backward([0, 0]) == [loss(0).item()] * 2
-        assert together.backward([0, 0]) == [loss(0).item()] * 2
 
 
 # -- memory ----------------------------------------------------------------------------------------------
@@ -320,17 +284,13 @@ def result_in_fork(function: Callable[[], Any]) -> str:
 
 
 def test_close_leaves_whole_gradients_in_private_memory() -> None:
-    model = nn.Linear(2, 2, dtype="float64")
-    adam, x = optim.Adam(model.parameters()), np.ones((4, 2))
-    with DataParallel(adam, lambda s: (model(s) ** 2).sum(), model=model) as together:
-        run_step(together, x, x)
-        together.backward([x, x])
-    parameters = list(model.parameters())
-    expected = mg.gradients((model(x) ** 2).sum() * 2, parameters)
-    for p, g in zip(parameters, expected):
-        assert_allclose(p.grad.data, g.data, rtol=1e-12)
-    arrays = [array for p in parameters for array in (p.data, p.grad.data)]
-    arrays += [*adam.state_dict()["arrays"].values(), adam._groups[0].grad]
+    p, _, together = sum_in_parallel()
+    adam = together.optimizer = optim.Adam([p])
+    with together:
+        run_step(together, 1, 1)
+        together.backward([1, 2])
+    assert p.grad.tolist() == [3, 3]
+    arrays = [p.data, p.grad.data, adam.state_dict()["arrays"]["0.exp_avg"]]
     before = [array.copy() for array in arrays]
     result_in_fork(lambda: [array.fill(-7.0) for array in arrays])
     assert_equal(arrays, before)
@@ -351,12 +311,12 @@ def test_data_parallel_in_forked_child_raises() -> None:
 
 def test_close_leaves_moved_parameters_in_their_memory() -> None:
     model = nn.Linear(2, 2)
-    sgd = optim.SGD(model.parameters(), lr=0.1)
-    with DataParallel(sgd, lambda s: model(s).sum(), model=model) as together:
-        together.backward([np.ones((1, 2), np.float32)] * 2)
+    loss = lambda shard: model(np.ones((1, 2), np.float32)).sum()
+    with DataParallel(optim.SGD(model.parameters()), loss, model=model) as together:
+        together.backward([0, 0])
         model.astype("float64")
         weight = model.weight.data
-    assert model.weight.data is weight and model.weight.dtype == np.float64
+    assert model.weight.data is weight
 
 
 # -- faults ----------------------------------------------------------------------------------------------
@@ -403,18 +363,15 @@ def test_killed_process_raises_one_line_and_is_replaced(
     if when != "backward":
         os.kill(together._workers[0][0].pid, signal.SIGKILL)
         together._workers[0][0].join()
-    with pytest.raises(RuntimeError) as error:
+    message = r"DataParallel: process \d+, .* was killed by SIGKILL, as the system does when memory"
+    with pytest.raises(RuntimeError, match=message) as error:
         together.step() if when == "step" else together.backward(["", "fail"])
-    assert re.fullmatch(
-        r"DataParallel: process \d+, .* was killed by SIGKILL, as the system does when memory runs out",
-        str(error.value),
-    )
     assert error.value.__context__ is None  # Python 3.13 would show the buffers of its frames
     assert together._workers == []
-    before = p.data.copy()
+    before = p[0].item()
     run_step(together, "", "")
     together.close()
-    assert_array_equal(p.data, before - 2)
+    assert p[0].item() == before - 2
 
 
 def test_exception_in_signal_handler_ends_processes() -> None:
@@ -504,24 +461,25 @@ def test_in_parallel_keeps_order_and_context(monkeypatch: pytest.MonkeyPatch) ->
     def run(part: int) -> Any:
         if part < 2:
             both.wait(timeout=10)  # only two at once go on
-        inner = runtime.in_parallel(lambda x: (x, threading.get_ident()), [part, -part])
-        expected = [(x, threading.get_ident()) for x in (part, -part)]
-        return inner == expected, part, mg.is_grad_enabled()
+        threads = runtime.in_parallel(lambda _: threading.get_ident(), range(2))
+        return {threading.get_ident()} == set(threads), part, mg.is_grad_enabled()
 
     with mg.no_grad():
         assert runtime.in_parallel(run, range(5)) == [(True, part, False) for part in range(5)]
     assert calls == [1, 2]
 
 
-def test_in_parallel_raises_error_of_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_caller", [False, True])
+def test_in_parallel_raises_error_of_any_thread(
+    monkeypatch: pytest.MonkeyPatch, in_caller: bool
+) -> None:
     monkeypatch.setattr(runtime, "_blas", lambda: (lambda n: None, lambda: 2))
     caller, both = threading.get_ident(), threading.Barrier(2)
 
-    def fail(in_caller: bool) -> None:
+    def fail(part: int) -> None:
         both.wait(timeout=10)
         if (threading.get_ident() == caller) == in_caller:
             raise ZeroDivisionError
 
-    for in_caller in (True, False):
-        with pytest.raises(ZeroDivisionError):
-            runtime.in_parallel(fail, [in_caller] * 2)
+    with pytest.raises(ZeroDivisionError):
+        runtime.in_parallel(fail, range(2))

@@ -7,11 +7,10 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import runs
-import scripts
 
 import minigrad as mg
 import nn
@@ -24,12 +23,12 @@ from nn.train import agreement
 # -- steps -------------------------------------------------------------------------------------------
 
 
-def model_and_optimizer() -> tuple[nn.Transformer, optim.Adam]:
+def model_and_optimizer(dropout: float = 0.0) -> tuple[nn.Transformer, optim.Adam]:
     mg.manual_seed(0)
     model = nn.Transformer(
-        nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.0, max_len=8, dtype="float64")
+        nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64")
     )
-    return model, optim.Adam(model.parameters(), lr=1e-2, clip_norm=0.5)
+    return model, optim.Adam(model.parameters(), lr=5e-3, clip_norm=0.5)
 
 
 def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,119 +38,81 @@ def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
     return source, target
 
 
-def parts_of_rank(parallel: MPIParallel, whole: tuple[np.ndarray, ...]) -> list[Any]:
+def parts_of_rank(parallel: Any, whole: tuple[np.ndarray, ...]) -> list[Any]:
     n = parallel.size * parallel.parts
     parts = [tuple(side[i::n] for side in whole) for i in range(min(n, len(whole[0])))]
     return parts[parallel.rank :: parallel.size]
 
 
-def check_steps(tolerance: float, **options: Any) -> None:
+def check_steps(make: Callable[..., Any], processes: int) -> Any:
     """Compare steps with clipping, several batches, odd numbers of rows, and fewer rows than ranks."""
     (model, adam), (other, plain) = model_and_optimizer(), model_and_optimizer()
-    with MPIParallel(
-        adam, lambda s: model.loss(*s, reduction="sum") / 30, **options, model=model
-    ) as parallel:
+    loss = lambda model, rows: model.loss(*rows, reduction="sum") / 30
+    with make(adam, lambda rows: loss(model, rows), processes, model=model) as parallel:
         for step in range(3):
             plain.zero_grad()
             for i, rows in enumerate([6, 7, 1]):
                 whole = batch(10 * i + step, rows)
                 losses = parallel.backward(parts_of_rank(parallel, whole), add=i > 0)
-                loss = other.loss(*whole, reduction="sum") / 30
-                loss.backward()
-                np.testing.assert_allclose(parallel.sum([sum(losses)]), loss.item(), tolerance)
-            np.testing.assert_allclose(parallel.step(), plain.step(), tolerance)
-            for (name, p), q in zip(model.named_parameters(), other.parameters()):
-                np.testing.assert_allclose(
-                    p.data, q.data, rtol=tolerance, atol=5 * tolerance, err_msg=name
-                )
-        assert parallel.bytes == 3 * 8 * sum(p.size for p in model.parameters())
+                expected = loss(other, whole)
+                expected.backward()
+                np.testing.assert_allclose(parallel.sum([sum(losses)]), expected.item(), 1e-9)
+            np.testing.assert_allclose(parallel.step(), plain.step(), 1e-9)
+            for p, q in zip(model.parameters(), other.parameters()):
+                np.testing.assert_allclose(p.data, q.data, 1e-9, 5e-9)
         parallel.agree({"weights": agreement.digest(model.state_dict())})  # bit for bit
+    return parallel
 
 
-def check_gradients_of_one_rank() -> None:
+def check_gradients_of_one_rank(processes: int) -> None:
     """Check a parameter with a gradient on one rank, and one without a gradient."""
     a, b, unused = (Tensor(np.full(2, x), True) for x in (0.0, 0.0, 1.0))
     sgd = optim.SGD([a, b, unused], lr=1.0, weight_decay=0.5)
-    for processes in (1, 2):
-        with MPIParallel(
-            sgd, lambda s: ((a + b).sum() if s else a.sum()) * 2, processes, model=None
-        ) as parallel:
-            for ranks in (
-                range(9),
-                [1],
-            ):  # on all; then on one, and what the others had is forgotten
-                parallel.backward([int(parallel.rank in ranks)])
-                parallel.step()
-            assert b.grad.tolist() == [2, 2] and unused.grad is None and unused.tolist() == [1, 1]
+    loss = lambda s: ((a + b).sum() if s else a.sum()) * 2
+    with MPIParallel(sgd, loss, processes, model=None) as parallel:
+        parallel.backward([1])
+        parallel.step()
+        parallel.backward([int(parallel.rank == 1)])  # what the others had is forgotten
+        parallel.step()
+    assert b.grad.tolist() == [2, 2] and unused.grad is None and unused.tolist() == [1, 1]
 
 
 def check_random_numbers() -> None:
     """Check that ranks draw different numbers in `backward`, and the same numbers outside."""
     p, drawn = Tensor(np.zeros(1), True), []
     module = nn.Dropout(0.5, generator=np.random.default_rng(3))
+    draw = lambda: np.array([g.random() for g in (mg.default_generator(), module.generator)])
 
     def loss(shard: Any) -> Tensor:
-        drawn.append([g.random() for g in (mg.default_generator(), module.generator)])
+        drawn.append(draw())
         return p.sum()
 
-    mg.manual_seed(5)
-    with MPIParallel(optim.SGD([p], lr=1.0), loss, model=module) as parallel:
+    with MPIParallel(optim.SGD([p]), loss, model=module) as parallel:
         for _ in range(2):
             parallel.backward([0])
-        for number in range(2):
-            x = drawn[0][number]
-            sums = parallel.sum([x, x**2])
-            assert sums[1] * parallel.size - sums[0] ** 2 > 1e-6 and x != drawn[1][number]
-        parallel.agree({"random": [g.random() for g in (mg.default_generator(), module.generator)]})
-
-
-def check_skipped_step() -> None:
-    p = Tensor(np.ones(2), True)
-    sgd = optim.SGD([p], lr=1.0, skip_nonfinite=True)
-    with MPIParallel(sgd, lambda factor: (p * factor).sum(), model=None) as parallel:
-        parallel.backward([float("nan") if parallel.rank == 1 else 1.0])
-        assert np.isnan(parallel.step()) and sgd.skipped == 1 and p.tolist() == [1, 1]
-        parallel.backward([1.0])
-        parallel.step()
-        assert p.tolist() == [1 - parallel.size] * 2
+        sums, squares = parallel.sum(drawn[0]), parallel.sum(drawn[0] ** 2)
+        assert (np.array(squares) * parallel.size - np.square(sums) > 1e-6).all()
+        assert (drawn[0] != drawn[1]).all()
+        parallel.agree({"random": draw().tolist()})
 
 
 def steps() -> None:
-    check_steps(1e-9)
-    check_steps(1e-9, processes=2)
-    check_gradients_of_one_rank()
+    mg.manual_seed(5)
+    parallel = check_steps(MPIParallel, 1)
+    assert parallel.bytes == 3 * 8 * sum(p.size for p in parallel.model.parameters())
+    check_steps(MPIParallel, 2)
+    check_gradients_of_one_rank(1)
+    check_gradients_of_one_rank(2)
     check_random_numbers()
-    check_skipped_step()
 
 
 # -- runs --------------------------------------------------------------------------------------------
 
 
-class OneByOne(nn.ModelLoss):
-    """Objective that splits a batch into parts of consecutive rows."""
-
-    def split(self, batch: Any, parts: int) -> list[Any]:
-        cuts = np.array_split(np.arange(len(batch[0])), parts)
-        return [tuple(side[cut] for side in batch) for cut in cuts if len(cut)]
-
-
-def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Trainer:
-    """Return a short run on batches of this kind."""
-    mg.manual_seed(0)
-    config = nn.TransformerConfig(
-        9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64"
-    )
-    model = nn.Transformer(config)
-    if dropout:
-        generator = np.random.default_rng(7)  # of the encoder
-        for layer in model.encoder.modules():
-            if hasattr(layer, "generator"):
-                layer.generator = generator
-    adam = optim.Adam(model.parameters(), lr=5e-3, clip_norm=1.0)
-    pairs = runs.copying(60)
-    if kind == "file":
-        path = out.parent / "corpus"
-        pairs = IndexedPairs(path) if path.exists() else IndexedPairs.write(path, pairs, 9)
+def trainer(out: Path, kind: str, **options: Any) -> nn.Trainer:
+    """Return a short run on batches of this kind; files are in the directory above that of `out`."""
+    model, adam = model_and_optimizer(dropout=0.1 if kind == "dropout" else 0.0)
+    pairs = IndexedPairs(out.parents[1] / "corpus") if kind == "file" else runs.copying(60)
     train, valid = PairBatches(pairs, 60), PairBatches(runs.copying(20, 1), 60, shuffle=False)
     if kind == "list":
         train, valid = list(train.epoch(0)), list(valid.epoch(0))
@@ -161,7 +122,7 @@ def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Tr
         adam,
         train,
         valid=valid,
-        objective=(OneByOne if kind == "own" else nn.ModelLoss)(label_smoothing=0.05),
+        objective=nn.ModelLoss(label_smoothing=0.05),
         schedule=optim.inverse_sqrt_schedule(5),
         progress=False,
         run_dir=out,
@@ -169,57 +130,39 @@ def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Tr
     )
 
 
-KINDS = ["pairs", "file", "list", "own"]
-
-
 def whole_runs(out: str, *kinds: str) -> None:
-    """Run trainers of these kinds, and the checks of steps if "steps" is a kind."""
-    if "steps" in kinds:
-        steps()
     for kind in kinds:
-        if kind == "dropout":
-            trainer(Path(out) / kind, "pairs", 0.1).fit()
-        elif kind != "steps":
-            trainer(Path(out) / kind, kind).fit()
+        trainer(Path(out) / kind, kind).fit()
 
 
 def killed_run(out: str, rank: str, step: str) -> None:
     """Kill rank `rank` in step `step`."""
-    t = trainer(Path(out), "pairs", 0.1)
+    t = trainer(Path(out), "dropout")
     if t.parallel.rank == int(rank):
-        total = t.objective.total
-
-        def until(model: Any, part: Any) -> Any:
-            if t.step == int(step):
-                os.kill(os.getpid(), signal.SIGKILL)
-            return total(model, part)
-
-        t.objective.total = until  # type: ignore[method-assign]
+        runs.at_step(t, int(step), lambda: os.kill(os.getpid(), signal.SIGKILL))
     t.fit()
 
 
 def resumed_run(out: str) -> None:
-    trainer(Path(out), "pairs", 0.1).fit(resume=True)
+    trainer(Path(out), "dropout").fit(resume=True)
 
 
 def slow_run(out: str) -> None:
     """Run until Ctrl-C."""
-    batches = [batch(0, 4)] * 1000
     t = trainer(Path(out), "list", max_epochs=10_000)
-    t.train = nn.train.as_batches(batches)
+    t.train = nn.train.as_batches([batch(0, 4)] * 1000)
     print("begins", flush=True)
     t.fit()
 
 
+def fail() -> NoReturn:
+    raise OSError(28, "No space left on device", "/data")
+
+
 def one_fails(out: str) -> None:
     t = trainer(Path(out), "pairs")
-
-    def fails(model: Any, part: Any) -> Any:
-        if t.step == 1 and t.parallel.rank == 1:
-            raise OSError(28, "No space left on device", "/data")
-        return nn.ModelLoss().total(model, part)
-
-    t.objective.total = fails  # type: ignore[method-assign]
+    if t.parallel.rank == 1:
+        runs.at_step(t, 1, fail)
     t.fit()
 
 
@@ -228,13 +171,10 @@ def last_save_fails(out: str) -> None:
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 0:
         saved = t.run.save_state
-
-        def save_state(arrays: Any, state: dict[str, Any]) -> None:
-            if state["validated"] == t.step and state["epoch"] == 2:
-                raise OSError(28, "No space left on device", "/data")
-            saved(arrays, state)
-
-        t.run.save_state = save_state  # type: ignore[method-assign]
+        is_last = lambda state: state["validated"] == t.step and state["epoch"] == 2
+        t.run.save_state = (  # type: ignore[method-assign]
+            lambda arrays, state: fail() if is_last(state) else saved(arrays, state)
+        )
     t.fit()
 
 
@@ -245,76 +185,53 @@ def one_leaves(out: str) -> None:
     t.fit()
 
 
+CHANGES: dict[str, tuple[str, Callable[[nn.Trainer], Any]]] = {
+    "pairs": ("training data", lambda t: setattr(t, "train", PairBatches(runs.copying(60, 2), 60))),
+    "accumulate": ("accumulate", lambda t: setattr(t, "accumulate", 3)),
+    "lr": ("optimizer", lambda t: t.optimizer.param_groups[0].update(lr=2e-3)),
+    "weights": ("the arrays", lambda t: t.model.output.weight.data.fill(1.0)),
+    "dropout": ("the model", lambda t: setattr(t.model.encoder.layers[0].dropout, "p", 0.3)),
+    "smoothing": ("the objective", lambda t: t.objective.options.update(label_smoothing=0.2)),
+    "schedule": ("the schedule", lambda t: setattr(t.schedule, "factors", [lambda step: 1.0])),
+    "random": ("random", lambda t: mg.manual_seed(7)),
+    "code": ("the code of minigrad", lambda t: setattr(agreement, "_code", str)),
+}
+"""Changes on one rank, and the name of what then differs."""
+
+
 def mismatches(out: str) -> None:
     """Change one setting on rank 1 after another, and print the errors."""
-    for name, change in CHANGES.items():
-        t = trainer(Path(out) / name, "list" if name == "batch" else "pairs")
-        if name == "function":  # whose batches are compared when they come
-            t.train = nn.train.as_batches(lambda epoch: [batch(epoch, 4)])
+    for name, (_, change) in CHANGES.items():
+        t = trainer(Path(out) / name, "pairs")
         if t.parallel.rank == 1:
             change(t)
-        try:
-            t.fit()
-        except ValueError as error:
-            print(f"{name}: {error}")
-        else:
-            raise AssertionError(name)
-        agreement._code = CODE
+        print_error(t)
+    t = trainer(Path(out) / "function", "pairs")
+    agreement._code = str
+    seed = 100 * t.parallel.rank
+    t.train = nn.train.as_batches(lambda epoch: [batch(epoch + seed, 4)])  # compared when they come
+    print_error(t)
 
 
-CODE = agreement._code
-
-
-def _other_code(t: nn.Trainer) -> None:
-    agreement._code = lambda: "something else"
-
-
-def _other_pairs(t: nn.Trainer) -> None:
-    t.train = PairBatches(runs.copying(60, 2), 60)
-
-
-def _other_function(t: nn.Trainer) -> None:
-    t.train = nn.train.as_batches(lambda epoch: [batch(epoch + 100, 4)])
-
-
-def _other_batch(t: nn.Trainer) -> None:
-    t.train.batches[0][0][0, 0] += 1
-
-
-CHANGES: dict[str, Callable[[nn.Trainer], Any]] = {
-    "accumulate": lambda t: setattr(t, "accumulate", 3),
-    "lr": lambda t: t.optimizer.param_groups[0].update(lr=2e-3),
-    "weights": lambda t: t.model.output.weight.data.__setitem__((0, 0), 1.0),
-    "dropout": lambda t: setattr(t.model.encoder.layers[0].dropout, "p", 0.3),
-    "smoothing": lambda t: t.objective.options.update(label_smoothing=0.2),
-    "schedule": lambda t: setattr(t.schedule, "factors", [lambda step: 1.0]),
-    "random": lambda t: mg.manual_seed(7),
-    "code": _other_code,
-    "pairs": _other_pairs,
-    "batch": _other_batch,
-    "function": _other_function,
-}
+def print_error(t: nn.Trainer) -> None:
+    try:
+        t.fit()
+    except ValueError as error:
+        print(error)
 
 
 # -- examples ----------------------------------------------------------------------------------------
 
 
 def examples(directory: str) -> None:
-    """Run an example and two commands that train, on data in `directory`."""
-    labels, out = f"{directory}/labels.tsv", f"{directory}/out"
-    tiny = ["--epochs", "1", "--d-model", "16", "--layers", "1", "--num-heads", "2"]
-    scripts.load("classify").main(["--data", labels, *tiny[:-2], "--out", f"{out}/classify"])
-    toy = ["--sentences", "130", "--valid-size", "5", "--test-size", "5", "--beam", "1"]
-    train.main([*toy, *tiny, "--d-ff", "32", "--processes", "1", "--out", f"{out}/train"])
-    fine_tune.main([f"{directory}/encoder", labels, *tiny[:2], "--out", f"{out}/fine_tune"])
+    """Run two commands that train, on data in `directory`."""
+    out, tiny = f"{directory}/out", ["--epochs", "1", "--d-model", "16", "--layers", "1", "--d-ff", "32"]  # fmt: skip
+    toy = ["--sentences", "130", "--valid-size", "5", "--test-size", "5", "--num-heads", "2"]
+    train.main([*toy, *tiny, "--beam", "1", "--processes", "1", "--out", f"{out}/train"])
+    fine_tune.main([f"{directory}/encoder", f"{directory}/labels.tsv", *tiny[:2], "--out", f"{out}/tuned"])  # fmt: skip
 
-
-CASES = {
-    f.__name__: f
-    for f in (whole_runs, killed_run, resumed_run, slow_run, one_fails, last_save_fails, one_leaves, mismatches, examples)
-}  # fmt: skip
 
 if __name__ == "__main__":
     if sys.argv[1] == "one_leaves":
         sys.exit(one_leaves(sys.argv[2]))
-    sys.exit(run_script(lambda: CASES[sys.argv[1]](*sys.argv[2:])))
+    sys.exit(run_script(lambda: globals()[sys.argv[1]](*sys.argv[2:])))
