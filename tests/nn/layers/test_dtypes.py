@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,9 @@ STACKS = {"Decoder", "Encoder"}  # of the layers above
 
 
 def call(layer: nn.Module, x: Any) -> Any:
-    crossing = (nn.MultiHeadCrossAttention, nn.TransformerDecoderLayer)
-    arguments = {nn.AdditiveAttention: 3}.get(type(layer), 2 if isinstance(layer, crossing) else 1)
-    return layer(*[x] * arguments)
+    """Call a layer with as many arguments as it needs."""
+    counts = {"AdditiveAttention": 3, "MultiHeadCrossAttention": 2, "TransformerDecoderLayer": 2}
+    return layer(*[x] * counts.get(type(layer).__name__, 1))
 
 
 def test_inputs_contain_every_layer() -> None:
@@ -54,12 +53,11 @@ def test_inputs_contain_every_layer() -> None:
         and not issubclass(value, (FunctionModule, nn.Model, nn.Objective))
     }
     others = NO_FLOATING_INPUT | CONTAINERS | NO_PARAMETERS | STACKS
-    missing = "add layers to INPUTS, or to NO_FLOATING_INPUT if they take no arrays of floats"
-    assert layers - others == set(INPUTS), missing
+    assert layers - others == set(INPUTS), "add layers to INPUTS or NO_FLOATING_INPUT"
 
 
 @pytest.mark.parametrize("name", INPUTS)
-@pytest.mark.parametrize("dtype", ["float64", "float16", "int64"])
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_layer_of_another_dtype_converts_arrays_and_refuses_tensors(name: str, dtype: str) -> None:
     layer, shape = INPUTS[name]
     layer.eval()
@@ -69,20 +67,9 @@ def test_layer_of_another_dtype_converts_arrays_and_refuses_tensors(name: str, d
     y = call(layer, x)
     assert y.dtype == np.float32
     np.testing.assert_array_equal(y.data, call(layer, Tensor(x.astype(np.float32))).data)
-    with pytest.raises(TypeError, match=rf"^\w+\(.*\): x must be float32, .*, got {dtype}"):
+    fix = r"convert x by x.astype\('float32'\)" + "( or the layer by .*)?" * (dtype == "float64")
+    with pytest.raises(TypeError, match=rf"^\w+\(.*\): x must be float32, .*, got {dtype}; {fix}$"):
         call(layer, Tensor(x))
-
-
-def test_dtype_error_names_the_fix() -> None:
-    layer, x = nn.Linear(3, 2), Tensor(np.ones((4, 3)))
-    message = (
-        "Linear(3, 2): x must be float32, the dtype of its parameters, got float64; convert x by "
-        "x.astype('float32') or the layer by .astype('float64')"
-    )
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        layer(x)
-    with pytest.raises(TypeError, match=r"convert x by x.astype\('float32'\)$"):
-        layer(x.astype("int64"))
 
 
 def test_layer_refuses_arrays_that_would_lose_their_imaginary_part() -> None:
