@@ -238,6 +238,7 @@ def test_gated_feed_forward_equals_its_formula(activation: str) -> None:
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
         (lambda: nn.sinusoidal_table(4, 5), ValueError, "d_model must be even, got 5"),
+        (lambda: nn.TransformerEncoderLayer(8, 2, 12, norm="batch"), ValueError, "norm must be 'layer', .*, got 'batch'"),
         (lambda: nn.activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
     ],
 )  # fmt: skip
