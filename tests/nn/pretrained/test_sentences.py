@@ -16,35 +16,18 @@ from minigrad.io.safetensors import write_safetensors
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
-SENTENCES = ["why is it", "the cat sat on the mat", "a"]
 BERT, OURS = "sentence_bert_config.json", "config_sentence_transformers.json"
 
 
 def change(path: Path, **settings: Any) -> None:
     """Add settings to a JSON file."""
-    found = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({**found, **settings}))
+    stored = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps(stored | settings))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return sentence_encoder_folder(tmp_path)
-
-
-def test_encode_with_a_prompt_prepends_it(folder: Path) -> None:
-    encoder = nn.sentence_encoder(folder)
-    plain = encoder.encode(SENTENCES, prompt="")
-    asked = encoder.encode(["the " + s for s in SENTENCES], prompt="")
-    assert np.abs(plain - asked).max() > 0.01
-    np.testing.assert_array_equal(encoder.encode(SENTENCES), asked)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, prompt="the "), asked)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, prompt_name="document"), plain)
-
-
-def test_encode_in_small_batches_keeps_the_order(folder: Path) -> None:
-    encoder = nn.sentence_encoder(folder)
-    alone = [encoder.encode(sentence) for sentence in SENTENCES]
-    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_size=2), alone, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +49,15 @@ def test_encode_with_bad_arguments_raises(
 
 
 def test_encode_of_no_sentences_is_empty(folder: Path) -> None:
-    encoder = nn.sentence_encoder(folder)
-    assert encoder.encode([]).shape == (0, 4) and encoder.encode([]).dtype == np.float32
-    assert encoder.similarity(encoder.encode([]), encoder.encode("why")).shape == (0, 1)
+    vectors = nn.sentence_encoder(folder).encode([])
+    assert vectors.shape == (0, 4) and vectors.dtype == np.float32
 
 
-@pytest.mark.parametrize("sentences", [[""], ["the cat", " "]])
-def test_encode_of_a_sentence_without_tokens_raises(tmp_path: Path, sentences: list[str]) -> None:
+def test_encode_of_a_sentence_without_tokens_raises(tmp_path: Path) -> None:
     """The encoder adds no special tokens."""
     encoder = nn.sentence_encoder(language_model_folder(tmp_path))
-    with pytest.raises(ValueError, match="sentences must have at least one token each, got ' ?'"):
-        encoder.encode(sentences)
+    with pytest.raises(ValueError, match="sentences must have at least one token each, got ' '"):
+        encoder.encode(["the cat", " "])
 
 
 RNG = np.random.default_rng(0)
@@ -99,9 +80,7 @@ def test_similarity_equals_its_definition(name: str, of_pair: Any) -> None:
     for a, b in ((A, B), (SMALL, SMALL)):
         expected = [[of_pair(x, y) for y in b.astype(float)] for x in a.astype(float)]
         np.testing.assert_allclose(encoder.similarity(a, b), expected, rtol=1e-6, atol=1e-4)
-    np.testing.assert_array_equal(encoder.similarity(A, B[0]), encoder.similarity(A, B[:1]))
-    assert encoder.similarity(A[:0], B).shape == (0, 2)
-    assert encoder.similarity(A, B[:0]).shape == (4, 0)
+    assert encoder.similarity(A[0], B[:0]).shape == (1, 0)
 
 
 @pytest.mark.parametrize("wrong", [B[:, :1], B[None], ["the cat"]], ids=["width", "axes", "text"])
@@ -111,14 +90,14 @@ def test_similarity_of_other_vectors_raises(folder: Path, wrong: Any) -> None:
 
 
 def test_sentence_encoder_max_len_is_the_first_setting(folder: Path) -> None:
-    """Older files have other names. The tokenizer's setting comes last, and the model's length limits all."""
+    """The tokenizer's setting comes last, after files of older names. The model's length limits all."""
     (folder / BERT).unlink()
     change(folder / "tokenizer_config.json", model_max_length=8)
-    assert nn.sentence_encoder(folder).max_len == 8
-    change(folder / "sentence_roberta_config.json", max_seq_length=12)
-    assert nn.sentence_encoder(folder).max_len == 12
-    change(folder / BERT, max_seq_length=512)
-    assert nn.sentence_encoder(folder).max_len == 20
+    for name, length, expected in (
+        ("other.json", 9, 8), ("sentence_roberta_config.json", 12, 12), (BERT, 512, 20),
+    ):  # fmt: skip
+        change(folder / name, max_seq_length=length)
+        assert nn.sentence_encoder(folder).max_len == expected
 
 
 def test_sentence_encoder_with_do_lower_case_of_the_tokenizer_loads(folder: Path) -> None:
@@ -126,13 +105,11 @@ def test_sentence_encoder_with_do_lower_case_of_the_tokenizer_loads(folder: Path
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    encoder = nn.sentence_encoder(folder)
-    np.testing.assert_array_equal(encoder.encode(["THE Cat"]), encoder.encode(["the cat"]))
+    nn.sentence_encoder(folder)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_sentence_encoder_widens_narrow_weights(folder: Path, dtype: str) -> None:
-    expected = nn.sentence_encoder(folder).encode(SENTENCES)
+def test_sentence_encoder_widens_narrow_weights(folder: Path) -> None:
+    expected = nn.sentence_encoder(folder).encode("the cat")
     path = folder / "2_Dense/model.safetensors"
-    write_safetensors(path, load_arrays(path)[0], dtype=dtype)
-    np.testing.assert_allclose(nn.sentence_encoder(folder).encode(SENTENCES), expected, atol=0.02)
+    write_safetensors(path, load_arrays(path)[0], dtype="bfloat16")
+    np.testing.assert_allclose(nn.sentence_encoder(folder).encode("the cat"), expected, atol=0.02)
