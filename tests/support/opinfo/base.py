@@ -31,18 +31,11 @@ Shape = tuple[int, ...]
 class Draw:
     """Random shapes, options and arrays for one sample.
 
-    Parameters
-    ----------
-    seed : int or list of int
-    at_kinks : bool
-        Draw values at points where a derivative jumps; otherwise keep away from them, so that
-        finite differences hold.
+    Values keep away from points where a derivative jumps, so that finite differences hold.
     """
 
-    def __init__(self, seed: Any, at_kinks: bool = False) -> None:
+    def __init__(self, seed: Any) -> None:
         self.rng = np.random.default_rng(seed)
-        self.at_kinks = at_kinks
-        self.has_kinks = False
 
     def one_of(self, *choices: Any) -> Any:
         return choices[self.rng.integers(len(choices))]
@@ -81,27 +74,19 @@ class Draw:
         x = np.where(self.rng.random(shape) < 0.2, self.rng.choice([*special, low], shape), x)
         for kink in kinks:
             x = np.where(np.abs(x - kink) < 0.05, kink + 0.1, x)
-        if kinks and self.at_kinks:
-            self.has_kinks = True
-            x = np.where(self.rng.random(shape) < 0.5, self.rng.choice(kinks, shape), x)
         return x
 
     def distinct(self, shape: Shape) -> np.ndarray:
-        """Draw values with distances of at least 0.05; with `at_kinks` two are equal."""
+        """Draw values with distances of at least 0.05."""
         n = int(np.prod(shape))
-        order = self.rng.permutation(n)
-        if self.at_kinks:
-            self.has_kinks = True
-            order = np.where(order == n // 2, n // 2 - 1, order)
-            return (0.1 * order).reshape(shape)
-        return (0.1 * order + self.rng.uniform(0, 0.05, n) - 0.05 * n).reshape(shape)
+        steps = 0.1 * self.rng.permutation(n) - 0.05 * n
+        return (steps + self.rng.uniform(0, 0.05, n)).reshape(shape)
 
 
 class Sample:
     """Operands and options of one call of an op. Operands that are float64 arrays are differentiable."""
 
     info: OpInfo
-    has_kinks = False
 
     def __init__(self, *operands: Any, **options: Any) -> None:
         self.operands = [np.asarray(x) if isinstance(x, np.generic) else x for x in operands]
@@ -128,13 +113,10 @@ class Sample:
         result = self.info.call(*operands, **self.options)
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
-    def run(
-        self, dtype: Any = np.float64, requires_grad: bool = True
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Call the op with new tensors; return these and the results that require gradients, or all."""
-        leaves = [Tensor(x.astype(dtype), requires_grad) for x in self.floats.values()]
-        results = [y for y in self.call(*leaves) if isinstance(y, Tensor)]
-        return leaves, [y for y in results if y.requires_grad or not requires_grad]
+    def run(self, dtype: Any = np.float64) -> tuple[list[Tensor], list[Tensor]]:
+        """Call the op with new tensors; return these and the results that require gradients."""
+        leaves = [Tensor(x.astype(dtype), True) for x in self.floats.values()]
+        return leaves, [y for y in self.call(*leaves) if y.requires_grad]
 
 
 @dataclass
@@ -156,17 +138,15 @@ class OpInfo:
     reference: Callable[..., Any]
     samples: Callable[[Draw], Sample]
 
-    def sample(self, seed: int, at_kinks: bool = False) -> Sample:
+    def sample(self, seed: int) -> Sample:
         """Draw sample number `seed`."""
-        draw = Draw([seed, *self.name.encode()], at_kinks)
-        sample = self.samples(draw)
-        sample.info, sample.has_kinks = self, draw.has_kinks
+        sample = self.samples(Draw([seed, *self.name.encode()]))
+        sample.info = self
         return sample
 
-    def each_sample(self, at_kinks: bool = False, count: int = EXAMPLES) -> Iterator[Sample]:
+    def each_sample(self, count: int = EXAMPLES) -> Iterator[Sample]:
         """Draw samples; wrap the body of the loop in `naming`, so that an error shows the call."""
-        for seed in range(count):
-            yield self.sample(seed, at_kinks)
+        return map(self.sample, range(count))
 
 
 @contextmanager
