@@ -15,19 +15,18 @@ import minigrad as mg
 from minigrad import Tensor
 
 NAN, INF = math.nan, math.inf
-ROWS = np.arange(1.0, 10.0).reshape(3, 3)  # singular
 ZEROS = np.zeros((2, 2))
 MASK = np.array([[True, False], [False, False]])
 
 GRADIENTS: list[tuple[str, Any, Any, Any]] = [
+    ("relu and absolute", lambda x: mg.relu(x) + abs(x), [-1, 0, 1], [-1, 0, 2]),
+    ("clip at its bounds", lambda x: np.clip(x, 0, 1), [-1, 0, 1, 2], [0, 1, 1, 0]),
     ("maximum of one tensor", lambda x: mg.maximum(x, x), 2.0, 1),
     ("max of NaN", np.max, [1, NAN, NAN, 3], [0, 0.5, 0.5, 0]),
     ("median between an infinity", np.median, [-INF, -1], [0.5, 0.5]),
-    ("median beside an infinity", np.median, [INF, 1, 2], [0, 0, 1]),
     ("median of huge values", np.median, [1e308, 1.5e308, 1.2e308], [0, 0, 1]),
     ("power of base and exponent 0", lambda x: x[0] ** x[1], [0.0, 0.0], [0, 0]),
     ("prod of tiny values", np.prod, [1e-200, 2e-200], [2e-200, 1e-200]),
-    ("det of a singular matrix", np.linalg.det, ROWS, [[-3, 6, -3], [6, -12, 6], [-3, 6, -3]]),
     ("arctan2 of tiny values", lambda x: np.arctan2(x, 1e-200), 1e-200, 5e199),
     ("norm of zeros, times x", lambda x: np.linalg.norm(x * np.zeros(3)), 1.0, 0),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
@@ -36,6 +35,9 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("log behind where", lambda x: np.where(x > 0, np.log(x), 0), [0, 1, 0.5], [0, 1, 2]),
     ("std of equal values", np.std, [2.5, 2.5], [0, 0]),
     ("quantile by its rank", lambda q: mg.quantile([5, 1, 2.0], q), [0, 0.5, 1], [2, 6, 6]),
+    ("slope of norm", lambda x: mg.grad(np.linalg.norm)(x), [0.0, 0.0], [0, 0]),
+    ("slope of prod", lambda x: mg.grad(np.prod)(x), [0.0, 0.0], [1, 1]),
+    ("slope of std", lambda x: mg.grad(np.std)(x), [2.0, 2.0], [0, 0]),
 ]
 
 
@@ -45,24 +47,7 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
 def test_gradient_at_special_point(f: Any, x: Any, expected: Any) -> None:
     with np.errstate(divide="ignore"):  # of the branch of a `where` that is not taken
         g = mg.grad(lambda x: f(x).sum())(np.array(x, float))
-    np.testing.assert_allclose(g.data, expected, rtol=1e-12, atol=1e-12 if x is ROWS else 0)
-
-
-HESSIANS: list[tuple[str, Any, Any, Any]] = [
-    ("prod of zeros", np.prod, [0.0, 0.0], [[0, 1], [1, 0]]),
-    ("hypot", lambda x: np.hypot(x[0], x[1]), [0, 0], ZEROS),
-    ("arctan2", lambda x: np.arctan2(x[0], x[1]), [0, 0], ZEROS),
-    ("norm", np.linalg.norm, [0, 0], ZEROS),
-    ("std", np.std, [2, 2], ZEROS),
-    ("nanstd", np.nanstd, [2, 2], ZEROS),
-    ("huber_loss", lambda x: mg.huber_loss(x, [1, 1], reduction="sum"), [1, 1], np.eye(2)),
-    ("smooth_l1_loss", lambda x: mg.smooth_l1_loss(x, [1, 1], reduction="sum"), [1, 1], np.eye(2)),
-]
-
-
-@pytest.mark.parametrize("f, x, expected", [c[1:] for c in HESSIANS], ids=[c[0] for c in HESSIANS])
-def test_hessian_at_special_point(f: Any, x: Any, expected: Any) -> None:
-    np.testing.assert_array_equal(mg.hessian(f)(np.array(x, float)).data, expected)
+    np.testing.assert_allclose(g.data, expected, rtol=1e-12)
 
 
 VALUES: list[tuple[str, Any, Any, Any]] = [
@@ -74,10 +59,10 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ("logsumexp", mg.logsumexp, [1e4, 0.0, -1e4], 1e4),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK), [[1, 2], [3, INF]], [[1, 0], [0, 0]]),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
-    ("quantile of integer ranks", lambda x: mg.quantile(x, [0, 1]), [4.0, 1.0, 2.0], [1, 4]),
-    ("remainder", lambda x: mg.remainder(x, 7.0), [1e17, -1e17], np.remainder([1e17, -1e17], 7)),
-    ("softmax of integers", mg.softmax, np.array([1, 1]), [0.5, 0.5]),
-    ("logsumexp of integers", mg.logsumexp, np.array([1, 1]), 1 + math.log(2)),
+    ("softmax of integers", mg.softmax, [1, 1], [0.5, 0.5]),
+    ("sigmoid far below 0", mg.sigmoid, -1000.0, 0),
+    ("silu far below 0", mg.silu, -1000.0, 0),
+    ("softplus far above 0", mg.softplus, 1000.0, 1000),
 ]
 
 
@@ -87,14 +72,9 @@ def test_value_at_special_point(f: Any, x: Any, expected: Any) -> None:
     np.testing.assert_allclose(f(Tensor(x, x.dtype.kind == "f")).data, expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("x", [-1000.0, 1000.0])
-@pytest.mark.parametrize(
-    "f",
-    [mg.sigmoid, mg.softplus, mg.silu, mg.gelu, mg.elu, np.tanh, mg.log_sigmoid, np.arctan, mg.erf],
-)
-def test_value_and_gradient_far_from_zero_are_finite(f: Any, x: float) -> None:
-    value, slope = mg.value_and_grad(f)(x)
-    assert math.isfinite(value.item()) and math.isfinite(slope.item())
+@pytest.mark.parametrize("f", [mg.sigmoid, mg.softplus, mg.silu, mg.elu, np.tanh, mg.log_sigmoid])
+def test_gradient_far_from_zero_is_finite(f: Any) -> None:
+    assert np.isfinite(mg.elementwise_grad(f)(np.array([-1000.0, 1000.0])).data).all()
 
 
 def test_erf_equals_the_c_library_up_to_rounding() -> None:
@@ -109,19 +89,15 @@ def test_erf_equals_the_c_library_up_to_rounding() -> None:
 @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [2.0, 0.0, -3.0]])
 def test_norm_with_zeros_has_finite_gradients(ord: float, values: list[float]) -> None:
     value, gradient = mg.value_and_grad(lambda x: mg.norm(x, ord))(np.array(values))
-    np.testing.assert_allclose(
-        value.data, np.linalg.norm(values, ord) if ord > 0 else 0, rtol=1e-14
-    )
+    assert value.item() == pytest.approx(np.linalg.norm(values, ord) if ord > 0 else 0)
     assert np.isfinite(gradient.data).all() and gradient.data[1] == 0
 
 
 def test_corrcoef_that_rounding_puts_above_1_has_its_curvature() -> None:
     x = np.array([1.1, 1.9, 1.6])
-    centred = x - x.mean()
-    correlation = lambda v: np.corrcoef(v, x)[0, 1]
-    exact = lambda v: (v * centred).sum() / mg.norm(v - v.mean()) / np.linalg.norm(centred)
-    assert correlation(x).item() <= 1
-    found, expected = mg.hessian(correlation)(x).data, mg.hessian(exact)(x).data
+    c = x - x.mean()
+    found = mg.hessian(lambda v: np.corrcoef(v, x)[0, 1])(x).data
+    expected = (np.outer(c, c) / (c @ c) + 1 / 3 - np.eye(3)) / (c @ c)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -141,17 +117,14 @@ def test_power_of_zero_has_derivatives_of_any_order(order: int, expected: float)
 
 
 @pytest.mark.parametrize(
-    "f",
-    [np.sqrt, lambda x: np.arcsin(1 - x), lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)],
+    "f", [np.sqrt, lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)], ids=range(3)
 )
 def test_infinite_slope_of_an_unused_element_gives_third_derivatives_of_zero(f: Any) -> None:
     """An infinite slope times a gradient of zero is zero, to any order."""
-    x = np.array([0.0, 1.0, 0.5])
+    x = np.array([0.0, 0.5])
     with np.errstate(divide="ignore"):  # the slope itself
-        found = third_derivatives(lambda x: (f(x)[1:] ** 2).sum(), x)
-    expected = third_derivatives(lambda x: (f(x) ** 2).sum(), x[1:])
-    np.testing.assert_array_equal(found[0], 0)
-    np.testing.assert_allclose(found[1:, 1:, 1:], expected, rtol=1e-12)
+        found = third_derivatives(lambda x: f(x)[1] ** 3, x)
+    assert not found[0].any() and found[1, 1, 1] != 0
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-9, 1e-3])
