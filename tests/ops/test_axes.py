@@ -13,12 +13,12 @@ from minigrad.core.registry import FUNCTIONS, OPS
 
 X = np.arange(9.0).reshape(3, 3)
 ARGUMENTS: dict[str, Any] = {
-    **dict.fromkeys(("x", "a", "y", "f", "p", "values"), X), "b": X + 1, "indices": np.zeros((3, 3), int), "index": [0],
-    "condition": [True, False, True], "arrays": [X, X], "tensors": [X, X], "indices_or_sections": 3, "kth": 1, "k": 1,
-    "q": 0.5, "shift": 1, "repeats": 2, "obj": 0, "window_shape": 2, "size": 2, "chunks": 2, "axis1": 0, "axis2": 1,
-    "source": 0, "destination": 1,
+    "b": X + 1, "indices": np.zeros((3, 3), int), "index": [0], "condition": [True, False, True],
+    "arrays": [X, X], "tensors": [X, X], "indices_or_sections": 3, "kth": 1, "k": 1, "q": 0.5, "shift": 1,
+    "repeats": 2, "obj": 0, "window_shape": 2, "size": 2, "chunks": 2, "axis1": 0, "axis2": 1, "source": 0,
+    "destination": 1,
 }  # fmt: skip
-"""Values of the arguments that have no default."""
+"""Values of the arguments that have no default and are not x."""
 
 CALLS = FUNCTIONS | {name: op.function for name, op in OPS.items() if name not in FUNCTIONS}
 CASES = [
@@ -33,27 +33,19 @@ CASES = [
 @pytest.mark.parametrize("tracked", [False, True])
 def test_axis_out_of_range_is_refused(name: str, parameter: str, tracked: bool) -> None:
     x = mg.Tensor(X[:1] if name == "squeeze" else X, requires_grad=tracked)
-    parameters = inspect.signature(CALLS[name]).parameters.values()
-    required = {
-        p.name: x if ARGUMENTS[p.name] is X else ARGUMENTS[p.name]
-        for p in parameters
-        if p.default is p.empty and p.kind < p.VAR_POSITIONAL and p.name != parameter
-    }
+    signature = inspect.signature(CALLS[name])
+    call = signature.bind_partial()
+    for p in signature.parameters.values():
+        if p.default is p.empty and p.kind < p.VAR_POSITIONAL:
+            call.arguments[p.name] = ARGUMENTS.get(p.name, x)
     if name == "gather":
-        required["index"] = ARGUMENTS["indices"]
-    names = [p.name for p in parameters if p.name in required or p.name == parameter]
-
-    def call(axis: int) -> Any:
-        """Give arguments without default by position, the axis by name if it has a default."""
-        values = {**required, parameter: axis}
-        count = len(required) + all(p.default is p.empty for p in parameters if p.name == parameter)
-        by_name = {parameter: axis} if count == len(required) else {}
-        return CALLS[name](*[values[n] for n in names if n not in by_name], **by_name)
-
-    call(1 if parameter == "axis2" else 0)
+        call.arguments["index"] = np.zeros((3, 3), int)
+    call.arguments[parameter] = 1 if parameter == "axis2" else 0
+    CALLS[name](*call.args, **call.kwargs)
     ndim = 3 if name in ("expand_dims", "stack") else 2
     for axis in (ndim, -ndim - 1):
+        call.arguments[parameter] = axis
         with pytest.raises(
             np.exceptions.AxisError, match=f"axis {axis} is out of bounds.* dimension {ndim}"
         ):
-            call(axis)
+            CALLS[name](*call.args, **call.kwargs)

