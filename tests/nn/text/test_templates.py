@@ -5,8 +5,6 @@ from __future__ import annotations
 import collections
 import enum
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -20,47 +18,33 @@ from nn.text.templates import render
 pytest.importorskip("jinja2", reason="chat templates need it")
 
 BIG = "{% set big = 'x' * 100000 %}"
-TWINS = "{% set x = [1] %}{% set y = [1] %}" + "{% set x = [x, x] %}{% set y = [y, y] %}" * 60
 SPACE = "{% set ns = namespace(x='ab', n=7) %}"
 WITHOUT_END = {
     "loops": ["{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-              "{% for i in range(99999) %}" + "x" * 90_000 + "{% endfor %}", "{% for i in range(10**12) %}{% endfor %}",
+              "{% for i in range(99999) %}" + "x" * 90_000 + "{% endfor %}",
               "{% set x = [1] * 200000 %}{% for i in range(99999) %}{% set y = x[1:] %}{% endfor %}",
-              "{% for i in range(99999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}"],
+              "{% for i in range(99999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}",
+              "{% for i in range(99999) %}{% set x = 10 ** 30000 %}{% endfor %}",
+              "{% for i in range(99999) %}{% set x %}{{ 'x' * 9000000 }}{% endset %}{% endfor %}"],
     "recursion": ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% block a %}{{ self.a() }}{% endblock %}",
                   "{% macro m(n) %}{% if n < 60 %}{{ m(n + 1) }}{{ m(n + 1) }}{% endif %}{% endmacro %}{{ m(0) }}",
-                  "{% for i in [1] recursive %}{{ loop([1, 2]) }}{% endfor %}",
                   "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}"],
     "operators": ["{{ '%9999999999d' % 1 }}", "{{ 10 ** 100000000 }}", "{{ ([1] * 10**10)|length }}",
-                  BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}", "{{ 'x'.encode() * 10**11 }}",
+                  BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}",
                   SPACE + "{% for i in range(999) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}"],
-    "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, TWINS + "{{ x }}", TWINS + "{{ x|tojson }}",
-                 TWINS + "{{ x == y }}", "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {x: 1}|length }}",
-                 SPACE + "{% for i in range(999) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"],
-    "filters": ["{{ 'x'|center(10**10) }}", BIG + "{{ big|replace('x', big) }}", BIG + "{{ ([big] * 99999)|map('trim')|join }}",
-                "{{ ('x\n' * 99999)|indent(99999) }}", "{{ [1]|batch(10**9, 'x')|list }}", "{{ [1]|slice(10**9)|list }}",
-                "{{ ([[1]] * 200000)|sum(start=[])|length }}", BIG + "{{ big|wordwrap(1, true, big) }}", "{{ lipsum(10**9) }}"],
+    "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, "{% set x = [1] %}" + "{% set x = [x, x] %}" * 60 + "{{ x }}",
+                 "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {x: 1}|length }}",
+                 "{% set d = {'a': 'abc'}.values() %}" + "{% set d = {'a': [d, d]}.values() %}" * 60 + "{{ d }}",
+                 SPACE + "{% set ns = namespace(x=[ns, ns]) %}" * 40 + "{{ ns }}{{ 1 / 0 }}"],
+    "filters": ["{{ 'x'|center(10**10) }}", BIG + "{{ big|replace('x', big) }}", "{{ 1.5|round(1000000000, 'ceil') }}",
+                "{{ ([[1]] * 200000)|sum(start=[])|length }}", "{{ lipsum(10**9) }}",
+                "{% set c = ('<!--' ~ 'a-->') * 1000000 %}{{ c|striptags }}", "{{ [[[[1]]]]|tojson(indent='y' * 90000000) }}"],
     "methods": ["{{ 'x'.ljust(10**10) }}", "{{ '{:>9999999999}'.format(1) }}", BIG + "{{ big.replace('', big) }}",
-                BIG + "{{ big.translate({120: big}) }}", BIG + "{{ ('{0}' * 99999).format(big) }}", "{{ (1).to_bytes(10**10, 'big') }}"],
-    "faults": ["{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ {}.x.y }}", "{% include 'x' %}",
-               "{{ '" + "x" * 100_000 + "' }}", "{{ 1" + " + 1" * 2_000 + " }}",
-               "{% for i in [1] %}" * 40 + "{% endfor %}" * 40, "{{ raise_exception('no\n\n' * 9999) }}",
-               "{{ raise_exception(1, 2) }}", "{{ " + "9" * 9999 + " }}", "{% set x.y = 1 %}"],
-    "more": ["{{ 1.5|round(1000000000, 'ceil') }}", "{{ ('a' * 200000).rfind('b' ~ 'a' * 90000) }}", "{{ ('a' * 9000000).strip('b' * 9000000) }}",
-             "{{ strftime_now('%999999999d') }}", "{% set c = ('<!--' ~ 'a-->') * 1000000 %}{{ c|striptags }}",
-             "{% for i in range(99999) %}{% set x = 10 ** 30000 %}{% endfor %}",
-             "{% set d = {'a': 'abc'}.values() %}" + "{% set d = {'a': [d, d]}.values() %}" * 60 + "{{ d }}",
-             "{% set n = namespace(x=1) %}" + "{% set m = namespace(x=[n, n]) %}{% set n = namespace(x=[m,m]) %}"*40 + "{% for i in range(99999) %}{{ n }}{% endfor %}{% for i in range(99999) %}{% for i in range(99999) %}{{ n }}{% endfor %}{% endfor %}",
-             "{% set x = 'a' * 9000000 %}{% set y = 'a' * 9000000 %}{% for i in range(99999) %}{% if x == y %}{% endif %}{% endfor %}",
-             "{% set x = ['a'] * 400000 %}{% set y = ['a'] * 400000 %}{% for i in range(99999) %}{% if x is eq y %}{% endif %}{% endfor %}",
-             "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{% set y = x|upper %}{% endfor %}",
-             "{% set x = ('a',) * 400000 %}{% for i in range(99999) %}{% set y = {x: 1} %}{% endfor %}",
-             "{{ '{' ~ ':' * 500000 }}{{ ('{' ~ ':' * 500000).format() }}",
-             "{% for i in range(99999) %}{% set x %}{{ 'x' * 9000000 }}{% endset %}{% endfor %}",
-             "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = ns.l + ['x' * 100000] %}{% endfor %}",
-             "{{ 'x'|tojson(indent='y' * 9000000) }}{% for i in range(99) %}{{ [[[[1]]]]|tojson(indent='y' * 9000000) }}{% endfor %}",
-             "{{ range(99999)|map('string')|join('x' * 1000000) }}",
-             "{% macro m() %}{{ caller() }}{% endmacro %}{% for i in range(99999) %}{% for i in range(99999) %}{% call m() %}{% endcall %}{% endfor %}{% endfor %}",],
+                BIG + "{{ ('{0}' * 99999).format(big) }}", "{{ (1).to_bytes(10**10, 'big') }}", "{{ strftime_now('%999999999d') }}",
+                "{{ ('a' * 9000000).strip('b' * 9000000) }}", "{{ '{' ~ ':' * 500000 }}{{ ('{' ~ ':' * 500000).format() }}"],
+    "faults": ["{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ {}.x.y }}", "{{ '" + "x" * 100_000 + "' }}",
+               "{{ 1" + " + 1" * 2_000 + " }}", "{% for i in [1] %}" * 40 + "{% endfor %}" * 40,
+               "{{ raise_exception('no\n\n' * 9999) }}", "{{ raise_exception(1, 2) }}"],
 }  # fmt: skip
 
 
@@ -104,8 +88,6 @@ def test_render_error_names_the_reason(source: str, said: str) -> None:
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{{ messages.append(1) }}",
-        "{{ messages.__class__ }}",
-        "{{ cycler.__init__.__globals__.os.system('true') }}",
         "{{ namespace(__call__=1) }}",
         "{{ namespace({'_x': 1}) }}",
         "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
@@ -139,7 +121,6 @@ def test_render_passes_values_exactly() -> None:
     [
         ({"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}, {"\ud83d\ude00": {"a": 0.1}}),
         (collections.OrderedDict(a=Role.USER), {"a": "user"}),
-        (np.str_("b"), "b"),
     ],
 )
 def test_render_passes_subclasses_as_values_of_json(value: Any, expected: Any) -> None:
@@ -150,32 +131,19 @@ CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 
 
-NO_VALUES = [
-    (1,), {1: 2}, {"a": 1, True: 2}, {1}, b"x", np.int64(1), np.bool_(True), np.zeros(2), 1j, 10**5000, CYCLE,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("number", range(len(NO_VALUES)))
-def test_render_values_that_json_changes_raise(number: int) -> None:
-    expected = r"^chat: (messages\[0\].content must be a string, a number, .*, got |maximum recursion|Exceeds the limit)"
+@pytest.mark.parametrize(
+    "value",
+    [(1,), {1: 2}, b"x", np.int64(1), 10**5000, CYCLE],
+    ids=["tuple", "key", "bytes", "NumPy", "large", "cycle"],
+)
+def test_render_values_that_json_changes_raise(value: Any) -> None:
+    expected = "^chat: (messages.0..content must be a string, a number|maximum recursion|Exceeds)"
     with pytest.raises(ValueError, match=expected):
-        render("a", "a/file", {"messages": [{"content": NO_VALUES[number]}]})
-
-
-def test_render_in_threads_returns_each_text() -> None:
-    with ThreadPoolExecutor(4) as pool:
-        said = pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))
-    assert list(said) == list("012345")
+        render("a", "a/file", {"messages": [{"content": value}]})
 
 
 def test_render_with_old_jinja2_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
     message = "^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$"
     with pytest.raises(MissingExtraError, match=message):
-        render("a", "a/file", {})
-
-
-def test_render_without_jinja2_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
-    with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install"):
         render("a", "a/file", {})
