@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import hide_packages
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,7 +44,7 @@ from nn.text.tokenize import _simplifier
 @pytest.mark.parametrize(
     ("tokenizer", "text", "tokens"),
     [
-        (WordTokenizer(), "Don't stop (really): it's 3.5 km, isn't it?", "Don't stop ( really ) : it's 3 . 5 km , isn't it ?"),
+        (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . 5 km !"),
         (WordTokenizer(lowercase=True), "Ab C", "ab c"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
         (SpaceTokenizer(), "我 有 一只 猫", "我 有 一只 猫"),
@@ -60,23 +59,13 @@ def test_tokenizer_splits_a_sentence(tokenizer: Tokenizer, text: str, tokens: st
 @pytest.mark.parametrize(
     ("tokenizer", "text"),
     [
-        (WordTokenizer(), "Hello, world!"),
-        (WordTokenizer(), 'She said "no" to him.'),
-        (WordTokenizer(), "¿Qué tal?"),
-        (WordTokenizer(), "a (b) c"),
-        (WordTokenizer(), "well-known"),
-        (WordTokenizer(), "He's here."),
+        (WordTokenizer(), 'He\'s said "no" (¿qué?) to well-known men, twice.'),
         (CharTokenizer(), "我有3只cats，OK？"),
         (CharTokenizer(), "I am Tom。"),
     ],
 )
 def test_tokenizer_joins_what_it_splits(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.join(tokenizer(text)) == text
-
-
-def test_tokenizer_named_of_another_name_raises() -> None:
-    with pytest.raises(ValueError, match="must be 'word', 'char', 'space' or 'bpe', got 'x'"):
-        tokenizer_named("x")
 
 
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab"] * 20
@@ -90,8 +79,8 @@ def bpe() -> BPETokenizer:
 
 def test_bpe_tokenizer_splits_and_joins_any_text(bpe: BPETokenizer) -> None:
     assert len(bpe("lower newest")) < len("lower newest")
-    for text in ["lower newest", "something 未见过 else!", "naïve"]:
-        assert bpe.join(bpe(text)) == text
+    text = "something 未见过 else, naïve!"
+    assert bpe.join(bpe(text)) == text
     assert tokenizer_named(**bpe.to_dict())("wider low") == bpe("wider low")
     with pytest.raises(ValueError, match="a text must be valid UTF-8, got .*udcff"):
         bpe("\udcff")
@@ -102,27 +91,9 @@ def test_bpe_tokenizer_with_whole_words_merges_between_spaces() -> None:
     text = "it is n&apos;t well-known ."
     whole = BPETokenizer.train([text] * 20, vocab_size=400, whole_words=True)
     assert whole(text) == ["Ġit", "Ġis", "Ġn&apos;t", "Ġwell-known", "Ġ."]
-    assert whole.join(whole("未见过 b-c &amp; n&apos;t 🙂")) == "未见过 b-c &amp; n&apos;t 🙂"
-    assert tokenizer_named(**whole.to_dict())(text) == whole(text)
+    assert whole.join(whole("未见过 n&apos;t 🙂")) == "未见过 n&apos;t 🙂"
     vocab = Vocabulary([*SPECIALS, *whole.pieces])  # a joint vocabulary of bytes knows every text
     assert UNK not in vocab.encode(whole("".join(map(chr, range(33, 3000)))))
-
-
-def dropout_by_definition(
-    word: str, merges: list[list[str]], p: float, rng: np.random.Generator
-) -> tuple[str, ...]:
-    """Split by algorithm 1 of the paper: drop each merge with probability p, then apply the best one."""
-    pieces = list(word)
-    while True:
-        left = [
-            (merges.index([pieces[i], pieces[i + 1]]), i)
-            for i in range(len(pieces) - 1)
-            if [pieces[i], pieces[i + 1]] in merges and rng.random() >= p
-        ]
-        if not left:
-            return tuple(pieces)
-        i = min(left)[1]
-        pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
 
 
 def test_bpe_dropout_with_p_0_equals_the_tokenizer(bpe: BPETokenizer) -> None:
@@ -131,27 +102,56 @@ def test_bpe_dropout_with_p_0_equals_the_tokenizer(bpe: BPETokenizer) -> None:
         assert whole(text, np.random.default_rng(0)) == bpe(text)
 
 
-@pytest.mark.parametrize("word", ["Ġlowest", "Ġaaaa", "Ġnew"])
-def test_bpe_dropout_frequencies_equal_the_definition(bpe: BPETokenizer, word: str) -> None:
-    merges = [list(m) for m in json.loads(bpe.model)["model"]["merges"]]
-    dropout, rng, n = BPEDropout(bpe, 0.3), np.random.default_rng(0), 6000
-    got = Counter(tuple(dropout(word[1:], rng)) for _ in range(n))
-    expected = Counter(dropout_by_definition(word, merges, 0.3, rng) for _ in range(n))
-    assert len(expected) > 3 and all("".join(pieces) == word for pieces in got)
-    for pieces in {*got, *expected}:
-        a, b = got[pieces], expected[pieces]
-        assert abs(a - b) < 5 * np.sqrt(a + b + 1), pieces  # five standard deviations
+def test_bpe_dropout_has_probabilities_of_the_paper() -> None:
+    """Algorithm 1 drops each possible merge with probability p, anew after each merge."""
+    pytest.importorskip("tokenizers")
+    two = BPETokenizer.train(["qab wab eab rcd tcd"], 256 + 2)  # merges ab, then cd
+    p, n, rng = 0.3, 6000, np.random.default_rng(0)
+    found = Counter(" ".join(BPEDropout(two, p)("abcd", rng)) for _ in range(n))
+    expected = {
+        "Ġ ab cd": (1 - p) ** 2 + p * (1 - p) ** 2,  # ab first, or cd first
+        "Ġ ab c d": (1 - p) * p,
+        "Ġ a b cd": p * (1 - p) * p,
+        "Ġ a b c d": p * p,
+    }
+    assert found.keys() == expected.keys()
+    for pieces, share in expected.items():
+        assert abs(found[pieces] - n * share) < 5 * np.sqrt(n * share), pieces
 
 
-def test_bpe_dropout_with_other_models_raises() -> None:
-    lib = pytest.importorskip("tokenizers")
+def test_bpe_dropout_with_bad_arguments_raises(bpe: BPETokenizer) -> None:
     with pytest.raises(ValueError, match="p must be finite, at least 0, less than 1, got 1"):
-        BPEDropout(BPETokenizer.train(TEXTS, 260), 1)
-    other = lib.Tokenizer(lib.models.BPE({"a": 0}, [], byte_fallback=True))
-    with pytest.raises(
-        ValueError, match=r"must be made by BPETokenizer.train, got \['byte_fallback'\]"
-    ):
-        BPEDropout(BPETokenizer(other.to_str()))
+        BPEDropout(bpe, 1)
+    bpe = BPETokenizer(bpe.model.replace('"byte_fallback":false', '"byte_fallback":true'))
+    with pytest.raises(ValueError, match=r"made by BPETokenizer.train, got \['byte_fallback'\]"):
+        BPEDropout(bpe)
+
+
+def test_tokenizer_simplified_converts_traditional_characters() -> None:
+    pytest.importorskip("opencc")
+    for split in (CharTokenizer(simplified=True), SpaceTokenizer(simplified=True)):
+        assert tokenizer_named(**split.to_dict())("漢語") == split("汉语") == split("漢語")
+    pytest.importorskip("tokenizers")
+    bpe = BPETokenizer.train(["漢語 and 語言"] * 20, 280, simplified=True)
+    assert bpe("漢語") == bpe("汉语") == BPEDropout(bpe, 0.0)("漢語", np.random.default_rng(0))
+    assert bpe.join(bpe("語言")) == "语言"
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "message"),
+    [
+        ("sacrebleu", lambda: translation_scores(["a"], ["a"]), "BLEU needs sacrebleu"),
+        ("tokenizers", lambda: BPETokenizer.train(["a"]), "BPETokenizer needs tokenizers: pip"),
+        ("opencc", lambda: CharTokenizer(simplified=True)("漢"), "characters needs opencc"),
+    ],
+)
+def test_text_without_a_package_names_it(
+    monkeypatch: pytest.MonkeyPatch, package: str, call: Callable[[], object], message: str
+) -> None:
+    hide_packages(monkeypatch, package)
+    _simplifier.cache_clear()
+    with pytest.raises(MissingExtraError, match=message):
+        call()
 
 
 # -- scores ------------------------------------------------------------------------------------------
@@ -162,12 +162,11 @@ def test_translation_scores_equal_their_definitions() -> None:
     scores = translation_scores(["a b c d x"], ["a b c d e"], tokenize="none")
     shares = [4 / 5, 3 / 4, 2 / 3, 1 / 2]  # of the n-grams
     assert scores.bleu == pytest.approx(100 * np.prod(shares) ** 0.25)
+    assert "tok:none" in scores.bleu_signature
     references = [["a b c d e", "A B C D X"], "a b c d x"]
     several = translation_scores(["a b c d x"] * 2, references, lowercase=True)
     assert (several.bleu, several.chrf) == pytest.approx((100, 100))
-    for part in ("tok:13a", "case:lc", "nrefs:"):
-        assert part in several.bleu_signature
-    assert "tok:none" in scores.bleu_signature and "case:lc" in several.chrf_signature
+    assert "case:lc" in several.chrf_signature
 
 
 @pytest.mark.parametrize(
@@ -181,25 +180,9 @@ def test_translation_scores_equal_their_definitions() -> None:
 def test_translation_scores_bad_arguments_raise(
     translations: list[str], references: list[Any], message: str
 ) -> None:
+    pytest.importorskip("sacrebleu")
     with pytest.raises(ValueError, match=message):
         translation_scores(translations, references)
-
-
-@pytest.mark.parametrize(
-    ("package", "call", "message"),
-    [
-        ("sacrebleu.metrics", lambda: translation_scores(["a"], ["a"]), "BLEU needs sacrebleu"),
-        ("tokenizers", lambda: BPETokenizer.train(["a"]), "BPETokenizer needs tokenizers: pip"),
-        ("opencc", lambda: CharTokenizer(simplified=True)("漢"), "characters needs opencc"),
-    ],
-)
-def test_text_without_a_package_names_it(
-    monkeypatch: pytest.MonkeyPatch, package: str, call: Callable[[], object], message: str
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    _simplifier.cache_clear()
-    with pytest.raises(MissingExtraError, match=message):
-        call()
 
 
 # -- vocabulary --------------------------------------------------------------------------------------
@@ -233,61 +216,51 @@ def test_vocabulary_of_bad_tokens_raises(tokens: list[str], message: str) -> Non
 
 # -- pairs -------------------------------------------------------------------------------------------
 
-
-def write(path: Path, data: bytes) -> Path:
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+TABLE = "\ufeffEnglish\tChinese\nHi.\t你好。\tCC-BY\n\n\t空\nHi.\t你好。\nRun!\t 跑！ \n".encode()
 
 
-@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
-def test_read_pairs_of_columns_returns_both_sides(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "\ufeffHi.\t你好。\tCC-BY\n\nRun!\t 跑！ \nempty\t\t\n".encode())
-    assert read_pairs(path) == [("Hi.", "你好。"), ("Run!", "跑！")]
-    assert read_pairs(path, reverse=True)[0] == ("你好。", "Hi.")
-
-
-def test_read_pairs_of_parallel_files_returns_both_sides(tmp_path: Path) -> None:
-    a = write(tmp_path / "a.de", b"eins\r\nzwei\n\ndrei\n")
-    b = write(tmp_path / "b.en.gz", b"one\ntwo\nnothing\nthree\n")
-    assert read_pairs(a, b) == [("eins", "one"), ("zwei", "two"), ("drei", "three")]
-
-
-TABLE = "English\tChinese\nHi.\t你好。\n\n\t空\nHi.\t你好。\nRun!\t跑！\n"
-
-
-def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path) -> None:
-    path, left_out = write(tmp_path / "a.tsv", TABLE.encode()), Counter[str]()
+@pytest.mark.parametrize(("name", "data"), [("a.tsv", TABLE), ("a.tsv.gz", gzip.compress(TABLE))])
+def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path, name: str, data: bytes) -> None:
+    path, left_out = tmp_path / name, Counter[str]()
+    path.write_bytes(data)
     assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
     assert left_out == {"a row of headings": 1, "with an empty side": 1, "there before": 1}
-    path = write(tmp_path / "b.tsv", b"text\tein Text\n")
-    assert read_pairs(path) == [("text", "ein Text")]  # no heading
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_iter_pairs_equals_read_pairs(tmp_path: Path, reverse: bool) -> None:
-    table = write(tmp_path / "a.tsv.gz", TABLE.encode())
-    a = write(tmp_path / "a", b"one\n\ntwo\none\n")
-    b = write(tmp_path / "b", b"eins\nx\nzwei\neins\n")
-    for files in ([table], [a, b]):
-        found = list(iter_pairs(*files, reverse=reverse))
-        assert found == read_pairs(*files, reverse=reverse, keep_repeated=True) and len(found) == 3
-    short = write(tmp_path / "c", b"eins\n")
-    for files in ([a, short], [short, a]):
-        with pytest.raises(ValueError, match="must have as many lines as .*, got ."):
+def test_read_pairs_with_one_side_like_a_heading_keeps_it(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("text\tein Text\n")
+    assert read_pairs(tmp_path / "a.tsv") == [("text", "ein Text")]
+
+
+def test_read_and_iter_pairs_of_parallel_files(tmp_path: Path) -> None:
+    a, b, short = (tmp_path / name for name in ("a", "b", "c"))
+    a.write_bytes(b"one\r\n\r\ntwo\r\none\r\n")
+    b.write_text("eins\nx\nzwei\neins\n")
+    assert read_pairs(a, b) == [("one", "eins"), ("two", "zwei")]
+    repeated = [("eins", "one"), ("zwei", "two"), ("eins", "one")]
+    assert list(iter_pairs(a, b, reverse=True)) == repeated
+    assert read_pairs(a, b, reverse=True, keep_repeated=True) == repeated
+    short.write_text("eins\n")
+    for files, counts in (((a, short), r"\(4\), got 1"), ((short, a), r"\(1\), got 4")):
+        with pytest.raises(ValueError, match=f"must have as many lines as .*{counts}"):
             list(iter_pairs(*files))
 
 
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("x.tsv", b"a\tb\nc d\n", "x.tsv, line 2 must have two columns separated by a tab, got one"),
-        ("x.tsv", b"a\tb\nc\td\ne\t\xff\n", r"x.tsv, line 3: not UTF-8 \(invalid start byte at byte 2\)"),
+        (
+            "x.tsv",
+            b"a\tb\nc d\n",
+            "x.tsv, line 2 must have two columns separated by a tab, got one",
+        ),
+        ("x.tsv", b"a\tb\nc\td\ne\t\xff\n", r"x.tsv, line 3: not UTF-8 .* at byte 2"),
         ("x.tsv", b"", "x.tsv: the file is empty"),
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
         ("x.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], "x.tsv.gz: not a whole .gz file"),
     ],
     ids=["one column", "not UTF-8", "empty", "no pairs", "cut"],
-)  # fmt: skip
+)
 def test_read_pairs_of_damaged_file_names_the_line(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
@@ -296,15 +269,10 @@ def test_read_pairs_of_damaged_file_names_the_line(
         read_pairs(tmp_path / name)
 
 
-def test_read_pairs_of_missing_file_raises(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing.tsv: no such file"):
-        read_pairs(tmp_path / "nothing.tsv")
-
-
 def test_filter_pairs_keeps_suitable_lengths() -> None:
     pairs = [(["a"] * n, ["b"] * m) for n, m in [(1, 1), (3, 1), (5, 5), (0, 2), (2, 9)]]
-    assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5)] == [(1, 1), (3, 1), (5, 5)]
-    assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5, max_ratio=2)] == [(1, 1), (5, 5)]
+    assert filter_pairs(pairs, 5) == pairs[:3]
+    assert filter_pairs(pairs, 5, max_ratio=2) == [pairs[0], pairs[2]]
 
 
 def test_split_pairs_have_no_source_in_common() -> None:
@@ -324,28 +292,23 @@ def test_split_pairs_have_no_source_in_common() -> None:
 id_pairs = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=60)
 
 
-def made(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
-    return [([i + 4] * a, [i + 4] * b) for i, (a, b) in enumerate(lengths)]
-
-
-@given(
-    lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans()
-)
-@example(lengths=[(1, 1), (5, 5)], max_tokens=9, seed=0, shuffle=False)  # 10 tokens together
+@given(lengths=id_pairs, max_tokens=st.integers(9, 40), shuffle=st.booleans())
+@example(lengths=[(1, 1), (5, 5), (9, 1)], max_tokens=9, shuffle=False)  # 10 tokens together
 def test_pair_batches_have_every_pair_once_within_max_tokens(
-    lengths: list[tuple[int, int]], max_tokens: int, seed: int, shuffle: bool
+    lengths: list[tuple[int, int]], max_tokens: int, shuffle: bool
 ) -> None:
+    pairs = [([i + 4] * a, [i + 4] * b) for i, (a, b) in enumerate(lengths)]
     seen = []
-    for batch in PairBatches(made(lengths), max_tokens, shuffle=shuffle, seed=seed).epoch(3):
+    for batch in PairBatches(pairs, max_tokens, shuffle=shuffle).epoch(3):
         assert all(side.size <= max_tokens for side in batch)
         for row in zip(*batch, strict=True):
             ids = [side[: np.count_nonzero(side)].tolist() for side in row]  # the rest is padding
             seen.append((ids[0], ids[1]))
-    assert sorted(seen) == sorted(made(lengths))
+    assert sorted(seen) == sorted(pairs)
 
 
 def test_pair_batches_order_depends_on_seed_and_epoch() -> None:
-    pairs = made([(i % 7 + 1, i % 5 + 1) for i in range(200)])
+    pairs = [([i] * (i % 7 + 1), [i]) for i in range(200)]
 
     def sources(seed: int, epoch: int, start: int = 0) -> list[Any]:
         return [a.tolist() for a, _ in PairBatches(pairs, 30, seed=seed).epoch(epoch, start)]
@@ -358,15 +321,14 @@ def test_pair_batches_order_depends_on_seed_and_epoch() -> None:
 def test_pair_batches_with_encode_draw_anew_in_each_epoch() -> None:
     pairs = [(range(i, i + 5), [i]) for i in range(2000)]
     encode = lambda pair, generator: (generator.permutation(pair[0]), pair[1])
+    batches = PairBatches(pairs, 50, shuffle=False, seed=3, encode=encode)
 
     def rows(epoch: int, start: int = 0) -> list[Any]:
-        batches = PairBatches(pairs, 50, shuffle=False, seed=3, encode=encode)
         return [a.tolist() for a, _ in batches.epoch(epoch, start)]
 
     second, third = rows(2), rows(3)
     assert rows(2, start=130) == second[130:]
-    drawn = [{tuple(row) for batch in epoch for row in batch} for epoch in (second, third)]
-    assert len(drawn[0]) == len(drawn[1]) == 2000 and len(drawn[0] & drawn[1]) < 100
+    assert sum(a == b for a, b in zip(second, third, strict=True)) == 0
     with pytest.raises(ValueError, match="max_tokens must be at least 5, .* got 4"):
         list(PairBatches(pairs, 4, encode=encode).epoch())
 
@@ -382,18 +344,3 @@ def test_pair_batches_with_encode_draw_anew_in_each_epoch() -> None:
 def test_pair_batches_bad_pairs_raise(pairs: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"PairBatches: {message}"):
         PairBatches(pairs, 8)
-
-
-# -- Chinese characters --------------------------------------------------------------------------------
-
-
-def test_tokenizer_simplified_converts_traditional_characters() -> None:
-    pytest.importorskip("opencc")
-    for split in (CharTokenizer(simplified=True), SpaceTokenizer(simplified=True)):
-        assert "".join(split("湯姆學習漢語")) == "汤姆学习汉语"
-        assert tokenizer_named(**split.to_dict())("漢語") == split("汉语") == split("漢語")
-    assert "".join(CharTokenizer()("漢語")) == "漢語"
-    pytest.importorskip("tokenizers")
-    bpe = BPETokenizer.train(["漢語 and 語言"] * 20, 280, simplified=True)
-    assert bpe("漢語") == bpe("汉语") == BPEDropout(bpe, 0.0)("漢語", np.random.default_rng(0))
-    assert bpe.join(bpe("語言")) == "语言"
