@@ -1,17 +1,11 @@
-"""Hypothesis profiles: `dev` is the default; `HYPOTHESIS_PROFILE=ci` or `intense` looks harder.
-
-What a test tells by the fixture `tell` stands in the summary at the end, from whichever worker.
-"""
+"""Set the profile of hypothesis, `HYPOTHESIS_PROFILE` or `dev`, and what all tests need."""
 
 import gc
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
 
-if (
-    "PYTEST_XDIST_WORKER" in os.environ
-):  # a worker has a core to itself: BLAS with more threads would only wait for it
+if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has one core
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pytest
@@ -28,7 +22,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without garbage collection, which would visit a million objects of PyTorch again and again."""
+    """Collect tests without garbage collection, which would visit a million objects of PyTorch."""
     gc.disable()
     try:
         return (yield)
@@ -39,16 +33,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_of_a_terminal() -> None:
-    """Let processes that tests start receive signals: below `nohup` or `&` some are ignored, which is inherited.
+    """Let processes that tests start receive signals.
 
-    A handler is not handed on; and the tests themselves go on ignoring what they were told to.
+    Below `nohup` or `&` some are ignored, which other processes inherit, unlike a handler.
     """
-    for number in (signal.SIGINT, *ENDING):
+    handlers = dict.fromkeys(ENDING, lambda number, frame: None)
+    for number, handler in {**handlers, signal.SIGINT: signal.default_int_handler}.items():
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(
-                number,
-                signal.default_int_handler if number == signal.SIGINT else lambda *told: None,
-            )
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,18 +49,3 @@ def quick_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
-
-
-@pytest.fixture
-def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Return a function that prints a line at the end of all tests."""
-    return lambda text: record_property("told", text)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = [report for found in terminalreporter.stats.values() for report in found]
-    for report in reports:
-        if getattr(report, "when", "") == "call":
-            for name, text in report.user_properties:
-                if name == "told":
-                    terminalreporter.write_line(text)
