@@ -10,7 +10,6 @@ import pytest
 from published import (
     VOCAB,
     assert_same_outputs,
-    draw_batch,
     load_theirs,
     make,
     read_settings,
@@ -33,19 +32,10 @@ def add_arrays(directory: Path, arrays: dict[str, np.ndarray]) -> None:
     write_safetensors(path, {name: file.read(name) for name in file} | arrays, {"format": "pt"})
 
 
-def assert_saved_again(directory: Path, model: nn.Module) -> None:
-    """Check that `nn.save` writes the weights of the directory again."""
-    nn.save(directory / "again", model)
-    files = [path / "model.safetensors" for path in (directory / "again", directory)]
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("gpt2", {"activation_function": "gelu"}), ("gpt2", {"activation_function": "relu"}),
-        ("gemma", {"hidden_act": "gelu"}), ("gemma", {"hidden_act": "silu"}),
-        ("qwen2", {"vocab_size": 64}),  # wider than the tokenizer
+        ("gpt2", {"activation_function": "gelu"}), ("gemma", {"hidden_act": "silu"}),
     ],
 )  # fmt: skip
 def test_load_of_variant_gives_logits_of_transformers(
@@ -56,16 +46,16 @@ def test_load_of_variant_gives_logits_of_transformers(
 
 def test_load_of_mpnet_reads_every_bucket_of_distances(tmp_path: Path) -> None:
     theirs = make("mpnet", tmp_path, max_position_embeddings=302)
-    ids = np.random.default_rng(5).integers(3, 48, (1, 300))
-    expected = theirs(torch.tensor(ids))[0].detach().numpy()
-    np.testing.assert_allclose(nn.load(tmp_path)(ids).data, expected, rtol=1e-5, atol=2e-5)
+    ids = np.tile(IDS[:1], 25)
+    expected = theirs(torch.tensor(ids))[0].numpy(force=True)
+    np.testing.assert_allclose(nn.load(tmp_path)(ids).data, expected, 1e-5, 2e-5)
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["inside", "beside"])
 @pytest.mark.parametrize(
     "scaling",
     [
-        {"rope_type": "linear", "factor": 2.0}, {"type": "linear", "factor": 2.0},
+        {"type": "linear", "factor": 2.0},
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
         {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3},
     ],
@@ -91,30 +81,12 @@ def test_load_with_older_rope_scaling_equals_today(
     assert read_settings(tmp_path / "again") == settings
 
 
-def test_load_of_tied_model_with_another_head_uses_that_head(tmp_path: Path) -> None:
-    theirs = make("llama, scaled", tmp_path)
-    assert "lm_head.weight" not in SafetensorsFile(tmp_path / "model.safetensors")
-    add_arrays(tmp_path, {"lm_head.weight": HEAD})
-    assert_same_outputs(load_theirs(type(theirs), tmp_path), nn.load(tmp_path))
-
-
-def test_loss_with_eos_as_padding_counts_eos_that_the_mask_keeps(tmp_path: Path) -> None:
-    theirs, ours = make("gpt2", tmp_path, pad_token_id=2), nn.load(tmp_path)
-    ids, is_real = np.array([[3, 2, 5, 2, 2]]), np.array([[True, True, True, True, False]])
-    labels = torch.tensor(np.where(is_real, ids, -100))
-    mask = torch.tensor(is_real).long()
-    expected = theirs(torch.tensor(ids), attention_mask=mask, labels=labels).loss.item()
-    assert ours.loss(ids, is_real).item() == pytest.approx(expected, rel=1e-5)
-
-
 def test_roberta_with_padding_inside_a_row_gives_logits_of_transformers(tmp_path: Path) -> None:
-    theirs = make("roberta, masked", tmp_path)
-    ids, is_real = draw_batch(theirs)
-    ids[0, 4], is_real[0, 4] = 1, False
-    expected = theirs(torch.tensor(ids), attention_mask=torch.tensor(is_real).long()).logits
-    found = nn.load(tmp_path)(ids, is_real).data
-    expected = expected.detach().numpy()[is_real]
-    np.testing.assert_allclose(found[is_real], expected, rtol=1e-5, atol=2e-5)
+    theirs, ids = make("roberta, masked", tmp_path), IDS.copy()
+    ids[0, 4] = 1
+    expected = theirs(torch.tensor(ids), attention_mask=torch.tensor(ids != 1).long()).logits
+    found = nn.load(tmp_path)(ids, ids != 1).data
+    np.testing.assert_allclose(found[ids != 1], expected.numpy(force=True)[ids != 1], 1e-5, 2e-5)
 
 
 def test_t5_with_head_of_its_own_does_not_scale_the_decoder(tmp_path: Path) -> None:
@@ -126,9 +98,9 @@ def test_t5_with_head_of_its_own_does_not_scale_the_decoder(tmp_path: Path) -> N
     write_settings(tmp_path, settings)
     ours, target = nn.load(tmp_path), IDS[:, :5]
     memory = theirs.encoder(torch.tensor(IDS))[0]
-    hidden = theirs.decoder(torch.tensor(target), encoder_hidden_states=memory)[0].detach().numpy()
-    np.testing.assert_allclose(ours(IDS, target).data, hidden @ HEAD.T, rtol=1e-5, atol=2e-5)
-    assert_saved_again(tmp_path, ours)
+    hidden = theirs.decoder(torch.tensor(target), encoder_hidden_states=memory)[0]
+    expected = hidden.numpy(force=True) @ HEAD.T
+    np.testing.assert_allclose(ours(IDS, target).data, expected, 1e-5, 2e-5)
 
 
 def test_load_of_older_gpt_neox_reads_its_rotary_settings_and_buffers(tmp_path: Path) -> None:
@@ -142,10 +114,8 @@ def test_load_of_older_gpt_neox_reads_its_rotary_settings_and_buffers(tmp_path: 
         f"{layer}.masked_bias": np.float32(-1e9)[None],
         f"{layer}.rotary_emb.inv_freq": np.ones(2, np.float32),
     })  # fmt: skip
-    ours = nn.load(tmp_path)
     again = type(theirs).from_pretrained(tmp_path, dtype=torch.float32).eval()
-    assert_same_outputs(again, ours)
-    assert_saved_again(tmp_path, ours)
+    assert_same_outputs(again, nn.load(tmp_path))
 
 
 def test_save_and_load_in_shards_equal_transformers(tmp_path: Path) -> None:
@@ -189,13 +159,10 @@ PAIR_SIZES = (VOCAB, VOCAB, 16, 4, 2, 3, 32)
     [
         ("GPT2LMHeadModel", nn.LanguageModel(nn.LanguageModelConfig(*SIZES))),
         ("LlamaForCausalLM", nn.LanguageModel(nn.LanguageModelConfig(
-            *SIZES, attention=nn.AttentionConfig(num_kv_heads=2), tie=False, **LLAMA))),
-        ("LlamaForCausalLM", nn.LanguageModel(nn.LanguageModelConfig(
-            *SIZES, attention=nn.AttentionConfig(bias="vkqo"), **LLAMA))),
+            *SIZES, attention=nn.AttentionConfig(num_kv_heads=2, bias="vkqo"), tie=False, **LLAMA))),
         ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, **MARIAN))),
         ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, tie="target", **MARIAN))),
         ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, tie="all", **MARIAN))),
-        ("BertForMaskedLM", nn.MaskedLanguageModel(nn.EncoderConfig(*SIZES, **BERT))),
         ("BertForTokenClassification", nn.TokenClassifier(nn.EncoderConfig(*SIZES, num_classes=3, **BERT))),
     ],
 )  # fmt: skip

@@ -35,9 +35,3 @@ def test_encode_gives_normalized_mean_states_of_transformers() -> None:
     assert ids.shape[1] == 256
     vectors = nn.sentence_encoder(DIRECTORY).encode(SENTENCES, batch_size=4)
     np.testing.assert_allclose(vectors, np.stack(expected), atol=1e-5)
-
-
-def test_save_of_real_model_writes_its_files_again(tmp_path: Path) -> None:
-    nn.save(tmp_path, nn.load(DIRECTORY), nn.text.load(DIRECTORY))
-    for name in ("model.safetensors", "tokenizer.json", "vocab.txt"):
-        assert (tmp_path / name).read_bytes() == (DIRECTORY / name).read_bytes()
