@@ -22,46 +22,38 @@ COUNT = 3000 if os.environ.get("HYPOTHESIS_PROFILE") == "intense" else 200
 Step = Callable[..., Any]
 
 OF_ANY: list[Step] = [
-    lambda t: t.tanh(), lambda t: (t * 0.3).exp(), lambda t: (t * t + 1).log(), lambda t: 2.0 ** (t * 0.3),
-    lambda t: 1 / (t * t + 1), lambda t: 1 - t, lambda t: t**3, lambda t: t + t, lambda t: t * t.detach(),
-    lambda t: t.clone(), lambda t: t.sum(), lambda t: t.prod(),
+    lambda t: t.tanh(), lambda t: 1 / (t * t + 1), lambda t: t**3, lambda t: t + t, lambda t: t * t.detach(),
+    lambda t: t.clone(), lambda t: t.sum(),
 ]  # fmt: skip
 OF_AXES: list[Step] = [
     lambda t: t.reshape(-1), lambda t: t[..., None], lambda t: t[..., ::2], lambda t: t[-1],
     lambda t: t.permute(*range(t.ndim)[::-1]), lambda t: t.broadcast_to((2, *t.shape)), lambda t: t.sum(0),
-    lambda t: t.mean(-1, keepdims=True), lambda t: t.cumsum(0), lambda t: t.softmax(-1), lambda t: t.logsumexp(0),
-    lambda t: t.flip((0,)), lambda t: t.var(-1, correction=0),
+    lambda t: t.mean(-1, keepdims=True), lambda t: t.cumsum(0), lambda t: t.softmax(-1), lambda t: t.flip((0,)),
 ]  # fmt: skip
-OF_MATRICES: list[Step] = [lambda t: t.tril(), lambda t: t.diagonal(), lambda t: t @ t.mT]
-BINARY: list[Step] = [
+OF_MATRICES: list[Step] = [lambda t: t.diagonal(), lambda t: t @ t.mT]
+OF_TWO: list[Step] = [
     lambda t, u: t + u, lambda t, u: t - u, lambda t, u: t * u, lambda t, u: t / (u * u + 1),
-    lambda t, u: (t * t + 0.5) ** (u * 0.1 + 0.03),
 ]  # fmt: skip
 PRODUCT: list[Step] = [lambda t, u: t @ u]
 
 
-def groups_for(x: np.ndarray, u: np.ndarray) -> dict[str, list[Step]]:
-    """Return the steps that fit operands x and u, by the name of their group."""
-    groups = {"OF_ANY": OF_ANY}
-    if x.ndim:
-        groups["OF_AXES"] = OF_AXES
-    if x.ndim > 1:
-        groups["OF_MATRICES"] = OF_MATRICES
-    if x.shape == u.shape or 1 in (x.size, u.size):
-        groups["BINARY"] = BINARY
-    elif x.ndim > 1 and x.ndim == u.ndim and x.shape[:-2] + x.shape[-1:] == u.shape[:-1]:
-        groups["PRODUCT"] = PRODUCT
-    return groups
+def assert_equal(ours: Tensor | None, theirs: Any) -> None:
+    """Compare two results; None equals None."""
+    assert (ours is None) == (theirs is None)
+    if ours is not None:
+        expected = theirs.numpy(force=True)
+        assert ours.shape == expected.shape
+        atol = 1e-8 * max(1.0, np.abs(expected).max(initial=0))
+        np.testing.assert_allclose(ours.data, expected, rtol=0, atol=atol)
 
 
 class Program:
-    """A random program, its values in both libraries, and its history for messages."""
+    """A random program, and its values in both libraries."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.ours: list[Tensor] = []
         self.theirs: list[Any] = []
-        self.history: list[str] = []
 
     def choose(self, items: Any) -> Any:
         """Return a random item."""
@@ -71,21 +63,10 @@ class Program:
         """Return the indices of values that require gradients."""
         return [i for i, t in enumerate(self.theirs) if t.requires_grad]
 
-    def assert_equal(self, ours: Any, theirs: Any) -> None:
-        """Compare two results; None equals None."""
-        message = "\n".join(self.history)
-        assert (ours is None) == (theirs is None), message
-        if ours is not None:
-            assert ours.shape == tuple(theirs.shape), message
-            expected = theirs.numpy(force=True)
-            atol = 1e-8 * max(1.0, np.abs(expected).max(initial=0))
-            np.testing.assert_allclose(ours.data, expected, rtol=0, atol=atol, err_msg=message)
-
-    def append(self, name: str, ours: Tensor, theirs: Any) -> None:
+    def append(self, ours: Tensor, theirs: Any) -> None:
         """Compare the results of a step, and keep them as values unless they are large."""
-        self.history.append(f"{len(self.ours)} = {name}, shape {ours.shape}")
-        self.assert_equal(ours, theirs)
-        assert ours.requires_grad == theirs.requires_grad, self.history
+        assert_equal(ours, theirs)
+        assert ours.requires_grad == theirs.requires_grad
         if 0 < ours.size <= 60 and np.abs(ours.data).max() < 1e3:
             self.ours.append(ours)
             self.theirs.append(theirs)
@@ -96,23 +77,25 @@ class Program:
         x = self.rng.standard_normal(shape)
         x = np.round(1.5 * x) if self.rng.random() < 0.3 else x
         tracked = bool(self.rng.random() < 0.8)
-        leaves = Tensor(x, requires_grad=tracked), torch.tensor(x, requires_grad=tracked)
-        self.append(f"leaf, requires_grad={tracked}", *leaves)
+        self.append(Tensor(x, requires_grad=tracked), torch.tensor(x, requires_grad=tracked))
 
     def compute(self) -> None:
         """Add the result of a random step, a few of them under no_grad."""
         i, j = (int(max(self.rng.integers(len(self.ours), size=2))) for _ in range(2))
-        groups = groups_for(self.ours[i].data, self.ours[j].data)
-        name = self.choose([*groups, *groups.keys() & {"BINARY", "PRODUCT"}])
-        number = int(self.rng.integers(len(groups[name])))
-        operands = (i, j) if name in ("BINARY", "PRODUCT") else (i,)
-        records = bool(self.rng.random() > 0.06)
+        t, u = self.ours[i], self.ours[j]
+        steps = OF_ANY + OF_AXES * (t.ndim > 0) + OF_MATRICES * (t.ndim > 1)
+        if t.shape == u.shape or 1 in (t.size, u.size):
+            steps = self.choose([steps, OF_TWO])
+        elif t.ndim > 1 and t.ndim == u.ndim and t.shape[:-2] + t.shape[-1:] == u.shape[:-1]:
+            steps = PRODUCT
+        step, records = self.choose(steps), bool(self.rng.random() > 0.06)
         results = []
         for library, values in ((mg, self.ours), (torch, self.theirs)):
             with library.set_grad_enabled(records):
-                result = groups[name][number](*[values[k] for k in operands])
+                operands = [values[i], values[j]] if steps in (OF_TWO, PRODUCT) else [values[i]]
+                result = step(*operands)
             results.append(result if records else result.detach())
-        self.append(f"{name}[{number}] of {operands}, recorded: {records}", *results)
+        self.append(*results)
 
     def add_in_place(self) -> None:
         """Change a computed value by `t += u`, which is recorded as `t = t + u`."""
@@ -120,22 +103,19 @@ class Program:
         t = self.ours[i]
         shares = [np.may_share_memory(t.data, other.data) for other in self.ours]
         if t.requires_grad and not t.is_leaf and t._node.op.view is False and sum(shares) == 1:
-            self.history.append(f"{i} += {u}")
             t += u
             self.theirs[i] = self.theirs[i] + u
 
     def backward(self) -> None:
         """Add to the gradients of all leaves by a random cotangent."""
-        if not (tracked := self.tracked()):
-            return
-        i = self.choose(tracked)
-        g = self.rng.standard_normal(self.ours[i].shape)
-        self.history.append(f"backward of {i}")
-        self.ours[i].backward(g, retain_graph=True)
-        self.theirs[i].backward(torch.tensor(g), retain_graph=True)
-        for ours, theirs in zip(self.ours, self.theirs):
-            if theirs.is_leaf:
-                self.assert_equal(ours.grad, theirs.grad)
+        if tracked := self.tracked():
+            i = self.choose(tracked)
+            g = self.rng.standard_normal(self.ours[i].shape)
+            self.ours[i].backward(g, retain_graph=True)
+            self.theirs[i].backward(torch.tensor(g), retain_graph=True)
+            for ours, theirs in zip(self.ours, self.theirs):
+                if theirs.is_leaf:
+                    assert_equal(ours.grad, theirs.grad)
 
     def derive_three_times(self) -> None:
         """Compare three derivatives of the last values by a leaf, each in a random direction."""
@@ -145,16 +125,15 @@ class Program:
         z = sum((self.theirs[i] * torch.tensor(w)).sum() for i, w in zip(last, weights))
         leaf = self.choose([i for i in self.tracked() if self.theirs[i].is_leaf] or [0])
         direction = self.rng.standard_normal(self.ours[leaf].shape)
-        for order in range(1, 4):
+        for _ in range(3):
             if not getattr(z, "requires_grad", False):
                 return
             (h,) = torch.autograd.grad(z, self.theirs[leaf], create_graph=True, allow_unused=True)
             if h is None or not h.abs().max() < 1e5:  # NaN, too
                 return
-            self.history.append(f"derivative {order} by {leaf}")
             (g,) = mg.gradients(y, self.ours[leaf], create_graph=True, allow_unused=True)
             g = Tensor(np.zeros(h.shape)) if g is None else g
-            self.assert_equal(g, h)
+            assert_equal(g, h)
             y, z = (g * direction).sum(), (h * torch.tensor(direction)).sum()
 
 
