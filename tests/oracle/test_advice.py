@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import operator
 import re
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,38 +17,17 @@ from minigrad.advice import advice, tables
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 scipy = pytest.importorskip("scipy", reason="scipy is not installed")
-special = pytest.importorskip("scipy.special")
 
+HOMES = SimpleNamespace(minigrad=mg, np=np, nn=nn, scipy=scipy)
 NAMES_OF = {table: content.get("names", {}) for table, content in tables().items()}
-NAMED_AXES = {"names", "rename", "align_to", "align_as", "refine_names", "has_names"}
-"""Methods of earlier versions of PyTorch."""
-METHODS = sorted({name for name in dir(torch.Tensor) if not name.startswith("_")} | NAMED_AXES)
 
 
 def test_every_method_of_pytorch_exists_or_has_advice() -> None:
-    x = Tensor([1.0])
-    for name in METHODS:
-        if not hasattr(Tensor, name):
-            with pytest.raises(AttributeError, match=f"^no `{name}`: ") as caught:
-                getattr(x, name)
-            assert "lists the methods" not in str(caught.value), name
-    assert len(METHODS) > 500
-
-
-def test_names_with_advice_do_not_exist() -> None:
-    homes = {
-        "Tensor": Tensor,
-        "minigrad": mg,
-        "nn": nn,
-        "data": nn,
-        "nn.functional": nn.functional,
-        "optim": mg.optim,
-    }
-    for table, home in homes.items():
-        assert not NAMES_OF[table].keys() & {*dir(home)}
-    for pattern in tables()["Tensor"]["patterns"]:
-        for name in [*dir(Tensor), *NAMES_OF["Tensor"]]:
-            assert not re.fullmatch(pattern, name)
+    missing = [name for name in dir(torch.Tensor) if name[0] != "_" and not hasattr(Tensor, name)]
+    for name in missing:
+        with pytest.raises(AttributeError, match=f"^no `{name}`: (?!.*lists the methods)"):
+            getattr(Tensor([1.0]), name)
+    assert len(missing) > 200
 
 
 MODULES = [
@@ -71,14 +50,15 @@ INSIDE = re.compile(
 def names_of(module: ModuleType) -> set[str]:
     """Return the public names of a module of PyTorch, without modules and parts of the compiler."""
     compiler = {*dir(torch._C)} - {*dir(torch._C._VariableFunctions), "device", "dtype", "Size"}
-    names = set()
-    for name in {*dir(module)} - compiler - {"TYPE_CHECKING", "Tensor", "inf"}:
-        value = getattr(module, name)
-        home = getattr(value, "__module__", None) or "torch"
-        is_own = home.startswith(("torch", "_VariableFunctions"))
-        if is_own and not name.startswith("_") and not isinstance(value, ModuleType):
-            names.add(name)
-    return names
+    values = {
+        name: getattr(module, name)
+        for name in {*dir(module)} - compiler - {"TYPE_CHECKING", "Tensor", "inf"}
+    }
+    return {
+        name for name, value in values.items()
+        if name[0] != "_" and not isinstance(value, ModuleType)
+        and (getattr(value, "__module__", None) or "torch").startswith(("torch", "_VariableFunctions"))
+    }  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -94,8 +74,6 @@ def test_every_name_of_pytorch_module_exists_or_has_advice(
     gone = min(with_advice)
     with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute '{gone}': \w"):
         getattr(ours, gone)
-    with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'no_such_name'$"):
-        _ = ours.no_such_name
 
 
 X = np.array([[0.9, 0.2, 0.4], [0.3, 0.8, 0.6], [0.5, 0.7, 0.95]])
@@ -117,24 +95,22 @@ OTHER_VARIABLES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 UNLIKE_X = {
-    **dict.fromkeys(["cholesky_inverse", "cholesky_solve", "triangular_solve"], "takes a factor"),
-    "bernoulli": "draws numbers", "cross": "takes the first axis of length 3",
-    "is_inference": "has a meaning of its own", "mode": "returns positions, too",
+    "cholesky_inverse", "cholesky_solve", "triangular_solve",  # of a factor
+    "bernoulli", "cross", "is_inference", "mode",
 }  # fmt: skip
-"""Methods of PyTorch with another result for X, and the reason."""
+"""Methods of PyTorch with another result for X."""
 
 
 def evaluate(text: str, **variables: Any) -> Any:
     """Return the value of the expression in an advice."""
     code = re.split(r"; |, (?:which|or|along|without) |(?<=\)): ", text.removeprefix("write "))[0]
-    names = {"minigrad": mg, "np": np, "nn": nn, "scipy": scipy}
-    return eval(code, {**VARIABLES, **names, **variables})
+    return eval(code, {**VARIABLES, **vars(HOMES), **variables})
 
 
 def as_list(value: Any) -> list[Any]:
     """Return results as a list of arrays."""
     values = value if isinstance(value, (tuple, list)) else [value]
-    return [np.asarray(getattr(v, "data", v) if isinstance(v, Tensor) else v) for v in values]
+    return [np.asarray(v.data if isinstance(v, Tensor) else v) for v in values]
 
 
 def result_in_pytorch(name: str) -> Any:
@@ -153,7 +129,7 @@ def result_in_pytorch(name: str) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 def test_advice_for_methods_computes_what_pytorch_does() -> None:
-    compared, wrong = [], []
+    compared = set()
     for name, text in NAMES_OF["Tensor"].items():
         expected = result_in_pytorch(name) if hasattr(torch.Tensor, name) else None
         if expected is None or name.endswith("_") or name in UNLIKE_X:
@@ -163,13 +139,11 @@ def test_advice_for_methods_computes_what_pytorch_does() -> None:
             found = as_list(evaluate(text, **OTHER_VARIABLES.get(name, {})))
         except Exception:  # the advice is no expression, or has other arguments
             continue
-        compared.append(name)
+        compared.add(name)
         for f, e in zip(found, expected):
-            if f.dtype != object and (
-                f.shape != e.shape or not np.allclose(f, e, 1e-7, 1e-12, equal_nan=True)
-            ):
-                wrong.append(f"{name}: {text}")
-    assert not wrong and {*ARGUMENTS} <= {*compared} and len(compared) > 70, (wrong, compared)
+            if f.dtype != object:
+                np.testing.assert_allclose(f, e, 1e-7, 1e-12, err_msg=f"{name}: {text}")
+    assert {*ARGUMENTS} <= compared and len(compared) > 70, compared
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -194,9 +168,4 @@ def test_advice_contains_only_names_that_exist(table: str) -> None:
         for method in re.findall(r"\bx\.(\w+)", text):
             assert hasattr(Tensor, method) and (method, table) != (name, "Tensor"), name
         for path in re.findall(r"\b((?:minigrad|np|nn|scipy)(?:\.\w+)+)", text):
-            start, *parts = path.split(".")
-            value: Any = {"minigrad": mg, "np": np, "nn": nn, "scipy": scipy}[start]
-            if start == "scipy":
-                importlib.import_module(f"scipy.{parts[0]}")
-            for part in parts:
-                value = getattr(value, part)
+            assert operator.attrgetter(path)(HOMES)

@@ -15,7 +15,24 @@ safetensors = pytest.importorskip("safetensors", reason="the reference library i
 reference = pytest.importorskip("safetensors.numpy")
 
 DTYPES = ("?", "u1", "i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8", "<c8")
-WRONG = [0, 1, 4, -1, 8.0, 2**62, 2**64, 10**30, None, True, "F32", "F8_E4M3", "U8", [], [1, 2], [0, 0], {}, [2**40, 2**40], [None]]  # fmt: skip
+WRONG = [
+    0,
+    4,
+    -1,
+    8.0,
+    2**62,
+    2**64,
+    None,
+    True,
+    "F32",
+    "U8",
+    [],
+    [1, 2],
+    [0, 0],
+    {},
+    [2**40, 2**40],
+    [None],
+]
 
 
 def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -28,54 +45,48 @@ def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
     return arrays
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_write_safetensors_gives_bytes_of_reference(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("metadata", [{"format": "pt"}, {}])
+@pytest.mark.parametrize("seed", range(5))
+def test_write_safetensors_gives_bytes_of_reference(
+    tmp_path: Path, seed: int, metadata: dict[str, str]
+) -> None:
     arrays = random_arrays(np.random.default_rng(seed))
-    metadata = {"format": "pt"} if seed % 2 else None
     write_safetensors(tmp_path / "ours", arrays, metadata)
-    reference.save_file(arrays, str(tmp_path / "theirs"), metadata)
-    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-    file = SafetensorsFile(tmp_path / "theirs")
-    assert file.metadata == (metadata or {})
+    assert (tmp_path / "ours").read_bytes() == reference.save(arrays, metadata or None)
+    file = SafetensorsFile(tmp_path / "ours")
+    assert file.metadata == metadata
     for name, array in arrays.items():
-        np.testing.assert_array_equal(file.read(name), array)
-        np.testing.assert_array_equal(file.map(name), array)
+        for read in (file.read, file.map):
+            np.testing.assert_array_equal(read(name), array)
 
 
 def damaged(rng: np.random.Generator, data: bytes) -> bytes:
     """Return the file with another byte, length, or entry of its header."""
-    length = struct.unpack("<Q", data[:8])[0]
-    index = int(rng.integers(len(data)))
-    header = json.loads(data[8 : 8 + length])
-    name = str(rng.choice([n for n in header if n != "__metadata__"]))
-    kind = rng.integers(5)
+    length, index = struct.unpack("<Q", data[:8])[0], int(rng.integers(len(data)))
+    kind = rng.integers(4)
     if kind == 0:
         return data[:index] + rng.bytes(1) + data[index + 1 :]
     if kind == 1:
         return data[:index] if rng.random() < 0.5 else data + bytes(index)
-    if kind == 2:  # unused bytes before an array
-        begin = header[name]["data_offsets"][0]
-        for other in header.keys() - {"__metadata__"}:
-            first, last = header[other]["data_offsets"]
-            header[other]["data_offsets"] = [
-                first + 4 * (first >= begin),
-                last + 4 * (first >= begin),
-            ]
+    header = json.loads(data[8 : 8 + length])
+    entries = [entry for name, entry in header.items() if name != "__metadata__"]
+    if kind == 2:  # unused bytes before all arrays
+        for entry in entries:
+            entry["data_offsets"] = [4 + i for i in entry["data_offsets"]]
+        data += bytes(4)
     else:
-        header[name][rng.choice(["dtype", "shape", "data_offsets"])] = WRONG[
-            rng.integers(len(WRONG))
-        ]
+        key = rng.choice(["dtype", "shape", "data_offsets"])
+        entries[rng.integers(len(entries))][key] = WRONG[rng.integers(len(WRONG))]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + data[8 + length :] + bytes(4 * (kind == 2))
+    return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
 def shapes_by_reference(path: Path) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes of a file by the reference library, or None if it refuses the file."""
     try:
         with safetensors.safe_open(str(path), "numpy") as file:
-            names = list(file.keys())
-            return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except Exception:  # of several types
         return None
 
@@ -89,7 +100,6 @@ def test_damaged_safetensors_are_refused_as_by_reference(tmp_path: Path) -> None
         if expected is None:
             with pytest.raises(ValueError, match="not a whole safetensors file"):
                 SafetensorsFile(path)
-                pytest.fail(f"{path.read_bytes()!r} is read")
         else:
             assert {name: e.shape for name, e in SafetensorsFile(path).items()} == expected
             read += 1

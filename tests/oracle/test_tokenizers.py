@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ BYTE_LEVEL: dict[str, tuple[str, dict[str, Any]]] = {  # model_type and tokenize
     "roberta": ("roberta", {"tokenizer_class": "RobertaTokenizer", **ROBERTA}),
     "bart": ("bart", {"tokenizer_class": "BartTokenizer", **ROBERTA}),
     "roberta without tokenizer_config.json": ("roberta", {}),
-    "gpt2 without tokenizer_config.json": ("gpt2", {}),
 }  # fmt: skip
 PARTS = [
     *"the cat sat ,.!éÜ漢字🙂\n", "the", " cat", "  ", END, "<s>", "</s>", "<pad>", "<mask>", "[MASK]", "[SEP]",
@@ -42,11 +42,11 @@ def random_texts(parts: list[str], count: int) -> list[str]:
 
 
 def assert_same_tokens(
-    directory: Path, theirs: Any, texts: list[str], spaces: bool = False
+    directory: Path, theirs: Any, texts: list[str], clean: Callable[[str], Any] = str.split
 ) -> None:
     """Compare the ids of texts and of pairs of texts, the texts of ids, and the special tokens.
 
-    Without `spaces`, texts of ids may have other spaces: transformers cleans them up.
+    Texts of ids may have other spaces by default: transformers cleans them up.
     """
     ours = nn.text.load(directory)
     for text in texts:
@@ -54,11 +54,18 @@ def assert_same_tokens(
         assert ours.encode(text) == ids, text
         assert ours.encode(text, max_len=5) == theirs(text, truncation=True, max_length=5).input_ids
         assert ours.encode(text, "the cat") == theirs(text, "the cat").input_ids, text
-        decoded = theirs.decode(ids, skip_special_tokens=True)
-        found = ours.decode(ids)
-        assert found == decoded if spaces else found.split() == decoded.split(), text
+        assert clean(ours.decode(ids)) == clean(theirs.decode(ids, skip_special_tokens=True)), text
     for name in ("bos", "eos", "pad"):
         assert getattr(ours, f"{name}_id") == getattr(theirs, f"{name}_token_id"), name
+
+
+def assert_same_as_auto_tokenizer(directory: Path, model_type: str, settings: Any) -> None:
+    """Write the settings, and compare the tokens of random texts."""
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    if settings:
+        (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    theirs = transformers.AutoTokenizer.from_pretrained(directory)
+    assert_same_tokens(directory, theirs, random_texts(PARTS, 100))
 
 
 @pytest.mark.parametrize("name", BYTE_LEVEL)
@@ -70,11 +77,7 @@ def test_byte_level_tokenizer_equals_transformers(tmp_path: Path, name: str) -> 
         ["the cat sat on the mat"] * 5, vocab_size=280, special_tokens=special, show_progress=False
     )
     trained.save_model(str(tmp_path))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    if settings:
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert_same_tokens(tmp_path, theirs, random_texts(PARTS, 100))
+    assert_same_as_auto_tokenizer(tmp_path, model_type, settings)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +97,14 @@ def test_word_piece_tokenizer_equals_transformers(tmp_path: Path, settings: dict
         "cat",
     ]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    settings = {"tokenizer_class": "BertTokenizer", **settings}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert_same_tokens(tmp_path, theirs, random_texts(PARTS, 100))
+    assert_same_as_auto_tokenizer(
+        tmp_path, "bert", {"tokenizer_class": "BertTokenizer", **settings}
+    )
 
 
 SENTENCES = [
-    "The cat sat on the mat.", "How are you today, my friend?", "He doesn't know what she wants.", "It's 10 o'clock!",
-    "  two  spaces ", "Ｆｕｌｌ width ½ ﬁ", "naïve café", "x", "日本語 text", "tab\tand\nnewline", "don’t…", "a" * 50,
-    "tie\u0302\u0301ng Vie\u0323\u0302t", "\u03b9\u0308\u0301 \xbd\u0301x \xa0\u0941", "\u200bzero", "é̀", " ", "🙂🙂 ok",
+    "The cat sat on the mat.", "He doesn't know what she wants.", "  two  spaces ", "Ｆｕｌｌ width ½ ﬁ", "naïve café",
+    "tab\tand\nnewline", "don’t…", "tie\u0302\u0301ng Vie\u0323\u0302t", "\u200bzero", "é̀", " ", "🙂🙂 ok",
 ]  # fmt: skip
 FRENCH = [
     "Le chat est là.",
@@ -143,4 +143,4 @@ def test_marian_tokenizer_equals_transformers(tmp_path: Path) -> None:
     mixed = random_texts([*parts, ">>fra<<", ">>deu<<"], 300)
     coded = [f">>{code}<<{text}" for code in ("fra", "deu") for text in mixed[:50]]
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    assert_same_tokens(tmp_path, theirs, SENTENCES + mixed + coded, spaces=True)
+    assert_same_tokens(tmp_path, theirs, SENTENCES + mixed + coded, str)
