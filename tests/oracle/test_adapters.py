@@ -21,7 +21,6 @@ TARGETS: dict[str, tuple[list[str], tuple[str, ...], str]] = {
     "bert, classes": (
         ["query", "value", "output.dense"], ("q_proj", "out_proj", "linear2", "dense"), "SEQ_CLS",
     ),
-    "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
     "mpnet, classes": (["q", "o"], ("q_proj", "out_proj"), "SEQ_CLS"),
     "marian": (["q_proj", "fc1"], ("q_proj", "linear1"), "SEQ_2_SEQ_LM"),
 }  # fmt: skip
@@ -36,12 +35,12 @@ def peft() -> Any:
 
 def assert_same_logits(ours: nn.Module, theirs: Any) -> None:
     """Compare the logits of our model and of one of transformers or PEFT."""
-    mask = np.ones(IDS.shape, bool)
-    found = ours(IDS, IDS, mask) if isinstance(ours, nn.Transformer) else ours(IDS, mask)
-    extra = {"decoder_input_ids": torch.tensor(IDS)} if theirs.config.is_encoder_decoder else {}
-    inputs = {"input_ids": torch.tensor(IDS), "attention_mask": torch.ones(IDS.shape).long()}
-    expected = theirs(**inputs, **extra).logits.detach().numpy()
-    np.testing.assert_allclose(found.data, expected, rtol=1e-4, atol=1e-4)
+    is_pair = isinstance(ours, nn.Transformer)
+    inputs = {"input_ids": torch.tensor(IDS)}
+    if is_pair:
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+    expected = theirs(**inputs).logits.numpy(force=True)
+    np.testing.assert_allclose(ours(*[IDS] * (1 + is_pair)).data, expected, 1e-4, 1e-4)
 
 
 def saved_by_peft(peft: Any, path: Path, name: str, **settings: Any) -> Any:
@@ -82,15 +81,12 @@ def test_save_adapter_is_read_by_peft(peft: Any, tmp_path: Path, name: str) -> N
     theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     assert theirs.peft_config["default"].task_type == TARGETS[name][2]
     assert_same_logits(ours, theirs)
-    again = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
-    assert_same_logits(again, theirs)
 
 
 @pytest.mark.parametrize(
     ("name", "target", "whole"),
     [
-        ("llama", "q_proj", "lm_head"), ("llama", "q_proj", "mlp"), ("gpt2", "c_fc", "c_proj"),
-        ("gpt2", "c_fc", "c_attn"),
+        ("llama", "q_proj", "lm_head"), ("llama", "q_proj", "mlp"), ("gpt2", "c_fc", "c_attn"),
     ],
 )  # fmt: skip
 def test_load_adapter_trains_layers_that_are_saved_whole(

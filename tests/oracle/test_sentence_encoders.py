@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from published import make, torch
-from tiny_folders import WORDS, text_files
+from tiny_folders import WORDS, modules, text_files
 
 import nn
 from minigrad.io.safetensors import write_safetensors
@@ -30,13 +30,11 @@ QUERY = {"prompts": {"query": "why is it ", "document": ""}}
 # kind: model, settings of the pooling, later modules, settings of sentences, and of tokens
 KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any], dict[str, Any]]] = {
     "all-MiniLM": ("bert", OLD_MEAN, ("Normalize",), {}, {"max_seq_length": 8, "do_lower_case": False}),
-    "all-mpnet-base": ("mpnet", OLD_MEAN, ("Normalize",), {}, {"max_seq_length": 9}),
     "multi-qa-mpnet-dot": ("mpnet", CLS, (), {"similarity_fn_name": "dot"}, {}),
     "all-distilroberta": ("roberta", OLD_MEAN, ("Normalize",), {"prompts": {}, "default_prompt_name": None}, {}),
-    "bge": ("bert", OLD_CLS, ("Normalize",), {}, {}),
     "multilingual-e5": ("xlm-roberta, masked", OLD_MEAN, ("Normalize",), QUERY, {"max_seq_length": 512}),
     "LaBSE": ("bert", CLS, ("Dense", "Normalize"), {}, {}),
-    "distiluse": ("distilbert", MEAN, ("Dense",), {}, {}),
+    "distiluse": ("distilbert", OLD_CLS, ("Dense",), {}, {}),
     "Qwen3-Embedding": ("qwen3", LAST, ("Normalize",), {**QUERY, "similarity_fn_name": "cosine"}, {}),
     "default prompt": ("bert", MEAN, ("Normalize",), {**QUERY, "default_prompt_name": "query"}, {}),
     "version 5.4": (
@@ -67,22 +65,15 @@ def write_directory(path: Path, kind: str) -> Any:
     theirs = make(name, vocab_size=len(WORDS), tie_word_embeddings=True)
     bare = theirs.base_model
     bare.save_pretrained(path)
-    config = json.loads((path / "config.json").read_text())
-    architecture = type(theirs).__name__.replace("Model", "ForMaskedLM")
-    write(path / "config.json", config | {"architectures": [architecture]})
     side = "left" if kind.startswith("Qwen") else "right"
     text_files(path, words=words_of(bare), padding_side=side, model_max_length=10)
-    paths = {"Transformer": "", "Pooling": "1_Pooling"}
-    paths |= {module: f"{i}_{module}" for i, module in enumerate(later, 2)}
-    modules = []
-    for i, (module, directory) in enumerate(paths.items()):
-        package = "models"
-        if kind == "version 5.4":
-            parent = "sentence_transformer" if module == "Pooling" else "base"
-            package = f"{parent}.modules.{module.lower()}"
-        type_name = f"sentence_transformers.{package}.{module}"
-        modules.append({"idx": i, "name": str(i), "path": directory, "type": type_name})
-    write(path / "modules.json", modules)
+    entries = modules("Transformer", "Pooling", *later)
+    if kind == "version 5.4":
+        for entry in entries:
+            name = entry["type"].rpartition(".")[2]
+            parent = "sentence_transformer" if name == "Pooling" else "base"
+            entry["type"] = f"sentence_transformers.{parent}.modules.{name.lower()}.{name}"
+    write(path / "modules.json", entries)
     write(path / "1_Pooling/config.json", pooling)
     if "Dense" in later:
         settings = {"in_features": 16, "out_features": 5, "bias": True}
@@ -122,13 +113,10 @@ def test_encode_gives_vectors_by_their_definition(tmp_path: Path, kind: str) -> 
     theirs = write_directory(tmp_path, kind)
     encoder = nn.sentence_encoder(tmp_path)
     default = "why is it " if kind == "default prompt" else ""
-    cases: list[tuple[dict[str, str], str]] = [
-        ({}, default), ({"prompt": "who ran "}, "who ran "), ({"prompt": ""}, ""),
-    ]  # fmt: skip
+    cases = [({}, default), ({"prompt": "who ran "}, "who ran ")]
     if encoder.prompts:
         cases += [({"prompt_name": "query"}, "why is it "), ({"prompt_name": "document"}, "")]
     for options, prompt in cases:
         expected = np.stack([vector_of(theirs, kind, prompt + s) for s in SENTENCES])
-        for batch_size in (2, 32):
-            found = encoder.encode(SENTENCES, batch_size, **options)
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(options))
+        found = encoder.encode(SENTENCES, 2, **options)
+        np.testing.assert_allclose(found, expected, 1e-4, 1e-5, err_msg=str(options))
