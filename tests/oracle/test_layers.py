@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import runpy
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,7 +105,9 @@ def test_multi_head_attention_equals_pytorch(
 
 def test_training_of_transformer_follows_pytorch() -> None:
     """Train by `benchmarks/recipe.py`: label smoothing, clipping, Adam and warmup."""
-    recipe = SimpleNamespace(**runpy.run_path("benchmarks/recipe.py"))
+    recipe = SimpleNamespace(
+        **runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/recipe.py"))
+    )
     mg.manual_seed(0)
     options = {
         "dropout": 0.0,
