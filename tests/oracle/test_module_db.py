@@ -1,6 +1,6 @@
 """Layers and losses on the inputs of PyTorch's module database, with the same arguments.
 
-Every sample gives PyTorch's values and gradients, or raises an error for a reason in `REFUSED`.
+Every sample gives PyTorch's values and gradients, or raises an error listed in `REFUSED`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LAYERS = {name: info for name, info in LAYERS.items() if hasattr(nn, name)}
 COMPARED_ELSEWHERE = {"TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer"}
 """Layers whose arguments have other names: tests/oracle/test_layers.py compares them."""
 REFUSED = [
-    ("BatchNorm1d", r"must be \(n, 5\) or \(n, L, 5\).*write x.swapaxes", "features are on the last axis"),
-    ("BatchNorm1d", "momentum must be a number", "there is no cumulative average"),
-    ("BatchNorm1d", "takes from 2 to 5 positional", "running statistics are always kept"),
-    ("BatchNorm1d", "unexpected keyword argument 'bias'", "weight and bias come together"),
-    ("Linear", "unexpected keyword argument 'input'", "the argument of forward is x"),
-    ("NLLLoss|CrossEntropyLoss", "classes must be on the last axis", "as all features here"),
-    ("CrossEntropyLoss", "must sum to 1 over the last axis", "classes are on the last axis"),
-    ("CrossEntropyLoss", r"weight must have shape \([24],\), got \(3,\)", "classes are on the last axis"),
-    ("Softplus", "takes from 1 to 2 positional", "there is no threshold"),
-    ("Embedding", "padding_idx", "negative indices are not accepted"),
+    ("BatchNorm1d", r"must be \(n, 5\) or \(n, L, 5\).*write x.swapaxes"),  # features are on the last axis
+    ("BatchNorm1d", "momentum must be a number"),  # there is no cumulative average
+    ("BatchNorm1d", "takes from 2 to 5 positional"),  # running statistics are always kept
+    ("BatchNorm1d", "unexpected keyword argument 'bias'"),  # weight and bias come together
+    ("Linear", "unexpected keyword argument 'input'"),  # the argument of forward is x
+    ("NLLLoss|CrossEntropyLoss", "classes must be on the last axis"),  # as all features here
+    ("CrossEntropyLoss", "must sum to 1 over the last axis"),  # classes are on the last axis
+    ("CrossEntropyLoss", r"weight must have shape \([24],\), got \(3,\)"),  # classes are on the last axis
+    ("Softplus", "takes from 1 to 2 positional"),  # there is no threshold
+    ("Embedding", "padding_idx"),  # negative indices are not accepted
 ]  # fmt: skip
-"""Layer, error message, and the reason of a refusal."""
+"""Layers, and the error message of a refusal."""
 UNLIKE = ("2d_ignore_index_mean", "2d_ignore_index_label_smoothing_mean")
 """Samples of CrossEntropyLoss that ignore all rows: 0 here, NaN in PyTorch, as documented."""
 
@@ -67,7 +67,7 @@ def is_refused(name: str, error: Exception) -> bool:
     """Return whether an error has one of the listed reasons."""
     if isinstance(error, AssertionError):
         return False
-    rows = [message for layers, message, _ in REFUSED if re.fullmatch(layers, name)]
+    rows = [message for layers, message in REFUSED if re.fullmatch(layers, name)]
     return any(re.search(message, str(error)) for message in rows)
 
 

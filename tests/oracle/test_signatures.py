@@ -36,12 +36,12 @@ SAME_AS = {
     "hessian": torch.func.hessian,
 }
 UNLIKE = {
-    "default_generator": "takes one argument",
-    "hvp": "torch.autograd.functional.hvp has the same positions with other names",
-    "gradients": "torch.autograd.grad has another name for the third argument, with the same meaning",
-    "vmap": "torch.func.vmap has in_dims and out_dims at the same positions; the names are JAX's",
+    "default_generator",  # takes one argument
+    "hvp",  # torch.autograd.functional.hvp has the same positions with other names
+    "gradients",  # torch.autograd.grad has another name for the third argument
+    "vmap",  # torch.func.vmap has in_dims and out_dims at the same positions; the names are JAX's
 }
-"""Names that PyTorch uses for something else, with the reason."""
+"""Names that PyTorch uses for something else."""
 Names = list[str]
 
 
@@ -112,31 +112,21 @@ def functions() -> Iterator[Row]:
     for module, theirs in ((nn.functional, torch.nn.functional), (nn.init, torch.nn.init)):
         for name in module.__all__:
             function = getattr(module, name)
-            yield (
-                f"{module.__name__}.{name}",
-                positions(function),
-                names_in_pytorch(name, (theirs,)),
-            )
-
-
-def layer_classes() -> Iterator[tuple[str, type[nn.Module]]]:
-    """Yield the classes of `nn.layers`."""
-    for name, layer in vars(nn.layers).items():
-        if inspect.isclass(layer) and issubclass(layer, nn.Module) and not name.startswith("_"):
-            yield name, layer
+            yield name, positions(function), names_in_pytorch(name, (theirs,))
 
 
 def layers() -> Iterator[Row]:
     """Yield constructor and forward of each layer, as `functions` does."""
-    for name, layer in layer_classes():
-        theirs = getattr(torch.nn, name, None)
-        for path, method in ((name, "__init__"), (f"{name}.forward", "forward")):
-            if theirs is None and method == "forward":
-                continue
-            names = (
-                [] if theirs is None else [p.name for p in positions(getattr(theirs, method))][1:]
-            )
-            yield f"nn.{path}", positions(getattr(layer, method))[1:], [names] if theirs else []
+    for name, layer in vars(nn.layers).items():
+        if inspect.isclass(layer) and issubclass(layer, nn.Module) and name[0] != "_":
+            theirs = getattr(torch.nn, name, None)
+            for method in ("__init__", "forward") if theirs else ("__init__",):
+                names = [p.name for p in positions(getattr(theirs, method))][1:] if theirs else []
+                yield (
+                    f"{name}.{method}",
+                    positions(getattr(layer, method))[1:],
+                    [names] * bool(theirs),
+                )
 
 
 def disagreements(parameters: list[inspect.Parameter], names: Names) -> list[str]:
@@ -167,14 +157,10 @@ def test_argument_by_position_means_the_same_elsewhere(rows: Callable[[], Iterat
 
 
 OPTIMIZERS = [
-    (
-        function,
-        getattr(torch.optim.lr_scheduler if name in optim.schedules.__all__ else torch.optim, name),
-    )
-    for name, function in vars(optim).items()
-    if callable(function)
-    and (hasattr(torch.optim, name) or hasattr(torch.optim.lr_scheduler, name))
-] + [(optim.clip_grad_norm_, torch.nn.utils.clip_grad_norm_)]
+    (function, getattr(theirs, name))
+    for theirs in (torch.optim, torch.optim.lr_scheduler, torch.nn.utils)
+    for name, function in vars(optim).items() if callable(function) and hasattr(theirs, name)
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS, ids=lambda f: f.__name__)
