@@ -49,8 +49,7 @@ def test_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     # `multiply` saves both operands, of which x is a leaf that is kept anyway
     assert rows == {"slow": (1, 0), "multiply": (1, 4 * 8 * 8), "sum": (2, 0), "add": (1, 0)}
     assert (p.rows["slow"].forward, p.rows["slow"].backward, p.seconds) == (3.0, 2.0, 10.0)
-    heads, first, *_, outside, last = [line.split() for line in str(p).splitlines()]
-    assert " ".join(heads) == "op calls forward ms backward ms saved MB share"
+    _, first, *_, outside, last = [line.split() for line in str(p).splitlines()]
     assert (first[0], first[-1]) == ("slow", "50.0%") and last[0] == "all,"
     assert (outside[0], outside[-1]) == ("outside", "50.0%")
     p.save_trace(tmp_path / "trace.json")
@@ -72,7 +71,7 @@ def test_memory_report_counts_each_buffer_once() -> None:
     z = y * y[:, :5].sum()  # saves y again, and a number
     report = mg.memory_report(z.sum())
     assert report.by_op["exp"] == (1, 800) and report.by_op["multiply"] == (1, 8)
-    assert report.total == 808 and str(report).splitlines()[-1].split()[0] == "all"
+    assert report.total == 808 and str(report).splitlines()[-1].startswith("all")
     assert mg.memory_report((x + 1).sum()).total == 0
 
 
