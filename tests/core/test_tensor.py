@@ -11,7 +11,6 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.core.random import random_words
 
 
 def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
@@ -158,14 +157,6 @@ def test_conversion_of_a_constant_to_an_array_shares_its_memory() -> None:
 
 
 # -- creation and randomness ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
-def test_random_words_equal_integers_of_the_generator(bits: str) -> None:
-    a, b = (np.random.Generator(getattr(np.random, bits)(3)) for _ in range(2))
-    for n in (1, 5, 0, 64):
-        expected = b.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
-        np.testing.assert_array_equal(random_words(n, a), expected, strict=True)
 
 
 def test_creation_functions_set_shape_dtype_and_values() -> None:

@@ -207,38 +207,25 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
 @pytest.mark.parametrize(
     "call",
     [
-        Call(np.power, [np.array([True, False]), 2]),
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
-        Call(np.pad, [np.ones((2, 2)), 1, "edge"], {"constant_values": 1}),
-        Call(np.pad, [np.array(2, np.uint8), (1, 2)], {"constant_values": np.array(0.0)}),
         Call(
             np.var,
             [np.array([[-0.514]])],
             {"dtype": np.float32, "where": np.array([True]), "correction": 1},
         ),
         Call(np.cross, [np.arange(3.0), np.array([3.0, 1, 2])], {"axis": None, "axisa": 0}),
-        Call(np.linspace, [-1, np.array([0.6, 0.9]), 1], {"retstep": True, "axis": -1}),
-        Call(np.append, [np.array([-0.1, 0.2], np.float16), 0]),
         Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
-        Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
         Call(np.linalg.norm, [np.array([[1.7, 2.0, 0.2], [0.9, 0.6, 1.3]]), 1]),  # equal columns
-        Call(np.divide, [True, np.array(-0.023)], {"dtype": np.float32}),
         Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
         Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),
-        Call(np.linalg.lstsq, [np.array([[1.0, 2.0], [3.0, 5.0], [1.0, 1.0]]), np.arange(3.0)]),
     ],
     ids=str,
 )
 def test_call_that_random_forms_seldom_draw_equals_numpy(call: Call) -> None:
     check(call, seed=0)
-
-
-def test_quantile_at_the_last_rank_has_the_slope_of_the_last_interval() -> None:
-    slope = mg.grad(lambda q: np.quantile(np.array([1.0, 2.0, 4.0]), q))
-    assert [slope(q).item() for q in (0.25, 0.5, 1.0)] == [2, 4, 4]
 
 
 @pytest.mark.skipif(BEFORE_2_4, reason="NumPy has no signatures of functions in C")

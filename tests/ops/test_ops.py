@@ -58,11 +58,10 @@ def test_op_value_equals_reference_and_records_nothing_without_need(info: OpInfo
     for sample in info.each_sample(count=3 * EXAMPLES):
         with naming(sample):
             ys = sample.call(*map(Tensor, sample.floats.values()))
-            expected = info.reference(*sample.operands, **sample.options)
-            assert_equal(
-                [y.data for y in ys],
-                list(expected) if isinstance(expected, (list, tuple)) else [expected],
-            )
+            if info.reference is not None:
+                expected = info.reference(*sample.operands, **sample.options)
+                parts = expected if isinstance(expected, (list, tuple)) else [expected]
+                assert_equal([y.data for y in ys], parts)
             assert all(type(y.data) is np.ndarray and not y.requires_grad for y in ys)
             with mg.no_grad():
                 assert sample.run()[1] == []

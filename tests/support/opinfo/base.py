@@ -93,8 +93,7 @@ class Sample:
         self.options = options
 
     def __str__(self) -> str:
-        options = [f"{name}={value!r}" for name, value in self.options.items()]
-        return f"{self.info.name}({', '.join([*map(repr, self.operands), *options])})"
+        return f"{self.info.name}(*{self.operands}, **{self.options})"
 
     @property
     def floats(self) -> dict[int, np.ndarray]:
@@ -127,15 +126,16 @@ class OpInfo:
     ----------
     call : callable
         The op, on tensors, arrays or a mixture. It returns a tensor or several.
-    reference : callable
-        The same function of arrays, computed another way.
+    reference : callable or None
+        The same function of arrays, computed another way. None if `tests/oracle/test_op_db.py` alone
+        compares the values.
     samples : callable
         Draws a sample.
     """
 
     name: str
     call: Callable[..., Any]
-    reference: Callable[..., Any]
+    reference: Callable[..., Any] | None
     samples: Callable[[Draw], Sample]
 
     def sample(self, seed: int) -> Sample:
@@ -156,6 +156,16 @@ def naming(call: object) -> Iterator[None]:
         yield
     except Exception as error:
         raise AssertionError(f"{call}\n{type(error).__name__}: {error}") from error
+
+
+def by_definition(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a kernel's definition and returns arrays."""
+
+    def reference(*operands: Any, **options: Any) -> Any:
+        with mg.use_definitions():
+            return call(*operands, **options).data
+
+    return reference
 
 
 TABLE: dict[str, OpInfo] = {}

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.kernels.dropout import dropout_mask
 
-from .base import Draw, Sample, add
+from .base import Draw, Sample, add, by_definition
 from .losses import classified, negative_log_likelihood
 
 
@@ -79,37 +78,14 @@ def _attention_sample(d: Draw) -> Sample:
     )
 
 
-def _attention(
-    query: np.ndarray,
-    key: np.ndarray,
-    value: np.ndarray,
-    bias: Any,
-    mask: Any,
-    scale: float | None,
-    dropout: float,
-) -> np.ndarray:
-    groups = query.shape[1] // key.shape[1]
-    scores = query @ np.repeat(key, groups, 1).swapaxes(-1, -2)
-    scores = scores * (scale or query.shape[-1] ** -0.5) + (0 if bias is None else bias)
-    allowed = np.broadcast_to(True if mask is None else mask, scores.shape)
-    scores = np.where(allowed, scores, -1e9)
-    weights = np.exp(scores - scores.max(-1, keepdims=True)) * allowed
-    weights = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
-    if dropout:
-        kept, factor = dropout_mask(weights.shape, dropout, np.random.default_rng(0))
-        weights = weights * kept * factor
-    return weights @ np.repeat(value, groups, 1)
+def _attend(query: Any, key: Any, value: Any, bias: Any, **options: Any) -> Any:
+    return mg.scaled_dot_product_attention(
+        query, key, value, bias=bias, **options, generator=np.random.default_rng(0)
+    )
 
 
 for _name in ("attention", "scaled_dot_product_attention"):
-    add(
-        _name,
-        _attention_sample,
-        _attention,
-        lambda query, key, value, bias, **options: mg.scaled_dot_product_attention(
-            query, key, value, bias=bias, **options, generator=np.random.default_rng(0)
-        ),
-    )
+    add(_name, _attention_sample, by_definition(_attend), _attend)
 
 
 def _split_heads_sample(d: Draw) -> Sample:
@@ -129,11 +105,6 @@ add(
 )
 
 # -- dropout, embeddings, losses ---------------------------------------------------------------------
-
-
-def _dropout(x: np.ndarray, p: float) -> np.ndarray:
-    kept, factor = dropout_mask(x.shape, p, np.random.default_rng(0))
-    return np.where(kept, x * factor, 0)
 
 
 def _dropout_sample(d: Draw) -> Sample:
@@ -164,23 +135,25 @@ def _cross_entropy(x: np.ndarray, **options: Any) -> Any:
     return negative_log_likelihood(x - np.log(np.exp(x).sum(-1, keepdims=True)), **options)
 
 
-add(
-    "dropout",
-    _dropout_sample,
-    _dropout,
-    lambda x, p: mg.dropout(x, p, generator=np.random.default_rng(0)),
-)
-add(
-    "relu_dropout",
-    _dropout_sample,
-    lambda x, p: _dropout(np.maximum(x, 0), p),
-    lambda x, p: mg.relu_dropout(x, p=p, generator=np.random.default_rng(0)),
-)
+def _dropout(x: Any, p: float) -> Any:
+    return mg.dropout(x, p, generator=np.random.default_rng(0))
+
+
+def _relu_dropout(x: Any, p: float) -> Any:
+    return mg.relu_dropout(x, p=p, generator=np.random.default_rng(0))
+
+
+def _linear_cross_entropy(x: Any, w: Any, b: Any, **options: Any) -> Any:
+    return mg.linear_cross_entropy(x, w, linear_bias=b, **options)
+
+
+for _call in (_dropout, _relu_dropout):
+    add(_call.__name__[1:], _dropout_sample, by_definition(_call), _call)
 add("embedding", _embedding_sample, lambda weight, indices: weight[indices])
 add("cross_entropy", _cross_entropy_sample, _cross_entropy)
 add(
     "linear_cross_entropy",
     _linear_cross_entropy_sample,
-    lambda x, w, b, **options: _cross_entropy(_linear(x, w, b), **options),
-    lambda x, w, b, **options: mg.linear_cross_entropy(x, w, linear_bias=b, **options),
+    by_definition(_linear_cross_entropy),
+    _linear_cross_entropy,
 )
