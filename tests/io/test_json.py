@@ -58,7 +58,6 @@ ENTRIES = {"a": 3, "b": 0.5, "c": None, "d": {"e": True}, "f": ["x", "y"], "h": 
         (lambda s: s.integer(["z", "a"]), 3),
         (lambda s: s.number("a"), 3),
         (lambda s: s.object("d").flag("e"), True),
-        (lambda s: s.list("f", str), ["x", "y"]),
     ],
 )
 def test_settings_return_entry_of_type(take: Any, expected: Any) -> None:
@@ -69,11 +68,8 @@ def test_settings_return_entry_of_type(take: Any, expected: Any) -> None:
     "take, message",
     [
         (lambda s: s.integer(["z", "y"]), "z or y is missing"),
-        (lambda s: s.integer("b"), "b must be an integer, got 0.5"),
-        (lambda s: s.integer("a", low=4), f"a must be 4 to {1 << 40}, got 3"),
         (lambda s: s.number("a", high=1), "a must be at most 1, got 3"),
         (lambda s: s.number("h"), "h must be a number, got Infinity"),
-        (lambda s: s.object("d").integer("e"), "d: e must be an integer, got true"),
         (lambda s: s.list("f", int), "f must be a list of which each item is an integer"),
         (lambda s: s.take("a", str | list), "a must be a string or a list, got 3"),
         (lambda s: [s.integer("a"), s.expect_no_others()], "unknown settings: .*b.*expected some"),

@@ -29,23 +29,21 @@ ARRAYS["count"] = np.arange(40)
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
-@pytest.mark.parametrize("most, limit", [(1, 1), (200, 200), ("1KB", 1000), ("5GB", 5 * 10**9)])
+@pytest.mark.parametrize("most, limit", [(1, 1), ("1KB", 1000), ("5GB", 5 * 10**9)])
 def test_write_shards_keeps_maximum_size_and_arrays(
     tmp_path: Path, most: Any, limit: int, dtype: str | None
 ) -> None:
     write_shards(tmp_path, ARRAYS, dtype, most)
     write_safetensors(tmp_path / "expected", ARRAYS, None, dtype)
     folder, expected = SafetensorsFolder(tmp_path), SafetensorsFile(tmp_path / "expected")
-    np.testing.assert_equal(
-        {name: folder.array(name) for name in folder},
-        {name: expected.read(name) for name in expected},
-    )
+    for name in ARRAYS:
+        np.testing.assert_array_equal(folder.array(name), expected.read(name))
     files = [SafetensorsFile(path) for path in tmp_path.glob("model*.safetensors")]
     sizes = [sum(entry.end - entry.start for entry in file.values()) for file in files]
     assert all(size <= limit or len(file) == 1 for size, file in zip(sizes, files))
-    assert (tmp_path / WHOLE).exists() == (sum(sizes) <= limit)
+    assert (len(files) == 1) == (sum(sizes) <= limit)
     if len(files) > 1:
-        assert json.loads((tmp_path / INDEX).read_text())["metadata"] == {"total_size": sum(sizes)}
+        assert json.loads(folder.where.read_text())["metadata"] == {"total_size": sum(sizes)}
 
 
 def test_replaced_shards_leave_no_old_shards(tmp_path: Path) -> None:

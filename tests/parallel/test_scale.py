@@ -10,11 +10,8 @@ from benchmarks import scale
 @pytest.mark.parametrize(
     "algorithm, ranks, turns, arrays",
     [
-        ("ring", 4, 6, 6 / 4),
         ("ring", 5, 8, 8 / 5),
-        ("halving", 4, 4, 6 / 4),
         ("halving", 16, 8, 30 / 16),
-        ("tree", 4, 4, 4),
         ("tree", 5, 6, 6),
     ],
 )

@@ -39,28 +39,25 @@ class Statements:
         """Begin a section of the table."""
         self._section = title
 
-    def fact(self, text: str, holds: Any, computed: str = "") -> None:
+    def fact(
+        self, text: str, holds: Any, computed: str = "", printed: str = "", exact: str = ""
+    ) -> None:
         """Record a statement of the text and what was computed."""
-        self._add(text, holds, computed)
+        text, *others = (" ".join(part.split()) for part in (text, computed, printed, exact))
+        self.all.append(Statement(self._section, text, bool(holds), *others))
 
     def numbers(self, text: str, computed: Any, printed: Any, digits: int = 4) -> None:
         """Record values that the text prints, rounded to `digits` digits."""
         found, expected = (np.asarray(getattr(v, "data", v), float) for v in (computed, printed))
         gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
         holds = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
-        self._add(text, holds, f"to {digits} digits" if holds else f"largest gap {gap:.3g}")
+        self.fact(text, holds, f"to {digits} digits" if holds else f"largest gap {gap:.3g}")
 
     def erratum(self, text: str, printed: str, exact: str, holds: Any, why: str) -> None:
         """Record a place where the text is wrong: what it prints, what is right, and why."""
-        self._add(text, holds, why, printed, exact)
+        self.fact(text, holds, why, printed, exact)
 
     @property
     def failed(self) -> Sequence[str]:
         """Return the statements that do not hold."""
         return [statement.text for statement in self.all if not statement.holds]
-
-    def _add(
-        self, text: str, holds: Any, computed: str, printed: str = "", exact: str = ""
-    ) -> None:
-        words = (" ".join(words.split()) for words in (computed, printed, exact))
-        self.all.append(Statement(self._section, " ".join(text.split()), bool(holds), *words))
