@@ -30,7 +30,9 @@ SETTINGS = {
     "d_model": 128,
     "num_heads": 4,
     "d_ff": 256,
-    "dropout": 0.3,
+    "dropout": 0.3,  # after sublayers and embeddings
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
     # training
     "steps": 8000,
     "epochs": 10_000,

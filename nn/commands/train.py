@@ -44,7 +44,7 @@ from minigrad.runtime import available_cores
 from nn.generation import Translation, Translator
 from nn.generation.beam import check_beam
 from nn.inspection import plots
-from nn.models import Transformer, TransformerConfig, load_weights, save_weights
+from nn.models import AttentionConfig, Transformer, TransformerConfig, load_weights, save_weights
 from nn.text import (
     SPECIALS,
     BPEDropout,
@@ -117,6 +117,11 @@ def make_parser() -> argparse.ArgumentParser:
     add_number(group, "--layers", 2, "encoder layers, and decoder layers")
     add_number(group, "--d-ff", 256, "size of the feed-forward networks")
     add_number(group, "--dropout", 0.05, "share of values set to zero", float, "P")
+    same = "likewise, {} (default: --dropout)"
+    add_number(group, "--attention-dropout", None, same.format("of attention weights"), float, "P")
+    add_number(
+        group, "--activation-dropout", None, same.format("inside feed-forward networks"), float, "P"
+    )
     add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ...")
     add("--norm-first", action="store_true", help="normalize before each sublayer, not after")
     tied = "share the output layer with the target embedding, or with both (needs --joint)"
@@ -287,8 +292,10 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
         num_decoder_layers=args.layers,
         d_ff=args.d_ff,
         dropout=args.dropout,
+        activation_dropout=args.activation_dropout,
         activation=args.activation,
         norm_first=args.norm_first,
+        attention=AttentionConfig(dropout=args.attention_dropout),
         tie=args.tie,
         output_bias=args.tie != "all",
         max_len=max(256, 2 * args.max_len),

@@ -128,6 +128,21 @@ def test_multi30k_model_shares_one_table(multi30k: ModuleType, data: Path) -> No
     assert translator.unknown(translator.translate(["ñandú 未见过 🙂 &apos;"], max_len=2)[0]) == []
 
 
+def test_multi30k_drops_after_sublayers_and_embeddings_only(
+    multi30k: ModuleType, data: Path
+) -> None:
+    args = settings_of(multi30k, f"--data {data} {TINY}")
+    model = train.make_translator(args, train.load_pairs(args)[0]).model
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    attentions = [layer.self_attention for layer in layers] + [
+        layer.cross_attention for layer in model.decoder.layers
+    ]
+    assert {part.dropout.p for part in (model.source_embedding, *layers)} == {0.3}
+    assert (
+        {a.dropout for a in attentions} == {layer.feed_forward.dropout for layer in layers} == {0}
+    )
+
+
 def test_bpe_dropout_draws_new_pieces_in_training_only(multi30k: ModuleType, data: Path) -> None:
     args = settings_of(multi30k, f"--data {data} {TINY} --bpe-dropout 0.5")
     pairs, _, _ = train.load_pairs(args)
