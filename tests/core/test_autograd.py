@@ -25,7 +25,7 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
 
 def test_gradient_of_two_parents_is_not_added_into() -> None:
     a, b, c, d = (leaf(3, seed=i) for i in range(4))
-    (((a + b) * d).sum() + (a * c).sum()).backward()
+    ((a * c).sum() + ((a + b) * d).sum()).backward()
     np.testing.assert_array_equal(b.grad.data, d.data)
     np.testing.assert_array_equal(a.grad.data, d.data + c.data)
 

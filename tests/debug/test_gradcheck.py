@@ -61,12 +61,11 @@ def test_gradcheck_of_wrong_gradient_rejects_it(name: str) -> None:
 @pytest.mark.parametrize(
     "f, inputs",
     [
-        (lambda a, b: np.tanh(a @ b), [A, B]),
-        (lambda a: (a * 2, a.sum()), A),
+        (lambda a, b: (np.tanh(a @ b), a.sum()), [A, B]),
         (lambda a, i: a[i], [A, np.array([0, 0, 2])]),
         (lambda x: (x.sum(), np.floor(x), 3.0, np.argmax(x)), A),
     ],
-    ids=["two inputs", "two results", "index", "constants"],
+    ids=["two inputs and results", "index", "constants"],
 )
 def test_gradcheck_and_gradgradcheck_accept_right_gradients(f: Any, inputs: Any) -> None:
     assert mg.gradcheck(f, inputs) and mg.gradgradcheck(f, inputs)
@@ -77,7 +76,7 @@ def test_gradcheck_with_complex_step_has_no_truncation_error() -> None:
 
 
 def changes_its_input(x: Any) -> Any:
-    y = (x**3).sum()
+    y = (x * 2).sum()
     np.copyto(x.data, 5.0)
     return y
 

@@ -147,6 +147,16 @@ def test_losses_and_attention_of_large_scores_do_not_overflow(rows: slice) -> No
 # -- attention, gelu, dropout --------------------------------------------------------------------------------
 
 
+def test_attention_equals_its_formula() -> None:
+    """Each head of keys and values serves two consecutive heads of queries."""
+    q, k, v = normal(2, 4, 3, 9), normal(2, 2, 5, 9), normal(2, 2, 5, 2)
+    mask = np.array([True, False, True, True, False])
+    weights = np.exp(q @ np.repeat(k, 2, 1).swapaxes(-1, -2) / 3) * mask
+    expected = weights / weights.sum(-1, keepdims=True) @ np.repeat(v, 2, 1)
+    y = mg.scaled_dot_product_attention(q, k, v, mask[None])
+    np.testing.assert_allclose(y.data, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("mask", [None, np.ones((3, 0), bool)], ids=["no mask", "mask"])
 def test_attention_to_no_keys_gives_zeros(mask: Any) -> None:
     q, k = (Tensor(np.ones((2, 2, n, 2)), requires_grad=True) for n in (3, 0))
@@ -155,9 +165,9 @@ def test_attention_to_no_keys_gives_zeros(mask: Any) -> None:
     assert y.shape == q.shape and not y.data.any() and not gq.data.any() and gk.shape == k.shape
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e6])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_attention_does_not_read_masked_scores_that_are_not_finite(
+def test_attention_does_not_read_masked_scores_that_are_huge_or_not_finite(
     value: float, scale: float
 ) -> None:
     q, key, v, g = scale * np.random.default_rng(0).standard_normal((4, 1, 2, 5, 2))

@@ -60,8 +60,6 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ("masked softmax", lambda x: mg.softmax(x, where=MASK), [[1, 2], [3, INF]], [[1, 0], [0, 0]]),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
     ("softmax of integers", mg.softmax, [1, 1], [0.5, 0.5]),
-    ("sigmoid far below 0", mg.sigmoid, -1000.0, 0),
-    ("silu far below 0", mg.silu, -1000.0, 0),
     ("softplus far above 0", mg.softplus, 1000.0, 1000),
 ]
 
