@@ -28,8 +28,6 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
     ),
     "rms_norm": (mg.rms_norm, [300 * normal(4, 512)]),
     "gelu": (mg.gelu, [FAR]),
-    "gelu, tanh": (lambda x: mg.gelu(x, approximate="tanh"), [FAR]),
-    "linear": (mg.linear, [8 * normal(3, 4096), normal(5, 4096) / 8, normal(5)]),
     "attention": (
         mg.scaled_dot_product_attention,
         [3 * normal(2, 2, 5, 32), 3 * normal(2, 2, 7, 32), normal(2, 2, 7, 32)],
@@ -42,10 +40,8 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
     "embedding": (lambda w: mg.embedding(w, np.zeros(5000, int)), [normal(3, 2)]),
     "mean": (mg.mean, [normal(70_000) / 99]),
     "logsumexp": (mg.logsumexp, [normal(70_000) / 99]),
-    "log_softmax": (mg.log_softmax, [normal(70_000) / 99]),
     "softmax, where": (lambda x: mg.softmax(x, where=EVEN), [normal(140_000) / 99]),
     "std": (mg.std, [200 * normal(9000)]),
-    "norm": (mg.norm, [200 * normal(9000)]),
 }
 
 

@@ -27,12 +27,10 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
     (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
     (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
-    (lambda: mg.inv(np.zeros((2, 2))), np.linalg.LinAlgError, r"inv: .*\(2, 2\)"),
     # arrays
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
-    (lambda: mg.pad(THREE, 1, mode="empty"), ValueError, "mode must be 'constant', .* got 'empty'"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
     # indices
@@ -46,10 +44,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "quantile: x must have elements over axis 0",
     ),
-    # calculus and linear algebra
-    (lambda: mg.interp(0.5, TWO, THREE), ValueError, "xp and fp must be vectors of one length"),
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
-    (lambda: mg.qr(MATRIX.T, "complete"), ValueError, "mode must be 'reduced' or 'r' for shape"),
     # losses
     (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
     (
