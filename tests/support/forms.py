@@ -25,11 +25,6 @@ class Call:
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        options = [f"{name}={value!r}" for name, value in self.kwargs.items()]
-        arguments = ", ".join([*map(repr, self.args), *options])
-        return f"{self.function.__name__}({' '.join(arguments.split())})"
-
     @property
     def has_arrays(self) -> bool:
         """True if an argument that NumPy dispatches on is an array; options such as where= are not."""
@@ -37,26 +32,26 @@ class Call:
             return True
         spread = set(signature(self.function).parameters) & _MANY
         kinds = (Chooser.array, Chooser.partner, Chooser.arrays)
-        values = [v for k, v in self.given.items() if spread or DRAWN.get(k) in kinds]
-        parts = [p for v in values for p in (v if isinstance(v, (list, tuple)) else [v])]
-        return any(isinstance(part, np.ndarray) for part in parts)
+        return any(
+            isinstance(part, np.ndarray)
+            for name, value in self.given.items()
+            if spread or DRAWN.get(name) in kinds
+            for part in (value if isinstance(value, (list, tuple)) else [value])
+        )
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments by the names of NumPy's parameters."""
-        names = (
-            ["x"] * len(self.args)
-            if isinstance(self.function, np.ufunc)
-            else signature(self.function).parameters
+        is_ufunc = isinstance(self.function, np.ufunc)
+        return (
+            dict(zip("x" if is_ufunc else signature(self.function).parameters, self.args))
+            | self.kwargs
         )
-        return {**dict(zip(names, self.args)), **self.kwargs}
 
     def of(self, change: Callable[[Any], Any]) -> Any:
         """Return the result of the call with changed arguments, or the array that it wrote into."""
-        args, kwargs = (
-            [change(v) for v in self.args],
-            {k: v if k == "out" else change(v) for k, v in self.kwargs.items()},
-        )
+        args = [change(v) for v in self.args]
+        kwargs = {k: v if k == "out" else change(v) for k, v in self.kwargs.items()}
         result = self.function(*args, **kwargs)
         return [*args, *kwargs.values()][0] if self.function in WRITING else result
 
