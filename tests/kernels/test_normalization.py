@@ -31,6 +31,7 @@ CENTRED: dict[str, Any] = {
     "inference": inference_norm,
     "batch_norm": lambda rows: nn.BatchNorm1d(len(rows))(np.array(rows.T)),
     "var, where": lambda rows: mg.var(rows, -1, where=np.ones(rows.shape, bool)),
+    "nanvar": lambda rows: mg.nanvar(rows, -1),
     "var of float16": lambda rows: mg.var(rows[:-1].astype(np.float16), -1),
     "cov": lambda rows: mg.cov(rows.astype(np.float64)),
 }

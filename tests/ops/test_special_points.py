@@ -24,6 +24,8 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("maximum of one tensor", lambda x: mg.maximum(x, x), 2.0, 1),
     ("max of NaN", np.max, [1, NAN, NAN, 3], [0, 0.5, 0.5, 0]),
     ("median between an infinity", np.median, [-INF, -1], [0.5, 0.5]),
+    ("power of base and exponent 0", lambda x: x[0] ** x[1], [0.0, 0.0], [0, 0]),
+    ("arctan2 of tiny values", lambda x: np.arctan2(x, 1e-200), 1e-200, 5e199),
     ("prod of tiny values", np.prod, [1e-200, 2e-200], [2e-200, 1e-200]),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK)[:, 0], [[1, 2], [3, INF]], ZEROS),
