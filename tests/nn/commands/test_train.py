@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import math
 import re
@@ -18,23 +17,16 @@ import numpy as np
 import pytest
 from commands import call, error_of, hide_packages, read_json
 
-import minigrad as mg
 import nn
 from minigrad.console import run_script
 from minigrad.io import load_arrays, save_arrays
 from nn.commands import COMMANDS, main, train
-from nn.text import BOS, EOS
 from nn.text import toy_corpora as corpora
 
 TINY = (
     "--sentences 120 --valid-size 15 --test-size 15 --layers 1 --d-model 8 --num-heads 2 --d-ff 8 --epochs 3"
     " --batch-tokens 256 --save-every 2 --warmup 3 --beam 1 --quiet"
 )
-
-
-def is_picture(path: Path) -> bool:
-    image = pytest.importorskip("matplotlib.image").imread(path)
-    return image.std() > 0.05 and min(image.shape[:2]) > 100
 
 
 def weights(path: Path) -> dict[str, np.ndarray]:
@@ -44,17 +36,14 @@ def weights(path: Path) -> dict[str, np.ndarray]:
 # -- the generated corpora -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", ["", "--reverse", "--pair en-es", "--pair en-es --reverse"])
-def test_load_pairs_holds_out_new_sentences_of_known_words(options: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", "--pair en-es --reverse"])
+def test_load_pairs_holds_out_new_sentences(options: str, tmp_path: Path) -> None:
     args = train.parse([*options.split(), "--out", str(tmp_path)])
     learned, valid, test = train.load_pairs(args)
-    sources = [{a for a, _ in part} for part in (learned, valid, test)]
-    assert sum(map(len, sources)) == len(set.union(*sources)) == 8000 and len(test) == 600
-    known = {token for a, b in learned for token in f"{a} {b}".split()}
-    assert all(set(f"{a} {b}".split()) <= known for a, b in valid + test)
     always = [pair[::-1] if args.reverse else pair for pair in corpora.ALWAYS[args.pair]]
-    assert learned[: len(always)] == always
-    assert len(learned) == 8000 + 7 * len(always) - len(valid) - len(test)
+    assert learned[: len(always)] == always and learned.count(always[0]) == 8
+    sources = [a for part in (learned[: -7 * len(always)], valid, test) for a, _ in part]
+    assert len(sources) == len({*sources}) == 8000 and len(test) == 600
 
 
 # -- a whole run -----------------------------------------------------------------------------------
@@ -66,54 +55,40 @@ def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
     )
     pictures = {"loss.png", "attention.png"}
     assert {path.name for path in run.directory.iterdir()} == {*files.split(), *pictures}
-    assert all(is_picture(run.directory / name) for name in pictures)
     summary = read_json(run.directory / "summary.json")
     assert summary == run.result
     entries = [*map(json.loads, (run.directory / "metrics.jsonl").read_text().splitlines())]
     losses = [entry["valid_loss"] for entry in entries if "valid_loss" in entry]
     assert len(losses) == 9 and summary["valid_loss"] == min(losses) < 0.5 * losses[0]
-    assert summary["steps"] == entries[-1]["step"] and summary["sentences"] == 60
-    config = read_json(run.directory / "config.json")
-    assert config["settings"]["d_model"] == config["model"]["d_model"] == 32
+    assert summary["steps"] == entries[-1]["step"]
 
 
 def test_train_summary_equals_definitions(run: SimpleNamespace) -> None:
-    summary, translator = run.result, run.translator
-    losses: list[np.ndarray] = []
+    summary, translator, pairs = run.result, run.translator, dict(run.test)
+    losses: list[float] = []
     for a, b in run.test:
-        source = np.array([translator.source_vocab.encode(a.split())])
-        ids = np.array([[BOS, *translator.target_vocab.encode(b.split()), EOS]])
-        logits = translator.model(source, ids[:, :-1])
-        losses.extend(mg.cross_entropy(logits, ids[:, 1:], reduction="none").data.ravel())
+        source, target = translator.source_vocab.encode(a.split()), b.split()
+        ids = translator.target_vocab.encode(target, bos=True, eos=True)
+        losses += [*translator.model.loss([source], [ids], reduction="none").data.ravel()]
     assert summary["held_out_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
-    pairs = dict(run.test)
-    texts = [t.text for t in translator.translate(list(pairs), beam_size=4)]
-    matches = np.mean([text == reference for text, reference in zip(texts, pairs.values())])
+    texts = [t.text for t in translator.translate([*pairs], beam_size=4)]
+    matches = np.mean([text == pair for text, pair in zip(texts, pairs.values())])
     assert summary["exact_match"] == pytest.approx(matches) and matches > 0.4
-    scores = nn.text.translation_scores(texts, list(pairs.values()))
+    scores = nn.text.translation_scores(texts, [*pairs.values()])
     assert summary["bleu"] == pytest.approx(scores.bleu) and scores.bleu > 60
-    assert (summary["chrf"], summary["bleu_signature"]) == (scores.chrf, scores.bleu_signature)
-    rows = [
-        {"source": source, "translation": text, "reference": pairs[source]}
-        for source, text in zip(pairs, texts)
-    ]
-    assert len(summary["samples"]) == 10 and all(row in rows for row in summary["samples"])
 
 
 def test_train_prints_samples_and_summary(run: SimpleNamespace) -> None:
     lines, s = run.out, run.result
     assert lines[0] == "1,121 pairs to learn, 40 to validate, 60 held out"
-    for sample in s["samples"]:
-        source, translation, reference = sample.values()
-        mark = "=" if translation == reference else "≠"
-        at = lines.index(f"  {source}")
+    for source, translation, reference in map(dict.values, s["samples"]):
+        mark, at = "=" if translation == reference else "≠", lines.index(f"  {source}")
         assert lines[at + 1 : at + 3] == [f"    → {translation}", f"    {mark} {reference}"]
     figures = (
         f"loss {s['held_out_loss']:.3f}, exact match {s['exact_match']:.1%}, BLEU {s['bleu']:.1f}"
     )
     assert lines[-1].startswith(f"60 held-out sentences: {figures}; {s['steps']} steps in ")
-    assert len(run.err) == 9  # without a terminal, a line for each validation
-    assert all(re.match(r"step [\d,]+/\d+  valid_loss \d", e) and len(e) <= 80 for e in run.err)
+    assert len(s["samples"]) == 10 and len(run.err) == 9  # a line for each validation
 
 
 # -- runs that are cut off -------------------------------------------------------------------------
@@ -151,15 +126,13 @@ def test_train_resumed_equals_an_uninterrupted_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(nn.Trainer, "_step", stopped)
-        begin = lambda argv: run_script(lambda: train.main(argv))
-        done = call(begin, f"{TINY} --out {tmp_path}")
+        done = call(lambda argv: run_script(lambda: train.main(argv)), f"{TINY} --out {tmp_path}")
     assert done.result == code and done.err == [message.format(tmp_path)]
-    again = call(train.main, f"--resume --quiet --out {tmp_path}")  # with the settings of the run
-    resumed = weights(tmp_path / "last.safetensors")
-    for name, array in weights(whole / "last.safetensors").items():
-        np.testing.assert_array_equal(resumed[name], array, err_msg=name)
-    timeless = lambda d: {k: v for k, v in d.items() if "seconds" not in k}
-    assert timeless(again.result) == timeless(read_json(whole / "summary.json"))
+    again = call(train.main, f"--resume --quiet --out {tmp_path}").result  # with its settings
+    resumed, expected = weights(tmp_path / "last.safetensors"), weights(whole / "last.safetensors")
+    assert all(np.array_equal(resumed[name], array) for name, array in expected.items())
+    summary = read_json(whole / "summary.json")
+    assert {k for k in summary if summary[k] != again[k]} <= {"seconds", "training_seconds"}
 
 
 def test_train_into_a_directory_of_a_run_or_of_other_files_is_refused(
@@ -172,13 +145,10 @@ def test_train_into_a_directory_of_a_run_or_of_other_files_is_refused(
     assert f"--resume: {tmp_path} holds no run: it has files" in line
 
 
-def test_resume_of_a_finished_or_missing_run(whole: Path, undrawn: None, tmp_path: Path) -> None:
-    copy, new = shutil.copytree(whole, tmp_path / "copy"), tmp_path / "new"
-    done = call(train.main, f"--resume --out {copy}")
-    steps = read_json(whole / "summary.json")["steps"]
-    assert f"continuing from step {steps}" in done.out and done.result["steps"] == steps
-    done = call(train.main, f"{TINY} --steps 1 --resume --out {new}")
-    assert f"nothing in {new} to continue: beginning" in done.err and done.result["steps"] == 1
+def test_resume_of_a_missing_run_begins_it(undrawn: None, tmp_path: Path) -> None:
+    done = call(train.main, f"{TINY} --steps 1 --resume --out {tmp_path}")
+    assert done.err == [f"nothing in {tmp_path} to continue: beginning"]
+    assert done.result["steps"] == 1
 
 
 def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
@@ -189,21 +159,12 @@ def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
     assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
 
 
-def test_translator_loads_the_last_state(whole: Path) -> None:
-    """Find the optimizer beside the weights in one file."""
-    arrays = weights(whole / "last.safetensors")
-    model = nn.Translator.load(whole, "last.safetensors", inference=False).model
-    for name, array in model.state_dict().items():
-        np.testing.assert_array_equal(array, arrays[f"model.{name}"], err_msg=name)
-
-
 def test_train_evaluates_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
     """With weights of zero, all tokens are equally likely."""
-    copy = shutil.copytree(whole, tmp_path / "copy")
-    best = copy / "best.safetensors"
+    best = shutil.copytree(whole, tmp_path / "copy") / "best.safetensors"
     save_arrays(best, {name: 0 * array for name, array in weights(best).items()})
-    summary = call(train.main, f"--resume --quiet --out {copy}").result
-    size = len(read_json(copy / "vocab.json")["target"])
+    summary = call(train.main, f"--resume --quiet --out {best.parent}").result
+    size = len(read_json(best.parent / "vocab.json")["target"])
     assert summary["held_out_loss"] == pytest.approx(math.log(size))
 
 
@@ -221,84 +182,67 @@ SMALL = "--valid-size 2 --test-size 2 --layers 1 --d-model 8 --num-heads 2 --d-f
 def files(tmp_path: Path) -> dict[str, str]:
     """Return the options for the same pairs in each form of file."""
     text = "".join(f"{a}\t{b}\tsomething else\n" for a, b in PAIRS).encode()
-    (tmp_path / "pairs.tsv").write_bytes(text)
     (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(text))
     for name, side in zip(("a.en", "b.zh"), zip(*PAIRS)):
         (tmp_path / name).write_text("\n".join(side), encoding="utf-8")
-    forms = {"tsv": "pairs.tsv", "gz": "pairs.tsv.gz", "two": f"a.en {tmp_path}/b.zh"}
-    return {form: f"--data {tmp_path}/{names}" for form, names in forms.items()}
+    return {"gz": f"{tmp_path}/pairs.tsv.gz", "two": f"{tmp_path}/a.en {tmp_path}/b.zh"}
 
 
-@pytest.mark.parametrize("form", ["tsv", "gz", "two"])
-@pytest.mark.parametrize("reverse", ["", "--reverse"])
-def test_load_pairs_reads_every_form_of_file(
-    form: str, reverse: str, files: dict[str, str], tmp_path: Path
-) -> None:
-    args = train.parse(f"{files[form]} {SMALL} {reverse} --out {tmp_path}/run".split())
-    parts = train.load_pairs(args)
-    assert [len(part) for part in parts] == [8, 2, 2]
-    expected = sorted((b, a) if reverse else (a, b) for a, b in PAIRS)
-    assert sorted(pair for part in parts for pair in part) == expected
-    defaults = (args.d_model, args.dropout, args.lr, args.max_len)
-    assert defaults == (8, 0.3, 1e-3, 128)  # files have other defaults
-
-
-def test_load_pairs_with_valid_and_test_files(files: dict[str, str], tmp_path: Path) -> None:
+def test_load_pairs_reads_every_form_of_file(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n")
-    held = files["two"].replace("--data", "--valid")
-    line = f"{files['gz']} {SMALL} {held} --test {tmp_path}/other.tsv --out {tmp_path}/run"
-    learned, valid, test = train.load_pairs(train.parse(line.split()))
-    assert sorted(learned) == sorted(valid) == sorted(PAIRS) and test == [("A cat.", "一只猫。")]
+    line = f"--data {files['two']} --valid {files['gz']} --test {tmp_path}/other.tsv --reverse"
+    args = train.parse(line.split())
+    learned, valid, test = train.load_pairs(args)
+    assert sorted(learned) == sorted(valid) == sorted((b, a) for a, b in PAIRS)
+    assert test == [("一只猫。", "A cat.")]
+    assert (args.d_model, args.dropout, args.max_len) == (
+        256,
+        0.3,
+        128,
+    )  # files have other defaults
+    train_pairs, *held_out = train.load_pairs(train.parse(["--data", files["gz"]]))
+    assert [len(part) for part in (train_pairs, *held_out)] == [8, 2, 2]
 
 
 def test_train_prints_left_out_rows_in_one_line(tmp_path: Path) -> None:
-    rows = ["Source\tTarget", *(f"a {i} b\tx {i} y" for i in range(30))]
-    rows += ["\tz", "a 1 b\tx 1 y", "l " * 9 + "\tm"]
-    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    line = f"--data {tmp_path}/pairs.tsv --max-len 8 --out {tmp_path}/run --d-model 8 --num-heads 2 --processes 1"
+    rows = ["Source\tTarget", *(f"a {i} b\tx {i} y" for i in range(30)), "\tz", "l " * 9 + "\tm"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
+    line = f"--data {tmp_path}/pairs.tsv --max-len 8 --out {tmp_path}/run --d-model 8 --num-heads 2"
     assert call(lambda argv: train.build(train.parse(argv)), line).err == [
-        "left out of 34 rows: 1 a row of headings, 1 with an empty side, 1 there before, 1 of more than 8 tokens"
+        "left out of 33 rows: 1 a row of headings, 1 with an empty side, 1 of more than 8 tokens"
     ]
 
 
 def test_train_on_a_file_chooses_tokenizers_and_resumes(
-    files: dict[str, str], tmp_path: Path
+    files: dict[str, str], undrawn: None, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    line = f"{files['gz']} {SMALL} --lowercase --quiet --out {out}"
+    line = f"--data {files['gz']} {SMALL} --lowercase --quiet --out {tmp_path}/run"
     summary = call(train.main, line).result
-    vocab = read_json(out / "vocab.json")
-    assert {"take", ",", "please", "."} <= set(vocab["source"])  # words
-    assert "Take" not in vocab["source"]
+    vocab = read_json(tmp_path / "run/vocab.json")
+    assert {"take", ",", "please", "."} <= set(vocab["source"]) and "Take" not in vocab["source"]
     assert {"请", "给", "我", "个", "。"} <= set(vocab["target"])  # characters
     assert "tok:zh" in summary["bleu_signature"] and summary["sentences"] == 2
-    assert is_picture(out / "attention.png")
-    translator = nn.Translator.load(out)
-    tokenizers = (translator.source_tokenizer.name, translator.target_tokenizer.name)
-    assert tokenizers == ("word", "char")
+    translator = nn.Translator.load(tmp_path / "run")
+    assert (translator.source_tokenizer.name, translator.target_tokenizer.name) == ("word", "char")
     assert call(train.main, f"{line} --resume").result["steps"] > 0  # a job that is queued again
 
 
 def test_evaluate_counts_each_of_several_references(run: SimpleNamespace) -> None:
     """A translation is compared with all references, and the matching one is shown."""
     (a, _), (b, _) = run.test[:2]
-    first, second = (t.text for t in run.translator.translate([a, b]))
-    spaced = first.replace(" ", "   ")
-    options = train.parse(["--beam", "1", "--quiet"])
+    spaced = run.translator.translate([a])[0].text.replace(" ", "   ")
     test = [(a, "x"), (a, spaced), (b, "w")]
-    result, judged = train.evaluate(run.translator, test, options)
+    result, judged = train.evaluate(run.translator, test, train.parse(["--beam", "1", "--quiet"]))
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
-    rows = [(t.text, reference, match) for t, reference, match in judged]
-    assert rows == [(first, spaced, True), (second, "w", False)]
+    assert [x[1:] for x in judged] == [(spaced, True), ("w", False)]
 
 
 def test_select_bleu_leaves_out_longer_validation_pairs(
     files: dict[str, str], undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "valid.tsv").write_text("Take two cups.\t请给我两个杯子。\n" + "a " * 600 + "\tb\n")
-    line = f"{files['tsv']} {SMALL} --valid {tmp_path}/valid.tsv --select bleu"
-    summary = call(train.main, f"{line} --quiet --out {tmp_path}/run").result
-    assert summary["valid_loss"] >= 0  # a BLEU score
+    line = f"--data {files['gz']} {SMALL} --valid {tmp_path}/valid.tsv --select bleu --quiet"
+    assert call(train.main, f"{line} --out {tmp_path}/run").result["valid_loss"] >= 0  # BLEU
     hide_packages(monkeypatch, "sacrebleu")
     error = "error: --select bleu needs sacrebleu: pip install sacrebleu"
     assert error_of(train.main, f"{line} --out {tmp_path}/other") == error
@@ -308,10 +252,8 @@ def test_select_bleu_leaves_out_longer_validation_pairs(
 @pytest.mark.parametrize("schedule", ["noam", "inverse-sqrt", "cosine", "linear"])
 def test_make_schedule_rises_then_falls(schedule: str, tmp_path: Path) -> None:
     args = train.parse(["--schedule", schedule, "--warmup", "10", "--out", str(tmp_path)])
-    factor = train.make_schedule(args, 100)
-    rates = [factor(step) for step in range(1, 101)]
-    assert 8 <= np.argmax(rates) <= 10
-    assert rates[0] < 0.3 * max(rates) and rates[-1] < 0.4 * max(rates)
+    first, middle, last = map(train.make_schedule(args, 100), (1, 10, 100))
+    assert 0 < 3 * first < middle > 2 * last
 
 
 # -- what is missing or wrong ----------------------------------------------------------------------
@@ -321,13 +263,12 @@ def test_train_with_numpy_alone_names_missing_extras_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide_packages(monkeypatch, "matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers")
-    done = call(train.main, f"{TINY.replace(' --quiet', '')} --out {tmp_path}")
-    assert done.err[:2] == [
+    done = call(train.main, f"{TINY} --out {tmp_path}")
+    assert done.err == [
         "no pictures at the end without matplotlib: pip install matplotlib",
         "no BLEU at the end without sacrebleu: pip install sacrebleu",
     ]
-    assert "no BLEU, which needs sacrebleu" in done.out[-1]
-    assert done.result["bleu"] is None and "bleu_signature" not in done.result
+    assert "no BLEU, which needs sacrebleu" in done.out[-1] and done.result["bleu"] is None
     assert not list(tmp_path.glob("*.png")) and (tmp_path / "summary.json").exists()
 
 
@@ -337,16 +278,13 @@ FEW = "--sentences 200 --valid-size 20 --test-size 20"
 @pytest.mark.parametrize(
     "options, message",
     [
-        (f"{FEW} --d-model 10 --num-heads 4", "d_model must be divisible by num_heads, got d_model=10 and num_heads=4"),
-        ("--data nothing.tsv", "nothing.tsv: no such file"),
+        (f"{FEW} --d-model 10 --num-heads 4", "d_model must be divisible by num_heads"),
         ("--data a b c", "--data must be one file, or source and target"),
-        ("--data two.tsv", "pairs must be more than the 2 to hold out, got 2"),
         ("--data pairs.tsv --bpe-dropout 0.1", "--bpe-dropout needs bpe: pass --joint"),
         ("--valid a", "--valid and --test need --data"),
         ("--tie all", "--tie all needs the one vocabulary of --joint"),
         ("--sentences 100", "pairs must be more than the 800 to hold out, got 9[79]"),
         (f"{FEW} --batch-tokens 5", "PairBatches: max_tokens must be at least"),
-        ("--beam 0", "argument --beam: must be at least 1, got 0"),
         (f"{FEW} --max-len 1", "PairBatches: pairs must|every training pair is longer"),
     ],
 )  # fmt: skip
@@ -354,30 +292,24 @@ def test_train_bad_setting_is_one_line(
     options: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "two.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
     rows = "".join(f"a {i}\tb {i}\n" for i in range(2000))
     (tmp_path / "pairs.tsv").write_text(rows, encoding="utf-8")
     assert re.search(message, error_of(train.main, f"{options} --out run"))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("arguments", ["train --data no.tsv", "translate nowhere x"])
-def test_command_from_a_shell_with_a_missing_file_prints_one_line(
-    arguments: str, tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "nn", *arguments.split()]
+def test_command_from_a_shell_with_a_missing_file_prints_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "nn", "train", "--data", "no.tsv"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 1
-    assert re.fullmatch("error: .*no such file.*\n", done.stderr)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: no.tsv: no such file\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(SystemExit, match="^0$"):
         main([name, "--help"])
-    module = importlib.import_module(f"nn.commands.{name.replace('-', '_')}")
     text = capsys.readouterr().out
-    assert stop.value.code == 0 and module.__doc__.strip() in text
     options = re.findall(r"^  (?:-h, )?(--[\w-]+)[^\n]*?(?:  +|\n {8,})(\S.*)$", text, re.MULTILINE)
     assert len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 1
 
