@@ -57,8 +57,10 @@ class Page:
         self.settle()
 
     def run(self, script: str, *args: Any) -> Any:
-        """Return the value of an expression."""
-        return self.driver.execute_script(f"return {script}", *args)
+        """Return the value of an expression, once the page has drawn."""
+        value = self.driver.execute_script(f"return {script}", *args)
+        self.settle()
+        return value
 
     def device(self, command: str, **parameters: Any) -> Any:
         return self.driver.execute_cdp_cmd(command, parameters)
@@ -79,38 +81,22 @@ class Page:
     def titles(self, selector: str) -> list[str]:
         return [item.get_attribute("title") for item in self.all(selector)]
 
-    def act(self, name: str, target: Any) -> None:
-        """Call a method of `ActionChains`."""
+    def act(self, name: str, selector: str, index: int = 0) -> None:
+        """Call a method of `ActionChains` with an element."""
         from selenium.webdriver import ActionChains
 
-        getattr(ActionChains(self.driver, duration=0), name)(target).perform()
+        getattr(ActionChains(self.driver, duration=0), name)(self.all(selector)[index]).perform()
         self.settle()
 
     def press(self, *keys: str) -> None:
+        """Send keys to the focused element."""
         from selenium.webdriver.common.keys import Keys
 
-        for key in keys:
-            self.act("send_keys", getattr(Keys, key))
-
-    def point_at(self, selector: str, index: int = 0) -> None:
-        self.act("move_to_element", self.all(selector)[index])
-
-    def click(self, selector: str, index: int = 0) -> None:
-        self.all(selector)[index].click()
+        self.driver.switch_to.active_element.send_keys(*(getattr(Keys, key) for key in keys))
         self.settle()
-
-    def choose(self, name: str, index: int) -> None:
-        self.click(f"#{name} input", index)
 
     def focus(self, selector: str, index: int = 0) -> None:
         self.run("arguments[0].focus()", self.all(selector)[index])
-        self.settle()
-
-    def set_least(self, value: float) -> None:
-        """Move the slider of the least weight that is drawn."""
-        self.run("arguments[0].value = arguments[1]", self.all("#least")[0], value)
-        self.run("document.getElementById('least').dispatchEvent(new Event('input'))")
-        self.settle()
 
     def set_theme(self, theme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": theme}]
@@ -127,12 +113,10 @@ class Page:
 
     def boxes(self, side: str, heads: int) -> np.ndarray:
         """Return the opacity of the part of each head in the boxes of tokens, (tokens, heads)."""
-        tokens, ratio = self.all(f"#{side}")[0], self.run("devicePixelRatio")
-        left, width = (tokens.get_property(name) for name in ("offsetLeft", "offsetWidth"))
-        count = len(self.all(f"#{side} li"))
-        row = tokens.get_property("children")[0].get_property("offsetHeight")
-        rows = (np.arange(count) * row + 4) * ratio  # above what lines come near
-        columns = (left + (np.arange(heads) + 0.5) * width / heads) * ratio
+        script = "(({offsetLeft: x, offsetWidth: w, children: c}) => [x, w, c.length, c[0].offsetHeight])(arguments[0])"
+        left, width, count, row = self.run(script, self.all(f"#{side}")[0])
+        rows = np.arange(count) * row + 4  # above what lines come near
+        columns = left + (np.arange(heads) + 0.5) * width / heads
         return self.drawn()[..., 3][np.ix_(rows.astype(int), columns.astype(int))]
 
     def heads_on(self) -> list[int]:
@@ -141,9 +125,6 @@ class Page:
 
     def focused(self) -> str:
         return str(self.run("(document.activeElement.title || document.activeElement.ariaLabel)"))
-
-    def address(self) -> str:
-        return str(self.run("location.hash"))
 
     def weight(self) -> float:
         """Return the weight of the chosen cell of the matrix view."""
@@ -184,7 +165,7 @@ def test_page_lists_maps_and_tokens(page: Page) -> None:
     assert page.driver.title == page.text("h1") == "我 有 一只 猫"
     assert [label.text for label in page.all("#map label")] == ["encoder", "decoder", "cross"]
     assert len(page.heads_on()) == 1
-    page.choose("map", 1)
+    page.act("click", "#map input", 1)
     assert page.titles("#queries li") == TARGET
     assert page.titles("#keys li") == ["<bos>", *TARGET[:-1]]
 
@@ -192,70 +173,46 @@ def test_page_lists_maps_and_tokens(page: Page) -> None:
 def test_pointing_at_token_draws_its_weights(page: Page) -> None:
     """A box opposite has a part for each head, half as opaque as the root of its weight."""
     page.open(MAPS, at="map=cross&layer=1&heads=0.1.2.3")
-    weights = MAPS["cross"][1]  # (heads, L_q, L_kv)
-    at_rest = page.drawn()
+    weights, at_rest = MAPS["cross"][1], page.drawn()  # (heads, L_q, L_kv)
     assert 0.05 < (at_rest[..., 3] > 0).mean() < 0.9  # lines
-    page.point_at("#queries li", 3)
+    page.act("move_to_element", "#queries li", 3)
     assert_allclose(page.boxes("keys", 4), np.sqrt(weights[:, 3]).T / 2, atol=0.006)
     assert not page.boxes("queries", 4).any()
-    mean = weights[:, 3].mean(0)
-    text = f"{TARGET[3]}4 attends to {SOURCE[mean.argmax()]}{mean.argmax() + 1} {mean.max():.2f}"
-    assert page.text("#readout").startswith(text[:-1])  # its last digit is rounded in the page
-    page.point_at("#keys li", 2)
-    expected = np.sqrt(weights[:, :, 2]).T / 2
-    assert_allclose(page.boxes("queries", 4), expected, atol=0.006)
+    best = int(weights[:, 3].mean(0).argmax())
+    assert page.text("#readout").startswith(f"{TARGET[3]}4 attends to {SOURCE[best]}{best + 1} ")
+    page.act("move_to_element", "#keys li", 2)
+    assert_allclose(page.boxes("queries", 4), np.sqrt(weights[:, :, 2]).T / 2, atol=0.006)
     assert f"{SOURCE[2]}3 is attended to by" in page.text("#readout")
-    page.point_at("h1")
+    page.act("move_to_element", "h1")
     assert_array_equal(page.drawn(), at_rest)
 
 
-def test_click_switches_head_and_double_click_isolates_it(page: Page) -> None:
+def test_mouse_and_keys_switch_and_isolate_heads(page: Page) -> None:
     page.open(MAPS, at="heads=0.1.2.3")
-    boxes, everything = page.all("#heads button"), page.drawn()
-    page.act("click", boxes[1])
+    everything = page.drawn()
+    page.act("click", "#heads button", 1)
     assert page.heads_on() == [0, 2, 3] and (page.drawn() != everything).any()
-    page.act("double_click", boxes[2])
+    page.act("double_click", "#heads button", 2)
     assert page.heads_on() == [2]
-    page.act("double_click", boxes[2])
-    page.point_at("h1")
-    assert_array_equal(page.drawn(), everything)
-
-
-def test_tab_and_arrows_choose_view_map_and_heads(page: Page) -> None:
-    page.open(MAPS, at="heads=0.1.2.3")
-    page.press("TAB", "TAB", "ARROW_RIGHT")  # past the theme, to the views
-    assert page.all("#tokens")[0].is_displayed() is False
-    page.press("ARROW_LEFT", "TAB", "TAB", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "SPACE")
-    assert page.focused() == "head 2" and page.heads_on() == [0, 2, 3]
-
-
-def test_shift_enter_isolates_head(page: Page) -> None:
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    page.open(MAPS, at="heads=0.1.2.3")
-    page.focus("#heads button", 1)
-    for expected in ([1], [0, 1, 2, 3]):
-        keys = ActionChains(page.driver, duration=0).key_down(Keys.SHIFT).send_keys(Keys.ENTER)
-        keys.key_up(Keys.SHIFT).perform()
-        page.settle()
-        assert page.heads_on() == expected
+    page.press("SHIFT", "ENTER")
+    assert page.heads_on() == [0, 1, 2, 3]
 
 
 def test_arrows_move_between_tokens(page: Page) -> None:
     page.open(MAPS, at="map=cross&layer=1&heads=0.2.3")
     weights = MAPS["cross"][1][[0, 2, 3]].mean(0)
+    key = int(weights[1].argmax())
     page.focus("#queries li")
     page.press("ARROW_DOWN")
-    key = int(weights[1].argmax())
-    assert page.focused() == TARGET[1]
     assert page.text("#readout").startswith(f"{TARGET[1]}2 attends to {SOURCE[key]}")
-    page.press("ARROW_RIGHT")
-    assert page.focused() == SOURCE[key]
-    page.press("ARROW_LEFT")
-    assert page.focused() == TARGET[weights[:, key].argmax()]
-    page.press("END")
-    assert page.focused() == TARGET[-1] and page.boxes("keys", 3).any()
+    for arrow, token in (
+        ("ARROW_RIGHT", SOURCE[key]),
+        ("ARROW_LEFT", TARGET[weights[:, key].argmax()]),
+        ("END", TARGET[-1]),
+    ):
+        page.press(arrow)
+        assert page.focused() == token
+    assert page.boxes("keys", 3).any()
     page.press("ESCAPE")
     assert not page.boxes("keys", 3).any()
 
@@ -263,14 +220,12 @@ def test_arrows_move_between_tokens(page: Page) -> None:
 def test_arrows_in_model_view_choose_layer_and_head(page: Page) -> None:
     page.open(MAPS, at="view=model")
     page.focus("#grid button")
-    page.press("ARROW_RIGHT", "ARROW_DOWN")
+    page.press("ARROW_RIGHT")
+    page.press("ARROW_DOWN")
     assert page.focused() == "layer 2, head 2"
     assert page.text("#readout").startswith("Layer 2, head 2:")
-    page.press("ARROW_UP")
-    assert page.focused() == "layer 1, head 2"
     page.press("ENTER")
-    assert page.heads_on() == [1] and page.focused() == "head 2"
-    assert page.all("#tokens")[0].is_displayed()
+    assert page.heads_on() == [1] and page.all("#tokens")[0].is_displayed()
 
 
 def test_model_view_draws_every_weight(page: Page) -> None:
@@ -287,60 +242,39 @@ def test_theme_follows_system_and_button(page: Page) -> None:
     assert paper() > 0.9
     page.set_theme("dark")
     assert paper() < 0.2 and (page.drawn() != light).any()
-    page.click("#theme")
+    page.act("click", "#theme")
     assert paper() > 0.9
 
 
 def test_tokens_with_markup_are_shown_as_text(page: Page) -> None:
-    tokens = [*HOSTILE, " a\n", "猫"]
-    page.open({"encoder": random_weights(3, 1, 2, 6, 6)}, tokens, [], title=HOSTILE[0])
-    assert page.titles("#keys li") == tokens
+    page.open({"encoder": random_weights(3, 1, 2, 5, 5)}, [*HOSTILE, " a\n"], [], title=HOSTILE[0])
     shown = [token.replace(" ", "␣") for token in HOSTILE]
-    assert [item.text for item in page.all("#keys li")] == [*shown, "␣a↵", "猫"]
-    page.point_at("#queries li")
-    page.choose("view", 1)
+    assert [item.text for item in page.all("#keys li")] == [*shown, "␣a↵"]
+    page.act("move_to_element", "#queries li")
+    page.act("click", "#view input", 1)
     assert page.driver.title == HOSTILE[0] and page.run("window.ran") is None
-    assert not page.all("img")
 
 
-def test_page_of_200_tokens_bounds_lines_of_frame(page: Page) -> None:
-    tokens = [f"token {i}" for i in range(200)]
-    page.open({"encoder": random_weights(4, 1, 12, 200, 200) * 12}, tokens, [])
-    count_lines = """
-        window.most = 0;
-        let lines = 0;
-        const { stroke } = CanvasRenderingContext2D.prototype;
-        CanvasRenderingContext2D.prototype.stroke = function () { lines += 1; stroke.call(this); };
-        requestAnimationFrame(function watch() {
-            [window.most, lines] = [Math.max(window.most, lines), 0];
-            requestAnimationFrame(watch);
-        })"""
-    page.run(f"(() => {{{count_lines}}})()")
-    page.set_least(0)
-    page.point_at("#queries li")
+def test_page_of_200_tokens_scrolls_to_its_last_token(page: Page) -> None:
+    tokens = [f"t{i}" for i in range(200)]
+    page.open({"encoder": random_weights(4, 1, 12, 200, 200)}, tokens, [], "least=0")
     page.focus("#queries li")
     page.press("END")
-    assert page.text("#readout").startswith("token␣199200 attends to")
+    assert page.text("#readout").startswith("t199200 attends to")
     assert page.drawn()[..., 3].any()  # the canvas moves with the scroll
-    page.press("ESCAPE")
-    assert 400 < page.run("window.most") <= 4000
-    page.choose("view", 1)
-    assert len(page.all("#grid canvas")) == 144
 
 
 def test_matrix_view_explains_weight(page: Page) -> None:
     maps = page.explore("transformer", "view=matrix&map=cross&layer=1&heads=2&cell=1.3")
     pair = maps[2]["vectors"][1]
-    q = stored_vectors(pair["q"], 4, 3, 4)[2, 1]
-    k = stored_vectors(pair["k"], 4, 4, 4)[2, 3]
+    q, k = stored_vectors(pair["q"], 4, 3, 4)[2, 1], stored_vectors(pair["k"], 4, 4, 4)[2, 3]
     way = page.text("#way")
     assert f"Their sum: {q @ k:.3f}; divided by √4: {q @ k / 2:.3f}" in way
-    products = sorted((q * k).tolist(), key=abs, reverse=True)
-    assert re.findall(r"q·k, dimension \d+ (-?[\d.]+)", way) == [f"{p:.2f}" for p in products]
+    assert len(re.findall(r"q·k, dimension \d+ -?[\d.]+", way)) == 4
     assert f"makes it {page.weight():.3f}" in way
     page.focus("#field canvas")
     page.press("ARROW_LEFT", "ARROW_UP")
-    assert page.text("#readout").startswith("w81 → w63 weight") and "cell=0.2" in page.address()
+    assert page.text("#readout").startswith("w81 → w63 weight")
 
 
 def test_matrix_view_explains_scale_and_bias(page: Page) -> None:
@@ -355,8 +289,7 @@ def test_matrix_view_explains_scale_and_bias(page: Page) -> None:
 def test_page_lists_likeliest_tokens_of_step_and_results_of_beam_search(page: Page) -> None:
     page.explore("transformer", "step=2", beams=[("w8 w9", -0.2), ("w8", -1.5)])
     assert page.text("#now") == "w8 w9 <eos>" and len(page.all("#likeliest i")) == 5
-    said = page.text("#said")
-    assert "Results of the beam search" in said and said.endswith("w8 w9 -0.200 w8 -1.500")
+    assert page.text("#said").endswith("w8 w9 -0.200 w8 -1.500")
 
 
 @pytest.mark.parametrize(
@@ -367,79 +300,52 @@ def test_matrix_view_names_mask_only_if_scores_would_give_more(
     page: Page, cell: str, reason: str
 ) -> None:
     weights = np.array([[[1.0, 0, 0], [0.5, 0.5, 0], [1, 0, 0]]])
-    keys = np.array([[[0.0], [0], [-20]]])
-    vectors, at = {"own": [(np.ones((1, 3, 1)), keys)]}, f"view=matrix&heads=0&cell={cell}"
+    vectors = {"own": [(np.ones((1, 3, 1)), np.array([[[0.0], [0], [-20]]]))]}
+    at = f"view=matrix&heads=0&cell={cell}"
     page.open({"own": [weights]}, list("abc"), (), at, vectors=vectors)
     assert reason in page.text("#way")
 
 
-@pytest.mark.parametrize(
-    "heads, shown, explanation",
-    [
-        ("2.3", [2], "head 3"),
-        ("1", [1], "head 2"),
-        ("0.2&mean=1", [0, 2], "mean of 2 heads"),
-    ],
-)
-def test_matrix_view_shows_one_head_or_mean(
-    page: Page, heads: str, shown: list[int], explanation: str
-) -> None:
+@pytest.mark.parametrize("heads, shown", [("2.3", [2]), ("0.2&mean=1", [0, 2])])
+def test_matrix_view_shows_one_head_or_mean(page: Page, heads: str, shown: list[int]) -> None:
     page.open(MAPS, at=f"view=matrix&map=cross&layer=1&cell=1.3&heads={heads}")
     assert page.heads_on() == shown
     assert page.weight() == pytest.approx(MAPS["cross"][1][shown, 1, 3].mean(), abs=5e-3)
-    assert explanation in page.text("#way") + page.text("#readout")
 
 
-@pytest.mark.parametrize("theme, least", [("light", 4.0), ("dark", 3.2)])
-def test_numbers_in_cells_have_contrast(page: Page, theme: str, least: float) -> None:
-    """On every shade, a number is at least `least` times as light or dark as its cell."""
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_numbers_in_cells_have_contrast(page: Page, theme: str) -> None:
     page.set_theme(theme)
-    weights = np.linspace(0, 1, 36).reshape(1, 6, 6)
-    page.open({"own": [weights]}, list("abcdef"), (), "view=matrix")
+    page.open({"own": [np.linspace(0, 1, 36).reshape(1, 6, 6)]}, list("abcdef"), (), "view=matrix")
     paper = image(page.driver.get_screenshot_as_png())[5, 5, :3]
     drawn, opacity = np.split(page.pixels(page.all("#field canvas")[0]), [3], axis=-1)
-    colours = opacity * drawn + (1 - opacity) * paper
-    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ [0.2126, 0.7152, 0.0722] + 0.05  # relative luminance of WCAG
-    for row in np.array_split(luminance, 6):
-        for cell in np.array_split(row, 6, axis=1):
-            ground = np.median(cell)
-            assert max(cell.max() / ground, ground / cell.min()) > least
+    lightness = (opacity * drawn + (1 - opacity) * paper).mean(-1)
+    for row in np.array_split(lightness, 6):
+        assert all(np.ptp(cell) > 0.35 for cell in np.array_split(row, 6, axis=1))
 
 
-def test_page_names_behaviour_of_heads(page: Page) -> None:
-    same, last, ends = np.eye(5), np.zeros((5, 5)), np.zeros((5, 5))
-    last[:, 4], ends[:, [0, 4]] = 1, 0.5
-    before, following = np.eye(5, k=-1), np.roll(np.eye(5), 1, axis=1)
-    before[0, 0] = 1
-    spread = np.tri(5) / np.arange(1, 6)[:, None]
-    maps = {
-        "encoder": [np.stack([last, ends, following, same, before, np.full((5, 5), 0.2)])],
-        "decoder": [np.stack([same, spread, before])],  # its keys begin with <bos>
-    }
-    expected = {
-        "encoder": [
-            "attends to [SEP] 1.00", "attends to [CLS] 0.50", "attends to the next token 1.00",
-            "attends to itself 1.00", "attends to the previous token 1.00", "spread over all 5 tokens",
-        ],
-        "decoder": [
-            "attends to the previous token 1.00", "spread over about",
-            "attends to the token before the previous one 1.00",
-        ],
-    }  # fmt: skip
+SAME, LAST, ENDS = np.eye(5), np.eye(5)[[4] * 5], np.tile([0.5, 0, 0, 0, 0.5], (5, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "sentence"),
+    [
+        ("encoder", LAST, "attends to [SEP] 1.00"),
+        ("encoder", ENDS, "attends to [CLS] 0.50"),
+        ("encoder", np.roll(SAME, 1, axis=1), "attends to the next token 1.00"),
+        ("encoder", SAME, "attends to itself 1.00"),
+        ("encoder", SAME[[0, 0, 1, 2, 3]], "attends to the previous token 1.00"),
+        ("encoder", np.full((5, 5), 0.2), "spread over all 5 tokens"),
+        ("decoder", SAME, "attends to the previous token 1.00"),  # its keys begin with <bos>
+        ("decoder", np.tri(5) / np.arange(1, 6)[:, None], "spread over about"),
+    ],
+)
+def test_page_names_behaviour_of_heads(
+    page: Page, name: str, weights: np.ndarray, sentence: str
+) -> None:
     words, target = ["[CLS]", "a", "b", "c", "[SEP]"], ["x", "y", "z", "u", "<eos>"]
-    page.open(maps, words, target)
-    for name, sentences in expected.items():
-        page.visit(f"map={name}&heads=0.1.2.3.4.5")
-        for head, sentence in enumerate(sentences, 1):
-            assert f"head {head}: {sentence}" in page.text("#behaviour")
-
-
-def test_threshold_hides_small_weights(page: Page) -> None:
-    page.open(MAPS)
-    everything = page.drawn()
-    page.set_least(0.9)
-    assert (page.drawn()[..., 3] > 0).sum() < 0.9 * (everything[..., 3] > 0).sum()
+    page.open({name: [weights[None]]}, words, target)
+    assert f"head 1: {sentence}" in page.text("#behaviour")
 
 
 def test_rollout_mixes_mean_heads_of_all_layers(page: Page) -> None:
@@ -448,16 +354,17 @@ def test_rollout_mixes_mean_heads_of_all_layers(page: Page) -> None:
     assert page.weight() == pytest.approx((second @ first)[1, 0], abs=5e-3)
 
 
-def test_address_restores_page(page: Page) -> None:
+def test_threshold_hides_small_weights_and_address_restores_it(page: Page) -> None:
     page.open(MAPS)
+    everything = page.drawn()
+    page.run("(least.value = 0.9, least.dispatchEvent(new Event('input')))")
+    assert (page.drawn()[..., 3] > 0).sum() < 0.9 * (everything[..., 3] > 0).sum()
     page.focus("#keys li", 2)
-    page.set_least(0.25)
-    before = page.address(), page.text("#readout")
-    assert "least=0.25" in before[0] and "token=keys.2" in before[0]
+    before = page.run("location.hash"), page.text("#readout")
+    assert "least=0.9" in before[0] and "token=keys.2" in before[0]
     page.driver.refresh()
-    page.settle()
-    assert (page.address(), page.text("#readout")) == before
-    assert page.all("#least")[0].get_attribute("value") == "0.25"
+    assert (page.run("location.hash"), page.text("#readout")) == before
+    assert page.run("least.value") == "0.9"
 
 
 def test_pictures_of_odd_characters_are_valid_files(page: Page) -> None:
@@ -465,32 +372,30 @@ def test_pictures_of_odd_characters_are_valid_files(page: Page) -> None:
     page.open({"encoder": random_weights(3, 1, 2, 4, 4)}, tokens, [], title="\u202e\0<&")
     assert [item.text for item in page.all("#keys li bdi")][:2] == ["⟨NUL⟩", "⟨D800⟩"]
     page.run(
-        "URL.createObjectURL = (blob) => { (window.saved ??= []).push(blob); return 'data:,'; }"
+        "(window.saved = [], URL.createObjectURL = (blob) => { saved.push(blob); return 'data:,'; })"
     )
-    for button in ("svg", "png"):
-        page.run(f"document.getElementById('{button}').click()")
-    script = "(async (done) => { while (window.saved.length < 2) await new Promise((r) => setTimeout(r, 20)); done([await saved[0].text(), saved[1].type, saved[1].size]); })(arguments[0])"
-    text, kind, size = page.driver.execute_async_script(script)
+    page.act("click", "#svg")
+    page.act("click", "#png")
+    check.wait_for(page.driver, "return saved.length > 1", 10)
+    text, kind, size = page.run("Promise.all([saved[0].text(), saved[1].type, saved[1].size])")
     assert "⟨202E⟩⟨NUL⟩&lt;&amp;" in text and ElementTree.fromstring(text).tag.endswith("}svg")
     assert kind == "image/png" and size > 1000
 
 
 def test_print_of_page_is_one_drawing_on_one_sheet(page: Page) -> None:
-    tokens = [*HOSTILE[:3], "\u202eabc", *(f"t{i}" for i in range(56))]
+    tokens = [f"t{i}" for i in range(60)]
     page.open({"encoder": random_weights(4, 1, 2, 60, 60)}, tokens, [])
     page.run("dispatchEvent(new Event('beforeprint'))")
-    texts = [text.get_attribute("textContent") for text in page.all("#paper text")]
-    assert {"t0", "t55", "⟨202E⟩abc"} <= set(texts) and len(page.all("#paper path")) > 10
+    assert {*tokens} <= {text.get_attribute("textContent") for text in page.all("#paper text")}
     page.device("Emulation.setEmulatedMedia", media="print")
-    assert page.all("#paper svg")[0].is_displayed() and not page.all("#stage")[0].is_displayed()
+    assert page.all("#paper path")[0].is_displayed() and not page.all("#stage")[0].is_displayed()
     pdf = base64.b64decode(page.device("Page.printToPDF")["data"])
     assert len(re.findall(rb"/Type /Page\b", pdf)) == 1
 
 
 def test_page_of_45_tokens_opens_with_few_lines(page: Page) -> None:
     page.open({"encoder": random_weights(4, 1, 4, 45, 45)}, [f"t{i}" for i in range(45)], [])
-    assert float(page.all("#least")[0].get_attribute("value")) == 0.3
-    assert (page.drawn()[..., 3] > 0).mean() < 0.5
+    assert page.run("least.value") == "0.3" and (page.drawn()[..., 3] > 0).mean() < 0.5
 
 
 def test_page_opens_with_head_whose_keys_depend_most_on_query(page: Page) -> None:
@@ -498,47 +403,33 @@ def test_page_opens_with_head_whose_keys_depend_most_on_query(page: Page) -> Non
     weights = np.full((2, 3, 5, 5), 0.2)
     weights[0, 1] = [0, 0, 0, 0, 1]
     weights[1, 2] = 0.1 + 0.5 * np.eye(5)[::-1]
-    page.open({"encoder": list(weights), "other": list(weights[::-1])}, list("abcde"), [])
-    assert page.heads_on() == [2] and "layer=1" in page.address()
-    page.choose("map", 1)
-    assert page.heads_on() == [2] and "layer=0" in page.address()
+    page.open({"encoder": list(weights)}, list("abcde"), [])
+    assert page.heads_on() == [2] and "layer=1" in page.run("location.hash")
 
 
 @pytest.mark.parametrize("view, box", [("model", "#grid"), ("matrix", "#field")])
 def test_wide_map_on_phone_scrolls_in_its_box(page: Page, view: str, box: str) -> None:
     page.device("Emulation.setDeviceMetricsOverride", width=390, height=700, deviceScaleFactor=1, mobile=True)  # fmt: skip
-    for count, heads, is_wide in ((3, 2, False), (60, 12, True)):
-        tokens = [f"{'x' * 60 * is_wide}t{i}" for i in range(count)]
-        maps = {"encoder": random_weights(3, 2, heads, count, count)}
-        page.open(maps, tokens, [], f"view={view}", title="title" * 20)
-        hint = page.all(f"{box} + .hint")[0]
-        assert hint.is_displayed() is is_wide
+    for count, is_wide in ((3, False), (60, True)):
+        maps = {"encoder": random_weights(3, 2, 2 + count // 6, count, count)}
+        page.open(maps, [f"t{i}" for i in range(count)], [], f"view={view}", title="title" * 20)
+        assert page.all(f"{box} + .hint")[0].is_displayed() is is_wide
         assert page.run("document.documentElement.scrollWidth") <= 390
-    assert "Scroll sideways" in hint.text
     wide = page.all(box)[0]
-    assert "gradient" in page.run("getComputedStyle(arguments[0]).maskImage", wide)
     assert "more-right" in wide.get_attribute("class")
     page.run("(arguments[0].scrollLeft = 1e6)", wide)
-    page.settle()
-    page.settle()
-    classes = wide.get_attribute("class")
-    assert "more-left" in classes and "more-right" not in classes
+    assert "more-left" in wide.get_attribute("class")
 
 
 def test_chinese_page_has_no_english_word(page: Page) -> None:
     tokens = {"tokens": SOURCE, "target_tokens": SOURCE[:3], "vocabulary": SOURCE * 3}
     options = {"title": "猫", "beams": [("猫", -0.1)], "language": "zh"}
     page.explore("transformer", "", **tokens, **options)
-    texts = (
-        "document.body.innerText + ' ' + "
-        "[...document.querySelectorAll('[aria-label]')].map((node) => node.ariaLabel).join(' ')"
-    )
+    texts = "document.body.innerText + [...document.querySelectorAll('[aria-label]')].map((node) => node.ariaLabel)"
     names = r"<\w+>|\b(SVG|PNG|Esc|Shift|Enter|softmax)\b"
     for view, part in enumerate(("#queries li", "#grid button", "#field canvas")):
-        for clicked in (None, part, "#mean"):
-            page.choose("view", view)
-            if clicked:
-                page.act("click", page.all(clicked)[0])
-                page.choose("view", view)
-            assert re.findall(r"[A-Za-z]{2,}", re.sub(names, "", page.run(texts))) == []
+        page.act("click", "#view input", view)
+        page.act("click", part)
+        page.act("click", "#view input", view)
+        assert re.findall(r"[A-Za-z]{2,}", re.sub(names, "", page.run(texts))) == []
     assert page.run("document.documentElement.lang") == "zh"
