@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import call
 from damage import INTENSE
 from scripts import load
 from tiny_folders import encoder_folder, language_model_folder, translator_folder
@@ -40,33 +41,25 @@ def module_of(name: str) -> Any:
     return load(script) if directory else importlib.import_module(f"nn.commands.{name}")
 
 
-def call(module: Any, line: list[str]) -> tuple[object, str]:
+def run(module: Any, line: list[str]) -> tuple[object, str]:
     """Return the exit code, and standard error without the progress."""
-    err = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(err):
+
+    def main(argv: list[str]) -> object:
         try:
-            code: object = run_script(lambda: module.main(line))
+            return run_script(lambda: module.main(argv))
         except SystemExit as stop:
-            code = stop.code
+            return stop.code
+
+    done = call(main, line)
     progress = ("step ", "usage", " ", "left out")
-    lines = [line for line in err.getvalue().splitlines() if not line.startswith(progress)]
-    return code, "\n".join(lines)
+    return done.result, "\n".join(text for text in done.err if not text.startswith(progress))
 
 
-def numeric_options(module: Any) -> list[str]:
-    parsers: list[argparse.ArgumentParser] = []
-
-    def keep(parser: argparse.ArgumentParser, *_: Any) -> None:
-        parsers.append(parser)
-        raise SystemExit(0)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(argparse.ArgumentParser, "parse_known_args", keep)
-        module.main([])
-    actions = parsers[0]._actions
-    return [
-        a.option_strings[-1] for a in actions if a.type not in (None, Path) and a.option_strings
-    ]
+def options_of(module: Any) -> list[str]:
+    """Return the options with a value, from the help."""
+    with redirect_stdout(io.StringIO()) as text, pytest.raises(SystemExit):
+        module.main(["--help"])
+    return re.findall(r"^  (--(?!out)[\w-]+) \w", text.getvalue(), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +74,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nn.commands.train.draw", lambda *_: None)
         patch.chdir(path)
-        assert call(module_of("train"), shlex.split(CALLS["train"])) == (0, "")
+        assert run(module_of("train"), shlex.split(CALLS["train"])) == (0, "")
         (path / "out").rename(path / "whole")
         yield path
 
@@ -89,18 +82,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("name", CALLS)
 def test_command_option_with_an_odd_value_is_one_line_or_works(files: Path, name: str) -> None:
     module = module_of(name)
-    cases = [f"{option}={value}" for option in numeric_options(module) for value in ODD]
+    cases = [f"{option}={value}" for option in options_of(module) for value in ODD]
     count = len(cases) if INTENSE else 15
-    for i in np.random.default_rng(0).permutation(len(cases))[:count].tolist():
+    for case in np.random.default_rng(0).permutation(cases)[:count].tolist():
         shutil.rmtree("out", ignore_errors=True)
-        code, err = call(module, [*shlex.split(CALLS[name]), cases[i]])
+        code, err = run(module, [*shlex.split(CALLS[name]), case])
         is_line = code in (1, 2) and "error: " in err and err.isprintable() and len(err) < 2000
-        assert code == 0 or is_line, f"{name} {CALLS[name]} {cases[i]:.60}: {code}, {err:.500}"
+        assert code == 0 or is_line, f"{name} {CALLS[name]} {case:.60}: {code}, {err:.500}"
 
 
 @pytest.mark.parametrize("line", ["generate lm \udcff", "search encoder a.txt \udcff", "translate marian \udcff"])  # fmt: skip
 def test_command_argument_of_another_encoding_is_one_line(files: Path, line: str) -> None:
     """A terminal of another encoding gives lone surrogates."""
     name, *arguments = line.split()
-    code, err = call(module_of(name), arguments)
-    assert code == 1 and err.startswith("error: ") and err.count("\n") == 0 and "udcff" in err
+    code, err = run(module_of(name), arguments)
+    assert code == 1 and err.startswith("error: ") and "\n" not in err and "udcff" in err

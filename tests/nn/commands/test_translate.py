@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,19 +13,13 @@ from minigrad.console import run_script
 from nn.commands import explore, translate
 
 
-def test_translate_arguments_prints_their_translations(run: SimpleNamespace) -> None:
-    texts = ["hello world", "the red house is small", "I see the teacher"]
-    done = call(translate.main, [str(run.directory), *texts])
-    assert done.result == 0 and done.err == [] and done.out[0] == "hola mundo"
-    assert done.out == [t.text for t in run.translator.translate(texts, beam_size=4)]
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translate_with_beam_and_scores(run: SimpleNamespace, beam: int) -> None:
     texts = [a for a, _ in run.test[:20]]
     options = f"--beam {beam} --scores --max-len 6".split()
     expected = run.translator.translate(texts, beam_size=beam, max_len=6)
     done = call(translate.main, [str(run.directory), *texts, *options])
+    assert done.result == 0 and done.err == []
     assert done.out == [f"{t.text}\t{t.score:.3f}" for t in expected]
 
 
@@ -48,10 +41,9 @@ def test_translate_standard_input_prints_a_line_for_each(
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
     done = call(translate.main, [str(run.directory)])
     good = [line for line in lines if line not in ("", wrong)]
-    texts = {t.source: t.text for t in run.translator.translate(good, 4)}
+    texts = {t.source: t.text for t in run.translator.translate(good, beam_size=4)}
     assert done.out == [texts.get(line, "") for line in lines]
-    assert done.result == len(done.err) == bool(wrong)
-    assert error in "".join(done.err)
+    assert done.result == len(done.err) == bool(wrong) and error in "".join(done.err)
 
 
 @pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
@@ -67,17 +59,12 @@ def test_translate_at_a_prompt_answers_until_it_ends(
 
 @pytest.mark.parametrize(
     "arguments, message",
-    [
-        ([" "], "texts must have at least one token each, got ' '"),
-        ([LONG], "texts must have at most 256 tokens each, got 300 in 'hello hello"),
-        (["hello", "--beam", "0"], "expected 1 <= n_best <= beam_size|at least 1"),
-        (["hello", "--max-len", "0"], "at least 1"),
-    ],
+    [([" "], "texts must have at least one token each, got ' '"), (["hello", "--max-len", "0"], "at least 1")],
 )  # fmt: skip
 def test_translate_bad_argument_is_one_line(
     run: SimpleNamespace, arguments: list[str], message: str
 ) -> None:
-    assert re.search(message, error_of(translate.main, [str(run.directory), *arguments]))
+    assert message in error_of(translate.main, [str(run.directory), *arguments])
 
 
 def test_explore_writes_a_page_or_a_picture(
@@ -85,13 +72,13 @@ def test_explore_writes_a_page_or_a_picture(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
+    line = [str(run.directory), "hello world"]
     for name in ("new/a.html", "new/a.png"):
-        assert call(explore.main, [str(run.directory), "hello world", "--out", name]).out == [name]
-        line = [str(run.directory), "hello", "--out", f"file/{name}"]
-        assert error_of(explore.main, line).startswith("error: ")
+        assert call(explore.main, [*line, "--out", name]).out == [name]
+        assert error_of(explore.main, [*line, "--out", f"file/{name}"]).startswith("error: ")
     assert "hola mundo" in (tmp_path / "new/a.html").read_text(encoding="utf-8")
     assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
-    assert call(explore.main, [str(run.directory), "hello"]).out == ["runs/en-es.html"]
+    assert call(explore.main, line).out == ["runs/en-es.html"]
     hide_packages(monkeypatch, "matplotlib")
     error = "error: minigrad explore --out b.png needs matplotlib: pip install matplotlib"
-    assert error_of(explore.main, [str(run.directory), "hello", "--out", "b.png"]) == error
+    assert error_of(explore.main, [*line, "--out", "b.png"]) == error
