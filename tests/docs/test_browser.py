@@ -35,25 +35,19 @@ def test_live_notebooks_install_the_course_in_both_languages(browser: Any) -> No
         assert [path.stem for path in notebooks] == [s.stem for s in browser.sources.lessons()]
         for path in notebooks:
             text = path.read_text("utf-8")
-            source = json.loads(text)["cells"][0]["source"]
-            assert "".join(source) == "%pip install -q minigrad-course"
-            assert ("zh_CN" in text) == (language == "zh")
+            assert json.loads(text)["cells"][0]["source"] == ["%pip install -q minigrad-course"]
+            assert ("COURSE_LANGUAGE" in text) == (language == "zh")
 
 
 def test_wheels_contain_all_that_a_lesson_imports(browser: Any, tmp_path: Path) -> None:
     browser.write_lite(None)
-    wheels = sorted((browser.LITE / "pypi").iterdir())
-    names = [path.name.split("-")[0] for path in wheels]
-    assert names == ["comm", "minigrad_course", "minigrad_nn"]
-    installed = tmp_path / "installed"
-    for path in wheels:
-        zipfile.ZipFile(path).extractall(installed)
+    for path in (browser.LITE / "pypi").iterdir():
+        zipfile.ZipFile(path).extractall(tmp_path)
     imports = "import minigrad, nn, comm, grading, pictures, labels, exercises.self_attention"
     command = [sys.executable, "-c", f"{imports}; print(nn.__file__, grading.__file__)"]
-    options = {"capture_output": True, "text": True, "cwd": tmp_path}
-    done = subprocess.run(command, **options, env={"PYTHONPATH": str(installed)})
-    assert done.stdout.count(str(installed)) == 2, done.stderr
-    metadata = next(installed.glob("minigrad_course*/METADATA")).read_text("utf-8")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={})
+    assert done.stdout.count(str(tmp_path)) == 2, done.stderr
+    metadata = next(tmp_path.glob("minigrad_course*/METADATA")).read_text("utf-8")
     assert "Requires-Dist: minigrad-nn\nRequires-Dist: matplotlib\n" in metadata
 
 

@@ -10,7 +10,6 @@ import importlib
 import io
 import json
 import re
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -49,51 +48,41 @@ def asked(run_dir: Path) -> Any:
     return importlib.import_module("asked").Asked(str(run_dir))
 
 
-def translate(asked: Any, silent: dict[str, list[int]], language: str = "en") -> dict[str, Any]:
-    """Ask for the translation of a sentence with an unknown word."""
-    call = {"text": "我 有 一只 恐龙", "silent": silent, "language": language}
-    return json.loads(asked.translate(json.dumps(call)))
+def translate(asked: Any, text: str = "我 有 一只 恐龙", **options: Any) -> dict[str, Any]:
+    return json.loads(asked.translate(json.dumps({"text": text, "silent": {}, **options})))
 
 
 def test_asked_translates_with_silent_heads(asked: Any) -> None:
     about = json.loads(asked.about())
     assert about["heads"]["decoder.layers.0.cross_attention"] == 2 and "猫" in about["words"]
-    plain = translate(asked, {})
+    plain = translate(asked)
     assert plain["unknown"] == ["恐龙"] and json.dumps("恐龙") in plain["page"]
-    assert "@data@" not in plain["page"] and '"language": "en"' in plain["page"]
-    assert '"language": "zh"' in translate(asked, {}, "zh")["page"]
-    assert translate(asked, {"decoder.layers.0.self_attention": []}) == plain
-    silenced = translate(asked, {name: [0, 1] for name in about["heads"]})
+    assert '"language": "zh"' in translate(asked, language="zh")["page"]
+    assert translate(asked, silent={"decoder.layers.0.self_attention": []}) == plain
+    silenced = translate(asked, silent={name: [0, 1] for name in about["heads"]})
     assert silenced["score"] != plain["score"]
 
 
 def test_asked_learns_new_sentences_and_forgets_them(asked: Any) -> None:
-    before = {name: value.copy() for name, value in asked.translator.model.state_dict().items()}
+    before = translate(asked, "我 有 一只 猫")
     steps = [json.loads(step) for step in asked.teach(json.dumps({"pairs": NEW, "steps": 90}))]
     assert len(steps) == 90 and steps[0]["new"] > 2 > 0.2 > steps[-1]["new"]
-    for source, target in NEW:
-        said = json.loads(asked.translate(json.dumps({"text": source, "silent": {}})))
-        assert said["text"] == target
+    assert [translate(asked, source)["text"] for source, _ in NEW] == [text for _, text in NEW]
     asked.forget()
-    after = asked.translator.model.state_dict()
-    assert all(np.array_equal(value, after[name]) for name, value in before.items())
+    assert translate(asked, "我 有 一只 猫") == before
 
 
 def test_asked_with_new_words_keeps_old_logits(asked: Any) -> None:
-    source = [asked.translator.source_vocab.encode(["我", "有", "一只", "猫"])]
-    logits = lambda: asked.translator.model(np.array(source), np.array([[1, 5, 6]])).data
-    with mg.no_grad():
-        before = logits()
-        asked._make_room([(s.split(), t.split()) for s, t in NEW])
-        after = logits()
-    assert after.shape[-1] > before.shape[-1]
-    np.testing.assert_allclose(after[..., : before.shape[-1]], before, atol=1e-6)
+    logits = lambda: asked.translator.model([[5, 6, 7]], [[1, 5, 6]]).data
+    before = logits()
+    asked._make_room([(s.split(), t.split()) for s, t in NEW])
+    assert logits().shape[-1] > before.shape[-1]
+    np.testing.assert_allclose(logits()[..., : before.shape[-1]], before, atol=1e-6)
 
 
-@pytest.mark.parametrize("pairs", [[], [["猫", ""]]])
-def test_teach_without_words_raises(asked: Any, pairs: list[list[str]]) -> None:
+def test_teach_without_words_raises(asked: Any) -> None:
     with pytest.raises(ValueError, match="some words on both sides"):
-        next(asked.teach(json.dumps({"pairs": pairs, "steps": 1})))
+        next(asked.teach(json.dumps({"pairs": [["猫", ""]], "steps": 1})))
 
 
 # -- the file --------------------------------------------------------------------------------------------
@@ -134,8 +123,7 @@ def files_in(page: str) -> dict[str, bytes]:
 
 def test_live_page_has_pyodide_and_numpy_without_tests(run_dir: Path, pyodide: Path) -> None:
     files = files_in(live_page(run_dir, pyodide))
-    for name in CORE:
-        assert files[name] == (pyodide / name).read_bytes()
+    assert all(files[name] == (pyodide / name).read_bytes() for name in CORE)
     packages = json.loads(files["pyodide-lock.json"])["packages"]
     assert sorted(packages) == ["its-part", "numpy"]
     for package in packages.values():
@@ -164,9 +152,7 @@ def test_live_page_contains_library_and_run(run_dir: Path, pyodide: Path, tmp_pa
     ("name", "text", "message"),
     [
         ("pyodide.asm.wasm", None, "must be an unpacked Pyodide, and lacks pyodide.asm.wasm"),
-        ("numpy.whl", None, "lacks numpy.whl"),
         ("pyodide-lock.json", '{"packages": {}}', "pyodide-lock.json: packages: numpy is missing"),
-        ("pyodide-lock.json", "{", "pyodide-lock.json: not JSON"),
         ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": 3}}}', "numpy: file_name must be a string, got 3"),
         ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": "../x", "depends": ["numpy"]}}}', "lacks x"),
     ],
@@ -187,40 +173,38 @@ def test_live_page_in_chromium_answers(
 ) -> None:
     page = tmp_path / "translator.html"
     page.write_text(live_page(run_dir, pyodide), encoding="utf-8")
+    check = importlib.import_module("check")
 
-    def text(name: str, expected: str) -> str:
-        """Return the text of an element, once it contains the expected one."""
-        end = time.monotonic() + 20
-        while True:
-            found = driver.execute_script(f"return document.getElementById('{name}').textContent")
-            if expected in found or time.monotonic() > end:
-                return str(found)
-            time.sleep(0.02)
+    def shows(name: str, text: str) -> bool:
+        """Return True once an element contains a text."""
+        script = f"return document.getElementById('{name}').textContent.includes('{text}')"
+        return bool(check.wait_for(driver, script, 20))
 
-    def click(selector: str) -> Any:
-        return driver.execute_script(f"document.querySelector('{selector}').click()")
+    def click(selector: str) -> None:
+        driver.execute_script(f"document.querySelector('{selector}').click()")
 
-    assert importlib.import_module("check").look_at(driver, page, "live", None) == []
-    assert "Ready" in text("state", "Ready") and text("said", "我") == "我 有 一只 猫0"
+    assert check.look_at(driver, page, "live", None) == []
+    assert shows("state", "Ready") and shows("said", "我 有 一只 猫0")
     click("#heads button")
     without = (
         "Without the silent heads it says: 我 有 一只 猫1; with all heads it said: 我 有 一只 猫0"
     )
-    assert text("without", "says") == without
-    field = "const field = document.getElementById('text'); field.value = 'bad'; "
-    driver.execute_script(field + "document.getElementById('say').requestSubmit()")
-    assert text("sure", "nothing") == "ValueError: nothing"
+    assert shows("without", without)
+    driver.execute_script("document.getElementById('text').value = 'bad'")
+    driver.execute_script("document.getElementById('say').requestSubmit()")
+    assert shows("sure", "ValueError: nothing")
     click("#teach")
-    assert "Step 3 of 60: loss of the new sentences 0.333" in text("losses", "Step 3")
+    assert shows("losses", "Step 3 of 60: loss of the new sentences 0.333")
     assert driver.execute_script("return document.getElementById('new').points.length") == 3
     click("#examples button")
-    assert text("said", "猫1") == "猫1"
+    assert shows("said", "猫1")
     click("#other")
-    assert text("state", "就绪").startswith("0.") and text("losses", "") == ""
+    assert shows("state", "就绪")
     assert driver.execute_script("return document.documentElement.lang") == "zh-CN"
     click("#heads button")
-    without = "这些头静默之后的译文：我 有 一只 猫1；所有的头都工作时：我 有 一只 猫0"
-    assert text("without", "静默") == without
+    assert shows(
+        "without", "这些头静默之后的译文：我 有 一只 猫1；所有的头都工作时：我 有 一只 猫0"
+    )
 
 
 def test_words_of_the_live_page_are_in_chinese() -> None:
@@ -228,16 +212,13 @@ def test_words_of_the_live_page_are_in_chinese() -> None:
         (ROOT / "docs" / "live" / name).read_text("utf-8")
         for name in ("page.html", "page.js", "worker.js", "zh_CN.json")
     )
-    page = re.sub(r"@[\w.]+@", "", page)
-    words = {" ".join(html.unescape(text).split()) for text in re.findall(r">([^<]+)<", page)}
-    words |= {
-        *re.findall(r'(?:aria-label|title)="(.+?)"', page),
-        *re.findall(r"\bt\('(.+?)'", script),
-    }
-    words |= {*re.findall(r"'(\S+ [^'{]*…)'", worker)}
+    words = {*re.findall(r">([^<]+)<", re.sub(r"@[\w.]+@", "", page))}
+    words |= {*re.findall(r'(?:aria-label|title)="([^@]+?)"', page)}
+    words |= {*re.findall(r"\bt\('(.+?)'", script), *re.findall(r"'(\S+ [^'{]*…)'", worker)}
+    words = {" ".join(html.unescape(text).split()) for text in words} - {""}
     translations = json.loads(chinese)
-    assert len(words) > 40 and words - {*translations, ""} == set()
+    assert len(words) > 40 and words <= {*translations}
     del translations["中文"]  # the link to the other language
-    values = lambda text: sorted(re.findall(r"{\w+}|\d+", text))
-    for english, translated in translations.items():
-        assert values(english) == values(translated), english
+    for texts in translations.items():
+        english, translated = (sorted(re.findall(r"{\w+}|\d+", text)) for text in texts)
+        assert english == translated, texts

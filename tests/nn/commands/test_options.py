@@ -56,10 +56,10 @@ def run(module: Any, line: list[str]) -> tuple[object, str]:
 
 
 def options_of(module: Any) -> list[str]:
-    """Return the options with a value, from the help."""
+    """Return the options with a value that is no path, from the help."""
     with redirect_stdout(io.StringIO()) as text, pytest.raises(SystemExit):
         module.main(["--help"])
-    return re.findall(r"^  (--(?!out)[\w-]+) \w", text.getvalue(), re.MULTILINE)
+    return re.findall(r"^  (--(?!out|data)[\w-]+) (?!FILE)\w", text.getvalue(), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
