@@ -7,7 +7,6 @@ import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from nn.train import average_weights
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("sacrebleu")
+multi30k = load("multi30k")
 
 TINY = (
     "--vocab-size 300 --layers 1 --d-model 16 --d-ff 32 --num-heads 2 --warmup 4 --batch-tokens 120"
@@ -27,15 +27,12 @@ TINY = (
 )
 
 
-@pytest.fixture(scope="module")
-def multi30k() -> ModuleType:
-    return load("multi30k")
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def undrawn() -> Iterator[None]:
     """Draw no pictures, which takes longer than these tiny runs."""
-    monkeypatch.setattr(train, "draw", lambda *_: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "draw", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +53,7 @@ def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
-def test_multi30k_resumed_equals_an_uninterrupted_run(
-    multi30k: ModuleType, data: Path, tmp_path: Path
-) -> None:
+def test_multi30k_resumed_equals_an_uninterrupted_run(data: Path, tmp_path: Path) -> None:
     recipe = f"--data {data} --r-drop 2"
     options = f"{TINY} --bpe-dropout 0.2 --ema 0.9 --accumulate 2 --norm-first"
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -73,52 +68,43 @@ def test_multi30k_resumed_equals_an_uninterrupted_run(
 
 
 @pytest.fixture(scope="module")
-def run(
-    multi30k: ModuleType, data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run of nine steps."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "draw", lambda *_: None)
-        call(multi30k.main, f"--data {data} --out {out} --steps 9 {TINY}")
-        yield out
+    call(multi30k.main, f"--data {data} --out {out} --steps 9 {TINY}")
+    return out
 
 
-def test_translate_average_equals_average_weights(run: Path) -> None:
+def test_translate_average_equals_average_weights(run: Path, tmp_path: Path) -> None:
     kept = sorted(run.glob("weights-*.safetensors"))
     assert [file.name for file in kept] == [f"weights-000000{n}.safetensors" for n in (3, 6, 9)]
     assert_equal(load_arrays(run / "best.safetensors")[0], average_weights(kept))
     args = translate.parse([str(run), "--average", "2"])
     assert_equal(translate.load_run(args).model.state_dict(), average_weights(kept[-2:]))
-
-
-def test_translate_average_of_no_kept_weights_raises(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "copy", ignore=shutil.ignore_patterns("weights-*"))
     with pytest.raises(ValueError, match="no weights were kept; train with --average"):
         translate.main([str(copy), "a man .", "--average", "10"])
 
 
-def test_translate_with_run_reads_lines_and_scores_references(
+def test_translate_with_run_scores_references(
     run: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("a man .\n\na dog and 未见过 🙂 .\n"))
-    done = call(translate.main, f"{run} --average 10")
-    assert done.result == 0 and len(done.out) == 3 and done.out[1] == ""
-    monkeypatch.setattr("sys.stdin", io.StringIO((data / "val.lc.norm.tok.en").read_text()))
+    lines = (data / "val.lc.norm.tok.en").read_text()
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     references = data / "val.lc.norm.tok.de"
     done = call(translate.main, f"{run} --references {references} --bleu-tokenize none")
-    assert done.err[0].startswith("BLEU ")
+    assert len(done.out) == 5 and done.err[0].startswith("BLEU ")
 
 
-def settings_of(multi30k: ModuleType, line: str) -> argparse.Namespace:
+def settings_of(line: str) -> argparse.Namespace:
     """Return the settings with which the recipe trains."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "main", lambda argv, settings, objective: train.parse(argv, settings))
         return call(multi30k.main, line).result
 
 
-def test_multi30k_model_shares_one_table(multi30k: ModuleType, data: Path) -> None:
-    args = settings_of(multi30k, f"--data {data} {TINY}")
+def test_multi30k_model_shares_one_table(data: Path) -> None:
+    args = settings_of(f"--data {data} {TINY}")
     translator = train.make_translator(args, train.load_pairs(args)[0])
     assert translator.source_vocab is translator.target_vocab and translator.source_eos
     model = translator.model
@@ -128,23 +114,20 @@ def test_multi30k_model_shares_one_table(multi30k: ModuleType, data: Path) -> No
     assert translator.unknown(translator.translate(["ñandú 未见过 🙂 &apos;"], max_len=2)[0]) == []
 
 
-def test_multi30k_drops_after_sublayers_and_embeddings_only(
-    multi30k: ModuleType, data: Path
-) -> None:
-    args = settings_of(multi30k, f"--data {data} {TINY}")
+def test_multi30k_drops_after_sublayers_and_embeddings_only(data: Path) -> None:
+    args = settings_of(f"--data {data} {TINY}")
     model = train.make_translator(args, train.load_pairs(args)[0]).model
     layers = [*model.encoder.layers, *model.decoder.layers]
-    attentions = [layer.self_attention for layer in layers] + [
-        layer.cross_attention for layer in model.decoder.layers
-    ]
+    attentions = [layer.self_attention for layer in layers]
+    attentions += [layer.cross_attention for layer in model.decoder.layers]
     assert {part.dropout.p for part in (model.source_embedding, *layers)} == {0.3}
     assert (
         {a.dropout for a in attentions} == {layer.feed_forward.dropout for layer in layers} == {0}
     )
 
 
-def test_bpe_dropout_draws_new_pieces_in_training_only(multi30k: ModuleType, data: Path) -> None:
-    args = settings_of(multi30k, f"--data {data} {TINY} --bpe-dropout 0.5")
+def test_bpe_dropout_draws_new_pieces_in_training_only(data: Path) -> None:
+    args = settings_of(f"--data {data} {TINY} --bpe-dropout 0.5")
     pairs, _, _ = train.load_pairs(args)
     translator = train.make_translator(args, pairs)
     for learn in (True, False):
@@ -153,33 +136,27 @@ def test_bpe_dropout_draws_new_pieces_in_training_only(multi30k: ModuleType, dat
         assert (first != second) == learn
 
 
-def test_multi30k_settings_are_the_published_ones(multi30k: ModuleType) -> None:
-    settings = vars(settings_of(multi30k, "--data x"))
+def test_multi30k_settings_are_the_published_ones() -> None:
+    settings = vars(settings_of("--data x"))
     published = {
         "vocab_size": 10_256, "layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4, "dropout": 0.3, "steps": 8000,
         "label_smoothing": 0.1, "lr": 0.005, "warmup": 2000, "average": 10, "beam": 5, "norm_first": False,
         "bpe_dropout": 0.0, "ema": None, "clip": 1.0, "patience": None,
         "data": ["x/train.lc.norm.tok.en", "x/train.lc.norm.tok.de"],
     }  # fmt: skip
-    assert {name: settings[name] for name in published} == published
+    assert published.items() <= settings.items()
 
 
-def test_multi30k_r_drop_is_its_objective(
-    multi30k: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_multi30k_r_drop_is_its_objective(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "main", lambda argv, settings, objective: objective)
     assert multi30k.main(["--data", "x"]) is None
     objective = multi30k.main(["--data", "x", "--r-drop", "5"])
     assert (objective.alpha, objective.options) == (5.0, {"label_smoothing": 0.1})
 
 
-def test_multi30k_changed_data_is_refused(
-    multi30k: ModuleType, data: Path, run: Path, tmp_path: Path
-) -> None:
+def test_multi30k_changed_data_is_refused(data: Path, run: Path, tmp_path: Path) -> None:
     assert "holds a run already" in error_of(multi30k.main, f"--data {data} --out {run}")
     for file in data.iterdir():
         (tmp_path / file.name).write_text(file.read_text().replace("house", "tree"))
     error = error_of(multi30k.main, f"--data {tmp_path} --out {run} --resume")
     assert "its vocabulary is not that of this data" in error
-    error = error_of(multi30k.main, f"--data nothing --out {tmp_path}/new")
-    assert error.endswith("train.lc.norm.tok.en: no such file")
