@@ -1,4 +1,4 @@
-"""Losses; PyTorch has the values of those of one element."""
+"""Losses of an input and a target, and of classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .base import TABLE, Draw, OpInfo, Sample, add
 
 
 def elementwise_loss(name: str, samples: Callable[[Draw], Sample], call: Any = None) -> None:
-    """Add a loss of an input and a target of the same shape; op_db has its values."""
+    """Add a loss of an input and a target of the same shape, without a reference."""
 
     def with_reduction(d: Draw) -> Sample:
         sample = samples(d)
