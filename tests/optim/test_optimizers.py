@@ -58,12 +58,13 @@ def test_sgd_step_with_momentum_equals_its_formula(dampening: float, nesterov: b
         assert p.tolist() == pytest.approx([x])
 
 
-def test_adamw_state_of_float32_parameter_is_float32() -> None:
-    p = leaf(dtype=np.float32, gradient=[1, 1])
+def test_adamw_state_of_float32_parameter_is_float32_and_of_clipped_gradients() -> None:
+    p = leaf(dtype=np.float32, gradient=[3, 4])
     adam = optim.AdamW([p], clip_norm=1.0)
     adam.step()
-    arrays = p.data, *adam.state_dict()["arrays"].values()
-    assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
+    arrays = adam.state_dict()["arrays"]
+    np.testing.assert_allclose(arrays["0.exp_avg"], [0.06, 0.08], rtol=1e-5)
+    assert {array.dtype for array in (p.data, *arrays.values())} == {np.dtype(np.float32)}
 
 
 def test_groups_of_two_dtypes_and_a_frozen_parameter_have_their_own_rates() -> None:
