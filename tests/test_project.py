@@ -122,6 +122,7 @@ def test_commands_of_pages_have_options_that_exist(
 def test_extra_of_readme_covers_its_commands() -> None:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {name: " ".join(needs) for name, needs in project["optional-dependencies"].items()}
-    assert {"minigrad-nn[models,plots,train]", "sacrebleu"} <= set(re.split(r"[ >=]+", extras["examples"]))  # fmt: skip
-    assert re.findall(r"[a-z]\w+", extras["models"]) == ["tokenizers", "sentencepiece", "jinja2"]
+    extras = project["optional-dependencies"]
+    assert "minigrad-nn[models,plots,train]" in extras["examples"]
+    names = {re.match(r"[\w-]+", need)[0] for need in [*extras["examples"], *extras["models"]]}
+    assert names >= {"sacrebleu", "tokenizers", "sentencepiece", "jinja2"}

@@ -84,23 +84,13 @@ def test_calls_visit_the_listed_functions_in_order(
         assert any(called is code for called in calls), f"{name} of {file} is not called there"
 
 
-def visited_files(function: Callable[[], Any]) -> list[str]:
-    """Return the file of the project of each call, in order."""
-    files = [code.co_filename for code in called_codes(function)]
-    return [file for file in files if Path(file).is_relative_to(ROOT) and file != __file__]
-
-
 @pytest.mark.parametrize(
     "prepare, files, changes", [(loss_of_a_batch, 24, 150), (next_token, 26, 110)]
 )
 def test_path_visits_few_files(tmp_path: Path, prepare: Any, files: int, changes: int) -> None:
     function = prepare(tmp_path)
     function()  # what is made once is made now
-    visited = visited_files(function)
+    visited = [code.co_filename for code in called_codes(function)]
+    visited = [file for file in visited if Path(file).is_relative_to(ROOT) and file != __file__]
     assert len(set(visited)) <= files
     assert sum(a != b for a, b in itertools.pairwise(visited)) < changes
-
-
-def test_load_visits_few_files_beyond_construction(tmp_path: Path) -> None:
-    built, loaded = map(visited_files, (lambda: nn.LanguageModel(CONFIG), directory(tmp_path)))
-    assert len({*loaded} - {*built}) <= 8

@@ -64,15 +64,11 @@ def test_write_with_long_name_creates_file(tmp_path: Path) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize(
-    "path, number",
-    [("a" * 300, errno.ENAMETOOLONG), ("/dev/null/b", errno.ENOTDIR)],
-)
-def test_write_to_impossible_path_raises_with_name(tmp_path: Path, path: str, number: int) -> None:
+def test_write_to_impossible_path_raises_with_name(tmp_path: Path) -> None:
     with pytest.raises(OSError) as error:
-        write_atomically(tmp_path / path, lambda part: part.write_text("x"))
-    assert error.value.errno in (number, errno.EEXIST)
-    assert error.value.filename == str(tmp_path / path)
+        write_atomically(tmp_path / ("a" * 300), lambda part: part.write_text("x"))
+    assert error.value.errno == errno.ENAMETOOLONG
+    assert error.value.filename == str(tmp_path / ("a" * 300))
 
 
 def test_import_of_former_module_names_replacement() -> None:

@@ -48,20 +48,7 @@ def test_write_of_value_that_json_lacks_raises_with_file(tmp_path: Path, value: 
     assert not path.exists()
 
 
-ENTRIES = {"a": 3, "b": 0.5, "c": None, "d": {"e": True}, "f": ["x", "y"], "h": float("inf")}
-
-
-@pytest.mark.parametrize(
-    "take, expected",
-    [
-        (lambda s: s.integer("c", 7), 7),
-        (lambda s: s.integer(["z", "a"]), 3),
-        (lambda s: s.number("a"), 3),
-        (lambda s: s.object("d").flag("e"), True),
-    ],
-)
-def test_settings_return_entry_of_type(take: Any, expected: Any) -> None:
-    assert take(Settings(ENTRIES, "c.json")) == expected
+ENTRIES = {"a": 3, "b": 0.5, "f": ["x", "y"], "h": float("inf")}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +71,7 @@ def test_settings_with_invalid_entry_raise(take: Any, message: str) -> None:
 class Example:
     width: int
     rate: float = 0.1
-    pair: tuple[int, ...] | None = ()
+    pair: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.width > 9:
@@ -100,8 +87,7 @@ def test_dataclass_from_converts_lists_and_fills_defaults() -> None:
     "data, message",
     [
         ({}, "width is missing"),
-        ({"width": 3, "rate": "x"}, 'rate must be a number, got "x"'),
-        ({"width": 3, "pair": [1, 2.5]}, "pair must be a list of which each item is an integer or"),
+        ({"width": 3, "pair": [1, 2.5]}, "pair must be a list of which each item is an integer"),
         ({"width": 10}, "width must be at most 9, got 10"),
         ({"width": 3, "wide": 1}, "unknown settings: wide; expected some of pair, rate, width"),
     ],

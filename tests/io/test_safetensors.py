@@ -53,13 +53,6 @@ def test_load_arrays_returns_saved_arrays_of_any_dtype_and_layout(
         assert type(loaded[name]) is np.ndarray
 
 
-def test_read_of_bfloat16_returns_upper_half_of_float32(tmp_path: Path) -> None:
-    bits = np.arange(1 << 16, dtype=np.uint16)
-    path = by_hand(tmp_path / "x", {"a": entry("BF16", (1 << 16,), 0, 1 << 17)}, bits.tobytes())
-    expected = (bits.astype(np.uint32) << 16).view(np.float32)
-    assert_array_equal(SafetensorsFile(path).read("a"), expected, strict=True)
-
-
 @pytest.mark.parametrize(
     "bits, rounded",
     [
@@ -74,12 +67,14 @@ def test_to_bfloat16_rounds_to_nearest_and_ties_to_even(bits: int, rounded: int)
     assert to_bfloat16(np.uint32([bits]).view(np.float32)) == rounded
 
 
-def test_write_safetensors_as_bfloat16_keeps_integers(tmp_path: Path) -> None:
-    arrays = {"a": np.float32([1 + 2**-7]), "n": np.arange(3), "s": np.float64(1.0)}
-    write_safetensors(tmp_path / "x", arrays, dtype="bfloat16")
+def test_write_safetensors_as_bfloat16_keeps_upper_half_of_floats_and_integers(
+    tmp_path: Path,
+) -> None:
+    upper = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
+    write_safetensors(tmp_path / "x", {"a": upper, "n": np.arange(3)}, dtype="bfloat16")
     file = SafetensorsFile(tmp_path / "x")
-    assert {name: e.dtype for name, e in file.items()} == {"a": "BF16", "s": "BF16", "n": "I64"}
-    assert file.read("a") == arrays["a"]
+    assert file["a"].dtype == "BF16" and file["n"].dtype == "I64"
+    assert_array_equal(file.read("a"), upper, strict=True)
 
 
 SIZES = "a: sizes must be from 0 to 2.63"
@@ -137,15 +132,12 @@ def test_write_safetensors_of_invalid_dtype_or_name_raises(tmp_path: Path) -> No
             write_safetensors(tmp_path / "y", array)
 
 
-@pytest.mark.parametrize(
-    "old, new", [(b"[1, 2]", b"[1, 3]"), (struct.pack("<d", 5), struct.pack("<d", 6))]
-)
+@pytest.mark.parametrize("old, new", [(b"[1, 2]", b"[1, 3]"), (b"abc", b"abd")])
 def test_load_arrays_of_changed_file_raises(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "x"
-    save_arrays(path, {"a": np.arange(6.0)}, {"note": [1, 2]})
+    save_arrays(path, {"a": np.frombuffer(b"abcd", np.int32)}, {"note": [1, 2]})
     path.write_bytes(path.read_bytes().replace(old, new))
-    message = f"^{path} was changed since it was written: its checksum must be"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{path} was changed since .* its checksum must be"):
         load_arrays(path)
 
 

@@ -142,28 +142,30 @@ def test_param_groups_replaced_by_copies_are_read() -> None:
     assert p.tolist() == [1.5, 1.5] and sgd.state_dict()["groups"][0]["lr"] == 0.5
 
 
+MOVED = r"the parameters in param_groups have changed; .*add_p"
+
+
 @pytest.mark.parametrize(
-    "change",
+    "make, change, message",
     [
-        lambda groups: groups.append({**groups[0], "params": [leaf()]}),
-        lambda groups: groups[0]["params"].reverse(),
-        lambda groups: groups[0]["params"].append(leaf()),
+        (optim.SGD, lambda gs: gs.append({**gs[0], "params": [leaf()]}), MOVED),
+        (optim.SGD, lambda gs: gs[0]["params"].reverse(), MOVED),
+        (optim.SGD, lambda gs: gs[0]["params"].append(leaf()), MOVED),
+        (
+            optim.SGD,
+            lambda gs: setattr(gs[0]["params"][-1], "requires_grad", True),
+            r"shape \(2,\) was frozen when the optimizer was made",
+        ),
+        (optim.SGD, lambda gs: gs[0].update(momentum=0.9), "set when the optimizer is made"),
+        (optim.Adam, lambda gs: gs[0].update(learning_rate=1.0), r"for \['learning_rate'\]"),
+        (optim.Adam, lambda gs: gs[0].pop("eps"), r"must have the settings .* for \['eps'\]"),
     ],
-    ids=["group appended", "reversed", "appended"],
 )
-def test_step_after_params_of_a_group_changed_is_refused(change: Any) -> None:
-    sgd = optim.SGD([leaf(), leaf()])
-    change(sgd.param_groups)
-    with pytest.raises(RuntimeError, match=r"the parameters in param_groups have changed; .*add_p"):
-        sgd.step()
-
-
-def test_step_with_a_parameter_that_was_frozen_is_refused() -> None:
-    frozen = Tensor(np.ones(2))
-    sgd = optim.SGD([leaf(), frozen])
-    frozen.requires_grad = True
-    with pytest.raises(RuntimeError, match=r"shape \(2,\) was frozen when the optimizer was made"):
-        sgd.step()
+def test_step_after_change_of_param_groups_is_refused(make: Any, change: Any, message: str) -> None:
+    optimizer = make([leaf(), Tensor(np.ones(2))])
+    change(optimizer.param_groups)
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        optimizer.step()
 
 
 # -- arguments and states that are refused -----------------------------------------------------------------
@@ -226,21 +228,6 @@ def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     with refused:
         optimizer.step()
     assert p.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize(
-    "make, change, message",
-    [
-        (optim.Adam, lambda g: g.update(learning_rate=1.0), r"for \['learning_rate'\]"),
-        (optim.Adam, lambda g: g.pop("eps"), r"must have the settings .* for \['eps'\]"),
-        (optim.SGD, lambda g: g.update(momentum=0.9), "must be set when the optimizer is made"),
-    ],
-)
-def test_step_after_change_of_settings_is_refused(make: Any, change: Any, message: str) -> None:
-    optimizer = make([leaf()])
-    change(optimizer.param_groups[0])
-    with pytest.raises(ValueError, match=message):
-        optimizer.step()
 
 
 @pytest.mark.parametrize(

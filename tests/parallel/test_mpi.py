@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -223,13 +224,13 @@ def test_trainer_without_mpi4py_raises_one_sentence(
     ranks.trainer(tmp_path, "pairs", parallel=mg.parallel.Alone, max_steps=1).fit()
 
 
-@under_mpiexec
-def test_world_with_launcher_of_other_mpi_raises() -> None:
+def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its ranks would see itself alone, and all would train the same."""
-    version = subprocess.run([str(MPIEXEC), "--version"], capture_output=True, text=True).stdout
-    variables = {"PMI_RANK": "0", "PMI_SIZE": "4"} if "open" in version.lower() else OPEN_MPI
-    command = [sys.executable, "-c", "from minigrad.parallel import job; job.world()"]
-    env = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    message = "must use the same MPI library, got 4 processes from the launcher and 1 in"
-    assert message in done.stderr
+    in_job(monkeypatch, OPEN_MPI)
+    comm = SimpleNamespace(size=1)
+    mpi = SimpleNamespace(COMM_WORLD=comm, Get_library_version=lambda: "MPICH")
+    monkeypatch.setattr(job, "require", lambda *names: mpi)
+    job.world.cache_clear()
+    message = "must use the same MPI library, got 4 processes from the launcher and 1 in MPICH"
+    with pytest.raises(RuntimeError, match=message):
+        job.world()

@@ -28,11 +28,11 @@ def parameter(*values: float) -> Tensor:
     return Tensor(np.array(values or [0.0, 0.0], float), requires_grad=True)
 
 
-def sum_in_parallel(processes: int = 2) -> tuple[Tensor, optim.SGD, DataParallel]:
+def sum_in_parallel() -> tuple[Tensor, optim.SGD, DataParallel]:
     """Return a parameter, SGD with a rate of 1, and processes for the loss (parameter * shard).sum()."""
     p = parameter()
     sgd = optim.SGD([p], lr=1.0)
-    return p, sgd, DataParallel(sgd, lambda shard: (p * shard).sum(), processes, model=None)
+    return p, sgd, DataParallel(sgd, lambda shard: (p * shard).sum(), model=None)
 
 
 def run_step(together: DataParallel, *shards: Any) -> None:
@@ -308,14 +308,16 @@ def test_killed_process_raises_one_line_and_is_replaced(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(parallel.forked, "_SMALL", 0)
-    p, _, together = sum_in_parallel()
+    p = parameter()
+    loss = lambda shard: (p * (shard or os.kill(os.getpid(), signal.SIGKILL))).sum()
+    together = DataParallel(optim.SGD([p], lr=1.0), loss, model=None)
     together.backward([1, 1])
-    process = together._workers[0][0]
-    process.kill()
-    process.join()
+    if when == "step":
+        together._workers[0][0].kill()
+        together._workers[0][0].join()
     message = r"DataParallel: process \d+, .* was killed by SIGKILL, as the system does when memory"
     with pytest.raises(RuntimeError, match=message) as error:
-        together.step() if when == "step" else together.backward([1, 1])
+        together.step() if when == "step" else together.backward([1, 0])
     assert error.value.__context__ is None  # Python 3.13 would show the buffers of its frames
     run_step(together, 1, 1)
     together.close()

@@ -29,16 +29,17 @@ def call(main: Callable[[list[str]], Any], line: str | list[str]) -> SimpleNames
 
 def error_of(main: Callable[[list[str]], Any], line: str | list[str]) -> str:
     """Return the line with which `main` ends; at most a line of usage comes before it."""
-    err, argv = io.StringIO(), shlex.split(line) if isinstance(line, str) else line
-    with redirect_stderr(err), redirect_stdout(io.StringIO()):
+
+    def code_of(argv: list[str]) -> Any:
         try:
-            code: Any = run_script(lambda: main(argv))
+            return run_script(lambda: main(argv))
         except SystemExit as stop:
-            code = stop.code
-    assert code not in (0, None), f"{line} succeeds"
-    lines = err.getvalue().splitlines() + ([code] if isinstance(code, str) else [])
-    assert "error: " in lines[-1] and len(lines) <= 2, lines
-    return lines[-1]
+            return stop.code
+
+    done = call(code_of, line)
+    assert done.result not in (0, None), f"{line} succeeds"
+    assert "error: " in done.err[-1] and len(done.err) <= 2, done.err
+    return done.err[-1]
 
 
 class Terminal(io.StringIO):

@@ -67,9 +67,9 @@ def check_steps(make: Callable[..., Any], processes: int) -> Any:
 
 def check_gradients_of_one_rank(processes: int) -> None:
     """Check a parameter with a gradient on one rank, and one without a gradient."""
-    a, b, unused = (Tensor(np.full(2, x), True) for x in (0.0, 0.0, 1.0))
+    a, b, unused = (Tensor(np.ones(2), True) for _ in range(3))
     sgd = optim.SGD([a, b, unused], lr=1.0, weight_decay=0.5)
-    loss = lambda s: ((a + b).sum() if s else a.sum()) * 2
+    loss = lambda is_b: ((b if is_b else a) * 2).sum()
     with MPIParallel(sgd, loss, processes, model=None) as parallel:
         parallel.backward([1])
         parallel.step()
