@@ -75,12 +75,6 @@ def make_gpt2(path: Path) -> None:
     nn.save(path, nn.LanguageModel(config))
 
 
-def make_marian(path: Path) -> None:
-    positions = "sinusoidal_halves"
-    config = nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie="all", positions=positions)
-    nn.save(path, nn.Transformer(config))
-
-
 def make_llama(path: Path) -> None:
     """Save a Llama in several files, with the tokenizer and chat template of a GPT-2."""
     language_model_folder(path)
@@ -123,23 +117,15 @@ def read_adapter(path: Path) -> Any:
         assert all(p.requires_grad for p in model.parameters())
         assert not any(isinstance(m, nn.LoRALinear) for m in model.modules())
         raise
-    return model(np.arange(12).reshape(2, 6)).data.tolist()
-
-
-def make_image_model(path: Path) -> None:
-    """Write the settings of a ViT and of its images; its weights are not read."""
-    sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 1}
-    images = {"intermediate_size": 16, "image_size": 8, "patch_size": 4, "num_channels": 3}
-    write_json(path / "config.json", {"model_type": "vit", **sizes, **images})
-    patches = {"vit.embeddings.patch_embeddings.projection.weight": np.zeros((16, 3, 4, 4), "f4")}
-    write_safetensors(path / "model.safetensors", patches)
-    make_image_settings(path)
+    with np.errstate(over="ignore", invalid="ignore"):  # of a scale of 1e30
+        return model(np.arange(12).reshape(2, 6)).data.tolist()
 
 
 def make_image_settings(path: Path) -> None:
-    scale = {"do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
-    channels = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7]}
-    write_json(path / "preprocessor_config.json", scale | channels)
+    write_json(path / "preprocessor_config.json", {
+        "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+        "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7],
+    })  # fmt: skip
 
 
 def read_images(path: Path) -> Any:
@@ -218,7 +204,7 @@ def normalizers(*steps: Any) -> dict[str, Any]:
 
 
 UNKNOWN = {
-    "embedding_multiplier": 12.0, "a_list": [1], "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
+    "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
 }  # fmt: skip
 """Keys that no family knows, whose values may mean something."""
 CHARSMAP = base64.b64encode(struct.pack("<I", 4) + bytes(4) + b"b" * 1000 + b"\0").decode()
@@ -231,17 +217,13 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     "gpt2": (make_gpt2, nn.load, {
         "config.json": [
             (Path.unlink, "config.json: no such file; expected a directory with .*hf download"),
-            ({"model_type": None}, "config.json: model_type is missing"),
             ({"model_type": "mamba"}, 'config.json: model_type must be one of albert, bart, bert, .*xlm-roberta, got "mamba"'),
             ({"quantization_config": {"bits": 4}}, "config.json: quantization_config must .*quantised weights"),
-            ({"n_embd": "16"}, "config.json: n_embd must be an integer, got '16'"),
             ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
             ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
             ({"is_causal": False}, "config.json: is_causal must be true or null .others are not supported"),
             *[({key: value}, rf"config.json: keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
             ({"vocab_size": 10**12}, r"config.json: vocab_size must be at most 48 \(the largest size of an array in model.safetensors\), got 1000000000000"),
-            ({"n_embd": 52}, "config.json: n_embd must be at most 48 .*, got 52"),
-            ({"n_positions": 49}, "config.json: n_positions must be at most 48 .*, got 49"),
             ({"n_layer": 29}, r"config.json: n_layer must be at most 28 \(the number of arrays in model.safetensors\), got 29"),
             ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
             ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
@@ -249,32 +231,19 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             ({"forced_bos_token_id": 30}, "config.json: forced_bos_token_id must hold token ids from 0 to 29, got 30"),
         ],
         "model.safetensors": [
-            (Path.unlink, "model.safetensors: no such file; expected a directory with"),
             (renamed("pytorch_model.bin"), r"pytorch_model.bin is not read, since it is not safetensors \(a pickle can run any code\); convert it"),
         ],
     }),
     "llama": (make_llama, nn.load, {
         "config.json": [
             ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, 'rope_scaling: rope_type must be one of default, linear, llama3, yarn, got "longrope"'),
-            ({"rope_scaling": {"type": "linear", "factor": "2"}}, "rope_scaling: factor must be a number"),
-            ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "config.json: .*'llama3' needs 'low_freq_factor'"),
             ({"partial_rotary_factor": 0.25}, "config.json: partial_rotary_factor must be 1.0"),
             (make_huge, "config.json: .* bytes, got 21,474"),
         ],
     }),
-    "marian": (make_marian, nn.load, {
-        "config.json": [
-            ({"max_position_embeddings": 10**12}, r"config.json: max_position_embeddings must be at most 8388608 \(the limit of a table of positions\), got 1000000000000"),
-        ],
+    "marian": (translator_folder, nn.load, {
         "generation_config.json": [
-            ({"decoder_start_token_id": 30}, "generation_config.json: decoder_start_token_id must be less than the 30"),
-        ],
-    }),
-    "image model": (make_image_model, nn.load, {
-        "config.json": [
-            ({"image_size": 9}, "config.json: image_size must be a multiple"),
-            ({"image_size": 4 * 10**6}, "config.json: image_size must be at most"),
-            ({"num_channels": 10**12}, "config.json: num_channels must be at most"),
+            ({"decoder_start_token_id": 19}, "generation_config.json: decoder_start_token_id must be less than the 19"),
         ],
     }),
     "image settings": (make_image_settings, read_images, {
@@ -285,11 +254,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     "sentence encoder": (sentence_encoder_folder, read_sentence_encoder, {
         "modules.json": [
             (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
-            (modules("Transformer"), "modules.json must contain Transformer, Pooling"),
             ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'modules.json: path must be an empty one: .*, got "0_BERT"'),
         ],
         "1_Pooling/config.json": [
-            ({"pooling_mode": ["cls", "mean"]}, r"1_Pooling/config.json: pooling_mode must be one of cls, .*, got \['cls', 'mean'\]"),
             ({"pooling_mode": "weightedmean"}, "must be one of cls, mean"),
         ],
         "2_Dense/config.json": [
@@ -300,7 +267,6 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
         ],
         OF_ST: [
             ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, document, got "b"'),
-            ({"prompts": {"query": 1}}, "prompts: query must be a string, got 1"),
             ({"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer"),
         ],
         OF_BERT: [
@@ -310,22 +276,19 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     }),
     "adapter": (make_adapter, read_adapter, {
         "adapter_config.json": [
-            (Path.unlink, "adapter_config.json: no such file"),
             ({"use_dora": True}, "use_dora must be false"),
             ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
-            ({"kasa_config": {"a": 1}}, "kasa_config must be null .others are not supported"),
             ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
             ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so transformer.h.0.attn.c_attn"),
             ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
             ({"alpha_pattern": {"c_fc": 1e300}}, "alpha_pattern: c_fc must be 0 to 1e.30, got 1e.300"),
             *[({"rank_pattern": {pattern: 2}}, "rank_pattern: .*must be a name or a simpler regular expression")
-              for pattern in ("(a+)+$", "((a|a)+(?#b))+", "(?x:(a+) +)b", "(?:a+){2,}", "(a+)(?#b)+", "a" * 2000)],
+              for pattern in ("(a+)+$", "(?:a+)", "a*a*a*a*", "a" * 2000)],
             ({"rank_pattern": {f"a{i}.*[a-z]": 2 for i in range(10_000)}}, "rank_pattern must have at most"),
         ],
         "adapter_model.safetensors": [
             (in_arrays(lambda name, a: a[:1] if "lora_A" in name else a[:, :1]), r"do not fit adapter_config.json: misshaped: .*lora_A.weight \(expected \(4, 8\), got \(1,"),
             (in_arrays(lambda name, a: a * np.nan), f"adapter_model.safetensors: {C_ATTN}(:| must be) "),
-            (in_arrays(lambda name, a: a.astype(int)), f"{C_ATTN}(:| must be) "),
             (in_arrays(lambda name, a: None if name == C_ATTN else a), "missing: .*lora_A.weight"),
             (in_arrays(lambda name, a: None), "must have adapters for linear layers of the model, got none"),
         ],
@@ -333,11 +296,9 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
     "run": (make_run, read_run, {
         "config.json": [
             ({"model": {"num_heads": 4}}, r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
-            ({"model": {"max_len": 7, "norm_eps": 1e-3}}, r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 24\)"),
             ({"model": {"d_modle": 3}}, "unknown settings: d_modle; expected some of"),
             ({"tokenizers": {"source": {"name": "foo"}}}, "got 'foo'"),
             ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; restore it, or remove tokenizers from "checksums" to keep the change'),
-            ({"settings": None}, "config.json: settings was changed"),
         ],
         "vocab.json": [
             ({"target": [*SPECIALS, *"abcdf"]}, "config.json: vocab.json was changed"),
@@ -356,13 +317,11 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] =
             (make_huge, "tokenizer.json: .* bytes, got 21,474"),
             ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 40)] * 6}}, "tokenizer.json: decoder: "),
         ],
-        "tokenizer_config.json": [(make_huge, "tokenizer_config.json: .* bytes, got 21,474")],
         "tokenizer.model": [(make_huge, "tokenizer.model: .* bytes, got 21,474")],
     }),
     "older tokenizer": (make_older_tokenizers, nn.text.load, {
         "added_tokens.json": [({"[A]": 4}, "added_tokens.json: .A. must be 3, its id after the vocabulary")],
         "merges.txt": [(b"t h\n\0", "merges.txt: a zero byte; this is no text")],
-        "vocab.txt": [(b"[PAD]\n\0", "vocab.txt: a zero byte; this is no text")],
     }),
 }  # fmt: skip
 """Functions that make and read each kind of directory, and its faults."""
@@ -416,28 +375,21 @@ def may_change(name: str, file: str) -> bool:
     Checksums protect the files of a run; nothing protects the settings and tokenizers of others.
     The history of a run is not needed to resume it, and a run without a state begins.
     """
-    if name == "run":
-        return False
-    return not file.endswith(".safetensors") or (name, file) == (
-        "training state",
-        "last.safetensors",
-    )
+    is_state = (name, file) == ("training state", "last.safetensors")
+    return name != "run" and (is_state or not file.endswith(".safetensors"))
 
 
 def fault(read: Callable[[Path], Any], directory: Path, expected: Any) -> str:
     """Return "refused", "equal", "changed", or what is wrong with the error."""
     try:
         with limits():
-            result = read(directory)
-    except Hang:
-        return "it hangs"
+            return "equal" if read(directory) == expected else "changed"
     except (ValueError, OSError, UserWarning) as error:
         message = str(error)
         is_line = message.isprintable() and len(message) < 2000 and str(directory) in message
         return "refused" if is_line else f"not one line with the directory: {message!r:.300}"
-    except Exception as error:
+    except (Exception, Hang) as error:
         return f"{type(error).__name__}: {error}"[:300]
-    return "equal" if result == expected else "changed"
 
 
 @pytest.mark.slow
@@ -460,9 +412,8 @@ def test_read_of_damaged_directory_raises_one_line_or_returns_the_same(
         found = fault(read, directory, expected)
         shutil.rmtree(directory)
         refused += found == "refused"
-        if found not in ("refused", "equal") and not (
-            found == "changed" and may_change(name, file)
-        ):
+        allowed = {"refused", "equal"} | ({"changed"} if may_change(name, file) else set())
+        if found not in allowed:
             wrong.append(f"{file}: {what}: {found}")
     assert not wrong, "\n".join(wrong)
     assert refused > count / 3

@@ -13,6 +13,7 @@ import pytest
 
 import nn
 from minigrad.io import save_arrays
+from nn.models.config import check_sizes
 
 SIZES: dict[str, Any] = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
 SCALING = {"rope_type": "linear", "factor": 2.0}
@@ -123,6 +124,7 @@ WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
         (lm(positions=nn.PositionConfig(kind="rotary", rotary_dim=5)), "rotary_dim must be even"),
         (lm(attention={"window": 2}), "attention must be of class AttentionConfig, got {'window': 2}"),
         (lm(gated="no"), "gated must be true or false, got 'no'"),
+        (lambda: nn.EncoderConfig(image_size=9, patch_size=4), r"image_size must be a multiple of patch_size \(4\), got 9"),
         (lm(pad_id=9), "pad_id must be less than the 9 tokens, got 9"),
     ],
 )  # fmt: skip
@@ -142,3 +144,18 @@ def test_config_contradicting_options_raise(make: Any, message: str) -> None:
 def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nn.LanguageModelConfig.from_dict(data, "c.json")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (nn.LanguageModelConfig(max_len=2049), r"max_len must be at most 2048 \(the largest size of an array in f\), got 2049"),
+        (nn.TransformerConfig(max_len=10**12), r"max_len must be at most 262144 \(the limit of a table of positions\), got"),
+        (lm(positions=nn.PositionConfig(kind="relative", relative_buckets=2049))(), "relative_buckets must be at most 2048"),
+        (nn.EncoderConfig(positions="learned", image_size=1 << 22, patch_size=4), "image_size must be at most 2048"),
+        (nn.EncoderConfig(image_size=4, patch_size=4, num_channels=10**12), "num_channels must be at most 2048"),
+    ],
+)  # fmt: skip
+def test_check_sizes_refuses_arrays_larger_than_those_of_a_file(config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_sizes(config, {f"layer {i}": (2048, 512) for i in range(6)}, "f")
