@@ -70,11 +70,6 @@ def read_translator(path: Path) -> Any:
     return nn.generate_text(nn.load(path), nn.text.load(path), TEXTS, max_len=5)
 
 
-def make_gpt2(path: Path) -> None:
-    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, bos_id=1, eos_id=2)
-    nn.save(path, nn.LanguageModel(config))
-
-
 def make_llama(path: Path) -> None:
     """Save a Llama in several files, with the tokenizer and chat template of a GPT-2."""
     language_model_folder(path)
@@ -152,25 +147,22 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 # -- known faults ------------------------------------------------------------------------------------
 
 
-def patched(data: Any, change: Any) -> Any:
-    """Return JSON data after a merge patch (RFC 7396): None removes an entry, dicts are merged."""
-    if not isinstance(change, dict):
-        return change
-    merged = {**data} if isinstance(data, dict) else {}
-    for key, value in change.items():
-        merged[key] = patched(merged.get(key), value)
-    return {key: value for key, value in merged.items() if value is not None}
+def patch(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Change entries of JSON data in place, also in dicts inside."""
+    for key, value in changes.items():
+        is_inside = isinstance(value, dict) and isinstance(data.get(key), dict)
+        data[key] = patch(data[key], value) if is_inside else value
+    return data
 
 
 def apply_damage(path: Path, damage: Any) -> None:
-    """Patch a JSON file by a dict, replace the content by bytes, or call a function of the path."""
+    """Patch a JSON file by a dict, replace its data by a list, or call a function of the path."""
     if callable(damage):
         damage(path)
-    elif isinstance(damage, bytes):
-        path.write_bytes(damage)
+    elif isinstance(damage, list):
+        write_json(path, damage)
     else:
-        data = json.loads(path.read_text()) if path.exists() else {}
-        write_json(path, patched(data, damage))
+        write_json(path, patch(json.loads(path.read_text()) if path.exists() else {}, damage))
 
 
 def in_arrays(change: Callable[[str, np.ndarray], Any]) -> Callable[[Path], None]:
@@ -190,22 +182,12 @@ def make_huge(path: Path) -> None:
         file.truncate(20 << 30)
 
 
-def renamed(name: str) -> Callable[[Path], Any]:
-    return lambda path: path.rename(path.with_name(name))
-
-
 def replace(content: str, pattern: dict[str, str] | None = None) -> dict[str, Any]:
     """Return a step of a tokenizer."""
     return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
 
 
-def normalizers(*steps: Any) -> dict[str, Any]:
-    return {"type": "Sequence", "normalizers": list(steps)}
-
-
-UNKNOWN = {
-    "a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0,
-}  # fmt: skip
+UNKNOWN = {"a_string": "x", "an_object": {"a": 1}, "a_flag": True, "a_zero": 0}
 """Keys that no family knows, whose values may mean something."""
 CHARSMAP = base64.b64encode(struct.pack("<I", 4) + bytes(4) + b"b" * 1000 + b"\0").decode()
 C_ATTN = "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"
@@ -213,118 +195,122 @@ OF_ST, OF_BERT = "config_sentence_transformers.json", "sentence_bert_config.json
 
 Faults = dict[str, list[tuple[Any, str]]]
 """Damage (see `apply_damage`) of each file, with a pattern of the message."""
-FAULTS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Faults]] = {
-    "gpt2": (make_gpt2, nn.load, {
+FAULTS: dict[str, Faults] = {
+    "gpt2": {
         "config.json": [
-            (Path.unlink, "config.json: no such file; expected a directory with .*hf download"),
-            ({"model_type": "mamba"}, 'config.json: model_type must be one of albert, bart, bert, .*xlm-roberta, got "mamba"'),
-            ({"quantization_config": {"bits": 4}}, "config.json: quantization_config must .*quantised weights"),
-            ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
+            (Path.unlink, "no such file; expected a directory with .*hf download"),
+            ({"model_type": "mamba"}, 'model_type must be one of albert, .*, got "mamba"'),
+            ({"quantization_config": {"bits": 4}}, "quantization_config must .*quantised weights"),
+            ({"n_head": 3}, "n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
             ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
-            ({"is_causal": False}, "config.json: is_causal must be true or null .others are not supported"),
-            *[({key: value}, rf"config.json: keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
-            ({"vocab_size": 10**12}, r"config.json: vocab_size must be at most 48 \(the largest size of an array in model.safetensors\), got 1000000000000"),
-            ({"n_layer": 29}, r"config.json: n_layer must be at most 28 \(the number of arrays in model.safetensors\), got 29"),
-            ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
-            ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
+            ({"is_causal": False}, "is_causal must be true or null"),
+            *[({key: value}, f"keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
+            ({"vocab_size": 10**12}, "vocab_size must be at most 48 .*, got 1000000000000"),
+            ({"n_layer": 29}, "n_layer must be at most 28 .the number of arrays .*, got 29"),
+            ({"n_layer": 3}, "model.safetensors: .* missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
+            ({"n_layer": 1}, "unknown: transformer.h.1.attn.c_attn.bias"),
             ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
-            ({"forced_bos_token_id": 30}, "config.json: forced_bos_token_id must hold token ids from 0 to 29, got 30"),
+            ({"forced_bos_token_id": 19}, "forced_bos_token_id must hold token ids from 0 to 18, got 19"),
         ],
-        "model.safetensors": [
-            (renamed("pytorch_model.bin"), r"pytorch_model.bin is not read, since it is not safetensors \(a pickle can run any code\); convert it"),
+        "pytorch_model.bin": [
+            (lambda path: path.with_name("model.safetensors").rename(path), "pytorch_model.bin is not read, .* convert it"),
         ],
-    }),
-    "llama": (make_llama, nn.load, {
+    },
+    "language model": {
         "config.json": [
-            ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, 'rope_scaling: rope_type must be one of default, linear, llama3, yarn, got "longrope"'),
-            ({"partial_rotary_factor": 0.25}, "config.json: partial_rotary_factor must be 1.0"),
-            (make_huge, "config.json: .* bytes, got 21,474"),
+            ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, 'rope_type must be one of default, .*, got "longrope"'),
+            ({"partial_rotary_factor": 0.25}, "partial_rotary_factor must be 1.0"),
+            (make_huge, "bytes, got 21,474"),
         ],
-    }),
-    "marian": (translator_folder, nn.load, {
+    },
+    "translator": {
         "generation_config.json": [
-            ({"decoder_start_token_id": 19}, "generation_config.json: decoder_start_token_id must be less than the 19"),
+            ({"decoder_start_token_id": 19}, "decoder_start_token_id must be less than the 19"),
         ],
-    }),
-    "image settings": (make_image_settings, read_images, {
+    },
+    "image settings": {
         "preprocessor_config.json": [
-            ({"image_std": [0.5, 0.25, 0]}, "preprocessor_config.json: image_std must be a number for each"),
+            ({"image_std": [0.5, 0.25, 0]}, "image_std must be a number for each"),
         ],
-    }),
-    "sentence encoder": (sentence_encoder_folder, read_sentence_encoder, {
+    },
+    "sentence encoder": {
         "modules.json": [
-            (modules("Transformer", "Pooling", "Normalize", "Dense"), r"modules.json must contain Transformer, .* order, got Transformer, Pooling, Normalize, Dense"),
-            ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'modules.json: path must be an empty one: .*, got "0_BERT"'),
+            (modules("Transformer", "Pooling", "Normalize", "Dense"), "must contain Transformer, .*, got Transformer, Pooling, N"),
+            ([{"path": "0_BERT", "type": "Transformer"}, *modules("", "Pooling")[1:]], 'path must be an empty one: .*, got "0_BERT"'),
         ],
         "1_Pooling/config.json": [
             ({"pooling_mode": "weightedmean"}, "must be one of cls, mean"),
         ],
         "2_Dense/config.json": [
-            ({"module_input_name": "token_embeddings"}, "2_Dense/config.json: module_input_name must be sentence_embedding"),
+            ({"module_input_name": "token_embeddings"}, "module_input_name must be sentence_embedding"),
         ],
         "3_Normalize/config.json": [
-            ({"module_input_name": "token_embeddings"}, "3_Normalize/config.json: module_input_name must be sentence_embedding"),
+            ({"module_input_name": "token_embeddings"}, "module_input_name must be sentence_embedding"),
         ],
         OF_ST: [
-            ({"default_prompt_name": "b"}, f'{OF_ST}: default_prompt_name must be one of query, document, got "b"'),
+            ({"default_prompt_name": "b"}, 'default_prompt_name must be one of query, document, got "b"'),
             ({"model_type": "SparseEncoder"}, "model_type must be SentenceTransformer"),
         ],
         OF_BERT: [
             ({"modality_config": {"message": {}}}, "modality_config must be null or"),
             ({"do_lower_case": True}, "do_lower_case must be false, since the tokenizer"),
         ],
-    }),
-    "adapter": (make_adapter, read_adapter, {
+    },
+    "adapter": {
         "adapter_config.json": [
             ({"use_dora": True}, "use_dora must be false"),
-            ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or false or null or gaussian"),
+            ({"init_lora_weights": "pissa"}, "init_lora_weights must be true or"),
             ({"lora_dropout": 1}, "lora_dropout must be less than 1"),
-            ({"target_modules": ["c_fc"]}, "target_modules must list the layers with adapters .* but not so transformer.h.0.attn.c_attn"),
+            ({"target_modules": ["c_fc"]}, "target_modules must list .* but not so transformer.h.0.attn.c_attn"),
             ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*must be a regular expression"),
             ({"alpha_pattern": {"c_fc": 1e300}}, "alpha_pattern: c_fc must be 0 to 1e.30, got 1e.300"),
-            *[({"rank_pattern": {pattern: 2}}, "rank_pattern: .*must be a name or a simpler regular expression")
+            *[({"rank_pattern": {pattern: 2}}, "rank_pattern: .*must be a name or a simpler")
               for pattern in ("(a+)+$", "(?:a+)", "a*a*a*a*", "a" * 2000)],
             ({"rank_pattern": {f"a{i}.*[a-z]": 2 for i in range(10_000)}}, "rank_pattern must have at most"),
         ],
         "adapter_model.safetensors": [
-            (in_arrays(lambda name, a: a[:1] if "lora_A" in name else a[:, :1]), r"do not fit adapter_config.json: misshaped: .*lora_A.weight \(expected \(4, 8\), got \(1,"),
-            (in_arrays(lambda name, a: a * np.nan), f"adapter_model.safetensors: {C_ATTN}(:| must be) "),
+            (in_arrays(lambda name, a: a[:1] if "lora_A" in name else a[:, :1]), r"misshaped: .*lora_A.weight \(expected \(4, 8\), got \(1,"),
+            (in_arrays(lambda name, a: a * np.nan), f"{C_ATTN}(:| must be) "),
             (in_arrays(lambda name, a: None if name == C_ATTN else a), "missing: .*lora_A.weight"),
-            (in_arrays(lambda name, a: None), "must have adapters for linear layers of the model, got none"),
+            (in_arrays(lambda name, a: None), "must have adapters for .*, got none"),
         ],
-    }),
-    "run": (make_run, read_run, {
+    },
+    "run": {
         "config.json": [
-            ({"model": {"num_heads": 4}}, r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
-            ({"model": {"d_modle": 3}}, "unknown settings: d_modle; expected some of"),
+            ({"model": {"num_heads": 4}}, r"model: changed since .*best.safetensors was written: num_heads=4 \(exp"),
+            ({"model": {"d_modle": 3}}, "unknown settings: d_modle"),
             ({"tokenizers": {"source": {"name": "foo"}}}, "got 'foo'"),
-            ({"tokenizers": {"source": {"lowercase": True}}}, 'config.json: tokenizers was changed since it was written; restore it, or remove tokenizers from "checksums" to keep the change'),
+            ({"tokenizers": {"source": {"lowercase": True}}}, 'tokenizers was changed .*remove tokenizers from "checksums"'),
         ],
         "vocab.json": [
-            ({"target": [*SPECIALS, *"abcdf"]}, "config.json: vocab.json was changed"),
-            ({"source": [*SPECIALS, *"abcd"]}, r"source_vocab must have as many tokens as the model \(9\), got 8"),
+            ({"target": [*SPECIALS, *"abcdf"]}, "vocab.json was changed"),
+            ({"source": [*SPECIALS, *"abcd"]}, r"must have as many tokens as the model \(9\), got 8"),
             ({"source": [*"abcde", *SPECIALS]}, "tokens must begin with <pad>, <bos>, <eos>, <unk>"),
         ],
-    }),
-    "tokenizer": (text_files, nn.text.load, {
+    },
+    "tokenizer": {
         "tokenizer.json": [
-            (Path.unlink, "tokenizer.json: no such file; expected it, or .* AutoTokenizer and"),
-            (b"{}", "tokenizer.json: not the file of a tokenizer"),
-            *[({"normalizer": normalizers(*steps)}, "tokenizer.json: normalizer: ") for steps in (
-                [replace("a" * 40)] * 6, [normalizers(*[replace("a" * 40)] * 2)] * 2, [replace("b" * 1000, {"Regex": "a*?"})],
-                [{"type": "Prepend", "prepend": "b" * 1000}], [{"type": "Precompiled", "precompiled_charsmap": CHARSMAP}],
-                [replace("a")] * 1000)],
-            (make_huge, "tokenizer.json: .* bytes, got 21,474"),
-            ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 40)] * 6}}, "tokenizer.json: decoder: "),
+            (Path.unlink, "no such file; expected it, or .* AutoTokenizer"),
+            ([], "not the file of a tokenizer"),
+            *[({"normalizer": {"type": "Sequence", "normalizers": steps}}, "normalizer: ") for steps in (
+                [replace("a" * 40)] * 6, [{"type": "Sequence", "normalizers": [replace("a" * 40)] * 6}],
+                [replace("b" * 1000, {"Regex": "a*?"})], [{"type": "Prepend", "prepend": "b" * 1000}],
+                [{"type": "Precompiled", "precompiled_charsmap": CHARSMAP}], [replace("a")] * 1000)],
+            (make_huge, "bytes, got 21,474"),
+            ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 40)] * 6}}, "decoder: "),
         ],
-        "tokenizer.model": [(make_huge, "tokenizer.model: .* bytes, got 21,474")],
-    }),
-    "older tokenizer": (make_older_tokenizers, nn.text.load, {
-        "added_tokens.json": [({"[A]": 4}, "added_tokens.json: .A. must be 3, its id after the vocabulary")],
-        "merges.txt": [(b"t h\n\0", "merges.txt: a zero byte; this is no text")],
-    }),
+        "tokenizer.model": [(make_huge, "bytes, got 21,474")],
+    },
+    "older tokenizer": {
+        "added_tokens.json": [({"[A]": 4}, ".A. must be 3, its id after the vocabulary")],
+        "merges.txt": [(lambda path: path.write_bytes(b"t h\n\0"), "a zero byte; this is no text")],
+    },
 }  # fmt: skip
-"""Functions that make and read each kind of directory, and its faults."""
+READERS = DIRECTORIES | {
+    "gpt2": (language_model_folder, nn.load),
+    "tokenizer": (text_files, nn.text.load),
+    "older tokenizer": (make_older_tokenizers, nn.text.load),
+}
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +321,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def directory(kind: str) -> Path:
         if kind not in directories:
             directories[kind] = tmp_path_factory.mktemp("whole")
-            FAULTS[kind][0](directories[kind])
+            READERS[kind][0](directories[kind])
         return directories[kind]
 
     return directory
@@ -345,7 +331,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     ("kind", "file", "damage", "message"),
     [
         pytest.param(kind, file, damage, message, id=f"{kind}-{file}-{message:.50}")
-        for kind, (_, _, faults) in FAULTS.items()
+        for kind, faults in FAULTS.items()
         for file, cases in faults.items()
         for damage, message in cases
     ],
@@ -358,12 +344,13 @@ def test_read_of_faulty_file_names_the_file_and_the_fault(
     whole: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    directory, read = Path(shutil.copytree(whole(kind), tmp_path / "faulty")), FAULTS[kind][1]
+    directory = Path(shutil.copytree(whole(kind), tmp_path / "faulty"))
     apply_damage(directory / file, damage)
     with limits(), pytest.raises((ValueError, OSError), match=message) as caught:
-        read(directory)
+        READERS[kind][1](directory)
     error = str(caught.value)
     assert error.startswith(str(directory)) and error.isprintable() and len(error) < 2000
+    assert file in error or "config.json" in error
 
 
 # -- random damage -----------------------------------------------------------------------------------
