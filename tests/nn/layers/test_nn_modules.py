@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import minigrad as mg
 import nn
 from minigrad import GradientError, Tensor, optim
 from nn import init
@@ -41,9 +40,8 @@ def test_module_names_parts_in_order() -> None:
 
 def test_train_and_eval_reach_all_modules() -> None:
     m = Small()
-    for change, mode in ((m.eval, False), (m.train, True)):
-        assert change() is m
-        assert {module.training for module in m.modules()} == {mode}
+    assert not any(module.training for module in m.eval().modules())
+    assert all(module.training for module in m.train().modules())
 
 
 def test_load_state_dict_that_does_not_fit_changes_nothing() -> None:
@@ -102,6 +100,7 @@ def test_forward_hooks_change_arguments_and_result() -> None:
     after = m.register_forward_hook(lambda module, args, y: y * 2 + args[0])
     assert m(Tensor(1.0)).item() == 6.0
     before.remove()
+    assert m(Tensor(1.0)).item() == 3.0
     after.remove()
     assert m(Tensor(1.0)).item() == 1.0
 
@@ -185,14 +184,6 @@ def test_embedding_padding_stays_zero() -> None:
     np.testing.assert_array_equal(e.weight.grad.data[:, 0], [0, 2, 0, 0, 0])
 
 
-@pytest.mark.parametrize("norm", [mg.layer_norm, mg.rms_norm])
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
-def test_norm_of_empty_input_is_empty(norm: Any, shape: tuple[int, int]) -> None:
-    x, weight = (Tensor(np.ones(s), requires_grad=True) for s in (shape, shape[1]))
-    norm(x, weight=weight).sum().backward()
-    assert x.grad.shape == shape and not weight.grad.data.any()
-
-
 def test_batch_norm_in_evaluation_uses_running_values() -> None:
     x = np.random.default_rng(0).standard_normal((6, 4)) * 3 + 1
     norm = nn.BatchNorm1d(4, dtype=float)
@@ -230,14 +221,10 @@ def test_gated_feed_forward_equals_its_formula(activation: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: nn.ModuleList()(1), NotImplementedError, "ModuleList has no forward"),
         (lambda: nn.ModuleDict({"forward": nn.ReLU()}), KeyError, "no attribute of Module, got 'forward'"),
-        (lambda: init.xavier_uniform_(nn.Parameter(np.ones(3))), ValueError, r"at least two axes .*, got shape \(3,\)"),
-        (lambda: nn.Dropout(1), ValueError, "Dropout: p must be finite, at least 0, less than 1, got 1"),
         (lambda: nn.Embedding(5, 3, padding_idx=5), ValueError, "padding_idx must be from 0 to 4, got 5"),
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
-        (lambda: nn.sinusoidal_table(4, 5), ValueError, "d_model must be even, got 5"),
         (lambda: nn.TransformerEncoderLayer(8, 2, 12, norm="batch"), ValueError, "norm must be 'layer', .*, got 'batch'"),
         (lambda: nn.activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
     ],

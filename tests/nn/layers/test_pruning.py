@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import minigrad as mg
 import nn
-from minigrad import Tensor
 
 CONFIG = nn.TransformerConfig(11, 13, 8, 4, 2, 2, 12, dropout=0.0, max_len=16, dtype="float64")
 HEADS = {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.cross_attention": [0, 1, 2]}
@@ -84,38 +82,13 @@ def test_prune_heads_bad_heads_change_nothing(heads: Any, error: Any, message: s
 # -- gates -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("head", [0, 2])
-def test_gate_heads_of_zero_equals_prune_heads(head: int) -> None:
-    attention, arguments = make_attention()
-    with nn.gate_heads(attention, {"": np.arange(4) != head}):
-        gated = attention(*arguments).data
-        recorded = nn.with_weights(attention, *arguments)[0].data
-    nn.prune_heads(attention, [head])
-    expected = attention(*arguments).data  # outside of the block, no gate has an effect
-    for result in (gated, recorded):
-        np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_gate_heads_gradients_equal_finite_differences() -> None:
-    attention, (query, *others) = make_attention()
-
-    def f(gate: Any, query: Any) -> Tensor:
-        with nn.gate_heads(attention, {"": gate}):
-            return attention(query, *others)
-
-    gate = np.random.default_rng(0).standard_normal((2, 4))
-    assert mg.gradcheck(f, [gate, query], elementwise=False)
-
-
-@pytest.mark.parametrize("shape", [(4,), (3,), (3, 4)])
-def test_gate_heads_keeps_the_dtype_and_refuses_other_shapes(shape: tuple[int, ...]) -> None:
+def test_gate_heads_keeps_the_dtype_and_refuses_other_shapes() -> None:
     attention, x = nn.MultiHeadSelfAttention(8, 4), np.ones((2, 3, 8), np.float32)
-    with nn.gate_heads(attention, {"": np.ones(shape)}):
-        if shape == (4,):
-            assert attention(x).dtype == np.float32
-        else:
-            with pytest.raises(ValueError, match=r"gate must have shape \(4,\) or \(2, 4\), got "):
-                attention(x)
+    with nn.gate_heads(attention, {"": np.ones(4)}):
+        assert attention(x).dtype == np.float32
+    message = r"gate must have shape \(4,\) or \(2, 4\), got \(3, 4\)"
+    with pytest.raises(ValueError, match=message), nn.gate_heads(attention, {"": np.ones((3, 4))}):
+        attention(x)
 
 
 def test_gate_heads_of_unknown_attention_raises() -> None:
