@@ -109,23 +109,19 @@ def edited(where: tuple[Any, ...], change: Callable[[Any, Any], Any]) -> Damage:
     def damage(path: Path) -> None:
         data = json.loads(path.read_text(encoding="utf-8"))
         change(functools.reduce(operator.getitem, where[:-1], data), where[-1])
-        text = json.dumps(data).replace('"repeated"', json.dumps(where[-1]))
-        path.write_text(text, encoding="utf-8")
+        path.write_text(json.dumps(data), encoding="utf-8")
 
     return damage
 
 
 def json_damages(path: Path, rng: np.random.Generator) -> dict[str, Damage]:
-    """Return damage for each entry of a JSON file: three odd values, removed, given twice."""
+    """Return damage for each entry of a JSON file: three odd values, removed."""
     damages: dict[str, Damage] = {}
     for where in paths_in(json.loads(path.read_text(encoding="utf-8"))):
         for i in rng.permutation(len(ODD_VALUES))[:3].tolist():
             set_odd = lambda data, key, i=i: operator.setitem(data, key, ODD_VALUES[i])
             damages[f"{where} = odd value {i}"] = edited(where, set_odd)
         damages[f"without {where}"] = edited(where, operator.delitem)
-        if isinstance(where[-1], str):
-            repeat = lambda data, key: operator.setitem(data, "repeated", 0)
-            damages[f"{where} twice"] = edited(where, repeat)
     return damages
 
 

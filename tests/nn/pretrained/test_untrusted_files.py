@@ -20,7 +20,6 @@ from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 pytestmark = pytest.mark.slow
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 HOSTILE = "\x1b[2J\x9b31m\u202e\r\n\x07"
-LONG = "x" * 10_000_000
 
 
 def check_refused(read: Callable[[], Any], start: str, match: str = ".") -> None:
@@ -131,15 +130,8 @@ def test_encode_with_backtracking_pattern_is_a_value_error(tmp_path: Path) -> No
     check_refused(lambda: text.batch(["x" * 60]), str(tmp_path), "Regex search error")
 
 
-@pytest.mark.parametrize("name", [HOSTILE, LONG], ids=["escapes", "long"])
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda settings, name: settings.integer(name),
-        lambda settings, name: settings.object(name).list(name, int),
-        lambda settings, name: settings.expect_no_others(),
-    ],
-    ids=["integer", "list", "expect_no_others"],
-)
-def test_settings_error_about_a_hostile_name_is_printable(name: str, read: Any) -> None:
-    check_refused(lambda: read(Settings({name: {name: [name]}}, "c.json"), name), "c.json")
+@pytest.mark.parametrize("name", [HOSTILE, "x" * 10_000_000], ids=["escapes", "long"])
+def test_settings_error_about_a_hostile_name_is_printable(name: str) -> None:
+    settings = Settings({name: {name: [name]}}, "c.json")
+    check_refused(lambda: settings.object(name).list(name, int), "c.json")
+    check_refused(settings.expect_no_others, "c.json")
