@@ -139,13 +139,6 @@ def test_transformer_loss_equals_cross_entropy_of_logits(changes: dict[str, Any]
         np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
 
 
-def test_transformer_tie_all_shares_one_table() -> None:
-    model = transformer(tie="all", source_vocab_size=13)
-    table = model.source_embedding.tokens.weight
-    assert model.target_embedding.tokens.weight is table is model.output.weight
-    assert "output.weight" not in model.state_dict()
-
-
 @pytest.mark.parametrize(("attention", "inner"), [(None, None), (0.0, None), (None, 0.25)])
 def test_transformer_dropouts_override_dropout(attention: Any, inner: float | None) -> None:
     options = {"attention": nn.AttentionConfig(dropout=attention), "activation_dropout": inner}
@@ -174,6 +167,3 @@ def test_record_attention_records_calls_inside_its_block() -> None:
         model(SOURCE, TARGET)
     model(SOURCE, TARGET)
     assert [len(calls) for calls in recorded.values()] == [1] * 6
-    [weights] = recorded["encoder.layers.1.self_attention"]
-    maps = nn.attention_maps(model, SOURCE[0], TARGET[0])
-    np.testing.assert_allclose(maps["encoder"][1], weights[0])

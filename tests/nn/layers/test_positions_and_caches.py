@@ -124,7 +124,7 @@ class DecayBias(nn.Module):
 
 
 def test_position_bias_of_a_user_trains_and_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It needs a class and an entry of the table."""
+    """Require a class and an entry of the table."""
     entry = lambda config, bidirectional, generator: DecayBias(config.num_heads)
     monkeypatch.setitem(position_bias.POSITION_BIASES, "decay", entry)
     config = nn.LanguageModelConfig(9, 8, 2, 2, 12, positions="decay", dropout=0.0, dtype="float64")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nn
+from minigrad import optim
 
 CONFIG = nn.TransformerConfig(11, 13, 8, 4, 2, 2, 12, dropout=0.0, max_len=16, dtype="float64")
 HEADS = {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.cross_attention": [0, 1, 2]}
@@ -53,12 +54,16 @@ def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
     attention, arguments = make_attention()
     attention.k_proj.requires_grad_(False)
     attention(*arguments).sum().backward()
+    early = optim.SGD([attention.q_proj.weight], lr=0.1)
     nn.prune_heads(attention, [1])
     parameters = dict(attention.named_parameters())
     assert all(p.data.base is None and p.data.flags.c_contiguous for p in parameters.values())
     frozen = [name for name, p in parameters.items() if not p.requires_grad]
     assert frozen == ["k_proj.weight", "k_proj.bias"]
     assert attention.q_proj.weight.grad is None
+    attention(*arguments).sum().backward()
+    with pytest.raises(RuntimeError, match="other memory than when its optimizer was made"):
+        early.step()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ GROUPED = nn.LanguageModelConfig(
 
 
 def test_config_of_version_0_2_is_grouped() -> None:
-    """Options without effect are ignored, and missing options have the defaults of the class."""
+    """Ignore options without effect, and fill in the defaults of the class."""
     assert nn.LanguageModelConfig.from_dict(VERSION_0_2) == GROUPED
     assert nn.LanguageModelConfig.from_dict(json.loads(json.dumps(GROUPED.to_dict()))) == GROUPED
     config = nn.TransformerConfig.from_dict({"attention_dropout": 0.2, "window_layers": [1]})

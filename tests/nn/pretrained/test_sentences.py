@@ -48,13 +48,22 @@ def test_encode_with_bad_arguments_raises(
         nn.sentence_encoder(folder).encode(sentences, **options)
 
 
+def test_encode_in_batches_with_an_empty_prompt_equals_each_alone(folder: Path) -> None:
+    """Keep the order of the sentences, and leave out the default prompt."""
+    encoder, sentences = nn.sentence_encoder(folder), ["why is it", "the cat sat on the mat", "a"]
+    alone = [encoder.encode(sentence, prompt_name="document") for sentence in sentences]
+    found = encoder.encode(sentences, batch_size=2, prompt="")
+    np.testing.assert_allclose(found, alone, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(encoder.encode(sentences), alone, atol=0.01)
+
+
 def test_encode_of_no_sentences_is_empty(folder: Path) -> None:
     vectors = nn.sentence_encoder(folder).encode([])
     assert vectors.shape == (0, 4) and vectors.dtype == np.float32
 
 
 def test_encode_of_a_sentence_without_tokens_raises(tmp_path: Path) -> None:
-    """The encoder adds no special tokens."""
+    """Use an encoder that adds no special tokens."""
     encoder = nn.sentence_encoder(language_model_folder(tmp_path))
     with pytest.raises(ValueError, match="sentences must have at least one token each, got ' '"):
         encoder.encode(["the cat", " "])
@@ -90,7 +99,7 @@ def test_similarity_of_other_vectors_raises(folder: Path, wrong: Any) -> None:
 
 
 def test_sentence_encoder_max_len_is_the_first_setting(folder: Path) -> None:
-    """The tokenizer's setting comes last, after files of older names. The model's length limits all."""
+    """Read the tokenizer's setting last, after files of older names, and limit all by the model's."""
     (folder / BERT).unlink()
     change(folder / "tokenizer_config.json", model_max_length=8)
     for name, length, expected in (
