@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from scripts import EXAMPLES
 
-import minigrad as mg
-
 pytestmark = pytest.mark.slow
 COURSE = EXAMPLES / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.py"))
@@ -54,7 +52,6 @@ def test_lesson_with_solutions_runs_and_is_graded_right(
     assert not re.search("^✗.*", text, re.M)
     for name in names:
         assert f"✓ {name}: right" in text
-    assert text.count("✓") - len(names) <= 10  # checked values
 
 
 @each_lesson
@@ -97,11 +94,9 @@ def change(x: Any) -> Any:
     [
         (lambda x: x / None, "case 1 (x (3,)): it raises TypeError"),
         (lambda x: "no", "it returns str; expected ndarray"),
-        (lambda x: mg.Tensor(2 * x), "it returns Tensor; expected ndarray"),
         (lambda x: x[:1], "it returns shape (1,); expected (3,)"),
         (lambda x: 2 * x + (x == 1), "case 1 (x (3,)): the value at [1] is 3; expected 2"),
         (lambda x: 2 * x if x.ndim == 1 else x, "case 2 (x (2, 2)): the value at [0, 0] is 1"),
-        (lambda x: None, "and return the result"),
         (change, "it changes its arguments"),
         (lambda x: x + x, "right"),
     ],
@@ -118,11 +113,6 @@ def test_grader_names_what_is_wrong(
     answer.__name__ = "double"
     assert exercises.grade(answer) is (answer if message == "right" else double)
     assert message in capsys.readouterr().out
-
-
-@each_lesson
-def test_markdown_of_lessons_has_nothing_that_jupyter_cannot_show(lesson: Path) -> None:
-    assert not re.search(r"^# (:::|```\{|\{\w+\}`).*", lesson.read_text("utf-8"), re.M)
 
 
 def pattern(text: ast.expr) -> str:
