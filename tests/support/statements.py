@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Statement", "Statements"]
+from minigrad import Tensor
+
+__all__ = ["Statement", "Statements", "gap", "refusal", "same"]
+
+
+def values_of(x: Any) -> np.ndarray:
+    """Return an array or the values of a tensor."""
+    return np.asarray(x.data if isinstance(x, Tensor) else x)
+
+
+def gap(a: Any, b: Any) -> float:
+    """Return the largest difference between two arrays or tensors."""
+    return float(np.abs(values_of(a) - values_of(b)).max())
+
+
+def same(a: Any, b: Any, atol: float = 1e-12) -> bool:
+    """Return whether the gap is at most `atol`, or `atol` times the largest value."""
+    return gap(a, b) <= atol * max(1.0, np.abs(values_of(b)).max())
+
+
+def refusal(function: Callable[[], Any]) -> str:
+    """Return the message of the ValueError that a call raises, or an empty string."""
+    try:
+        function()
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 @dataclass
@@ -46,12 +72,16 @@ class Statements:
         text, *others = (" ".join(part.split()) for part in (text, computed, printed, exact))
         self.all.append(Statement(self._section, text, bool(holds), *others))
 
+    def equal(self, text: str, found: Any, expected: Any, atol: float = 1e-12) -> None:
+        """Record that two values are the same, and their largest gap."""
+        self.fact(text, same(found, expected, atol), f"largest gap {gap(found, expected):.0e}")
+
     def numbers(self, text: str, computed: Any, printed: Any, digits: int = 4) -> None:
         """Record values that the text prints, rounded to `digits` digits."""
-        found, expected = (np.asarray(getattr(v, "data", v), float) for v in (computed, printed))
-        gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
-        holds = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
-        self.fact(text, holds, f"to {digits} digits" if holds else f"largest gap {gap:.3g}")
+        holds = np.shape(computed) == np.shape(printed) and gap(computed, printed) <= (
+            0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
+        )
+        self.fact(text, holds, f"to {digits} digits")
 
     def erratum(self, text: str, printed: str, exact: str, holds: Any, why: str) -> None:
         """Record a place where the text is wrong: what it prints, what is right, and why."""

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from statements import Statements
+from statements import Statements, gap, refusal, same
 
 import minigrad as mg
 import nn
@@ -55,13 +55,6 @@ def multi_head_formula(
     return layer.out_proj(value)
 
 
-def gap(a: Any, b: Any) -> float:
-    """Return the largest difference between two arrays or tensors."""
-    return float(
-        np.abs(np.asarray(getattr(a, "data", a)) - np.asarray(getattr(b, "data", b))).max()
-    )
-
-
 # -- sequences -----------------------------------------------------------------------------------------
 
 
@@ -81,7 +74,7 @@ def sequence_modelling(text: Statements, rng: np.random.Generator) -> None:
     one_hot = np.eye(len(vocab))[ids]  # (N, L, vocabulary)
     text.fact(
         "An embedding layer maps symbols to a space of $D$ dimensions",
-        np.allclose(x.data, np.einsum("nlv,vd->nld", one_hot, table.weight.data)),
+        same(x, np.einsum("nlv,vd->nld", one_hot, table.weight)),
         "it looks up rows of a table, which is a product with one-hot vectors: all 0, but for a 1 at the token's id",
     )
     text.fact(
@@ -96,28 +89,23 @@ def sequence_modelling(text: Statements, rng: np.random.Generator) -> None:
 def language_model(text: Statements, rng: np.random.Generator) -> None:
     config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
     model = nn.LanguageModel(config, rng)
-    every = np.array(
-        list(itertools.product(range(5), repeat=3))
-    )  # all 125 sequences of three of five symbols
-    read = np.column_stack(
-        [np.full(len(every), BOS), every[:, :2]]
-    )  # (125, 3): shifted by one, after <bos>
-    p = softmax(
-        model(read).data
-    )  # (125, 3, 5): at each position, the probability of each next symbol
+    every = np.array([*np.ndindex(5, 5, 5)])  # all 125 sequences of three of five symbols
+    read = np.pad(
+        every[:, :2], ((0, 0), (1, 0)), constant_values=BOS
+    )  # shifted by one, after <bos>
+    p = softmax(model(read).data)  # (125, 3, 5): the probability of each next symbol
     chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
     text.fact(
         "A language model gives, at each position, the probability of the next",
-        p.shape == (125, 3, 5) and np.allclose(p.sum(-1), 1), "`nn.LanguageModel`: (N, L) to (N, L, vocabulary)",
+        p.shape == (125, 3, 5) and same(p.sum(-1), 1), "`nn.LanguageModel`: (N, L) to (N, L, vocabulary)",
     )  # fmt: skip
     text.fact(
         "So it models the sequence: $p(x) = \\prod_t p(x_t \\mid x_1 \\dots x_{t-1})$", abs(chosen.prod(1).sum() - 1) < 1e-12,
         f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
     )  # fmt: skip
     ids = np.array([[BOS, 4, 3, 4]])
-    by_hand = -np.log(
-        np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)
-    ).mean()
+    p = softmax(model(ids[:, :-1]).data)[0]  # (3, 5)
+    by_hand = -np.log(p[np.arange(3), ids[0, 1:]]).mean()
     text.fact(
         "That is what it is trained for",
         np.isclose(model.loss(ids).item(), by_hand),
@@ -130,21 +118,15 @@ def language_model(text: Statements, rng: np.random.Generator) -> None:
 
 def attention_formula(text: Statements, rng: np.random.Generator) -> None:
     text.section("The formula of attention")
-    Q, K, V = (
-        rng.standard_normal((3, D_K)),
-        rng.standard_normal((L, D_K)),
-        rng.standard_normal((L, 7)),
-    )
+    Q, K, V = (rng.standard_normal(shape) for shape in ((3, D_K), (L, D_K), (L, 7)))
     out = attention(Q, K, V)  # (3, 7)
     kernel = mg.scaled_dot_product_attention(*(x[None, None] for x in (Q, K, V))).data[0, 0]
-    text.fact(
-        "The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it"
-    )
+    text.fact("The formula", same(out, kernel), "`mg.scaled_dot_product_attention` computes it")
     weights = softmax(Q @ K.T / sqrt(D_K))  # (3, L)
     inside = (out >= V.min(0)).all() and (out <= V.max(0)).all()
     text.fact(
         "Scores of queries against keys become weights of the values",
-        np.allclose(weights.sum(1), 1) and (weights > 0).all() and inside,
+        same(weights.sum(1), 1) and (weights > 0).all() and inside,
         "they are positive and sum to 1 for each query: a result lies between the values",
     )
     keys = K / np.linalg.norm(K, axis=1, keepdims=True)
@@ -164,12 +146,12 @@ def attention_formula(text: Statements, rng: np.random.Generator) -> None:
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
     text.fact(
         "Self-attention: queries, keys and values come from one sequence by three linear maps",
-        gap(own, layer(x[None], x[None], x[None])) < 1e-12, "equal to `nn.MultiHeadAttention` of one head",
+        same(own, layer(x[None], x[None], x[None])), "equal to `nn.MultiHeadAttention` of one head",
     )  # fmt: skip
     cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
     text.fact(
         "Cross-attention: queries from one sequence, keys and values from another",
-        cross.shape == (3, D) and gap(cross, layer(other[None], x[None], x[None])) < 1e-12,
+        cross.shape == (3, D) and same(cross, layer(other[None], x[None], x[None])),
         f"3 queries to {L} keys give 3 rows (the text's sentence breaks off; its class below is meant)",
     )
 
@@ -184,7 +166,7 @@ def cycle_gap(A: np.ndarray) -> float:
     """
     i, j, k = np.array(list(itertools.permutations(range(len(A)), 3))).T
     a = np.log(A)
-    return float(np.abs(a[i, j] + a[j, k] + a[k, i] - a[i, k] - a[k, j] - a[j, i]).max())
+    return float(gap(a[i, j] + a[j, k] + a[k, i] - a[i, k] - a[k, j], a[j, i]))
 
 
 def why_linear(text: Statements, rng: np.random.Generator) -> None:
@@ -194,7 +176,7 @@ def why_linear(text: Statements, rng: np.random.Generator) -> None:
     plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
     text.fact(
         "Without it the scores must be symmetric",
-        gap(plain, plain.T) < 1e-12,
+        same(plain, plain.T),
         "$XX^\\top$ is its own transpose",
     )
     text.fact(
@@ -251,9 +233,7 @@ def one_way(text: Statements, rng: np.random.Generator) -> None:
 SIZES = [4**i for i in range(7)]  # 1 … 4096
 
 
-def scale_experiment(
-    rng: np.random.Generator, samples: int = 128, keys: int = 16
-) -> dict[str, np.ndarray]:
+def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 16) -> np.ndarray:
     """Return variance, range of scores and gradient of softmax for each d_k of SIZES.
 
     Each is measured for q · k and for q · k / √d_k.
@@ -261,27 +241,26 @@ def scale_experiment(
     Queries and keys are standard normal, each query with keys of its own. The gradient is the norm of
     the softmax's Jacobian, diag(p) - p pᵀ: the median over the queries.
     """
-    found: dict[str, list[list[float]]] = {"variance": [], "range": [], "gradient": []}
+    found: list[list[list[float]]] = []
     for d_k in SIZES:
         q, k = rng.standard_normal((samples, d_k)), rng.standard_normal((samples, keys, d_k))
         scores = np.einsum("nd,nkd->nk", q, k)  # (samples, keys)
         both = [scores, scores / sqrt(d_k)]
-        weights = [mg.softmax(s).data for s in both]
+        weights = [mg.softmax(s).data[..., None] for s in both]
         jacobians = [
-            p[..., None] * np.eye(keys) - p[..., None] * p[:, None] for p in weights
+            p * (np.eye(keys) - p.swapaxes(1, 2)) for p in weights
         ]  # (samples, keys, keys)
-        found["variance"].append([s.var() for s in both])
-        found["range"].append([np.ptp(s, axis=1).mean() for s in both])
-        found["gradient"].append([np.median(np.linalg.norm(J, axis=(1, 2))) for J in jacobians])
-    return {
-        name: np.array(values) for name, values in found.items()
-    }  # (sizes, 2): without √d_k, with it
+        found.append([
+            [s.var() for s in both],
+            [np.ptp(s, axis=1).mean() for s in both],
+            [np.median(np.linalg.norm(J, axis=(1, 2))) for J in jacobians],
+        ])  # fmt: skip
+    return np.array(found).swapaxes(0, 1)  # (3, sizes, 2): without √d_k, with it
 
 
 def why_root(text: Statements, rng: np.random.Generator) -> None:
     text.section(r"Why divide by $\sqrt{d_k}$?")
-    found = scale_experiment(rng)
-    variance, spread, gradient = found["variance"], found["range"], found["gradient"]
+    variance, spread, gradient = scale_experiment(rng)
     text.fact(
         "The variance changes in $QK^\\top$: it is $d_k$", (np.abs(variance[2:, 0] / SIZES[2:] - 1) < 0.3).all(),
         f"{variance[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}: a sum of $d_k$ products, each of variance 1",
@@ -299,8 +278,7 @@ def why_root(text: Statements, rng: np.random.Generator) -> None:
 
 
 def other_variances(text: Statements, rng: np.random.Generator) -> None:
-    wide_q, wide_k = 2 * rng.standard_normal((2000, 64)), 2 * rng.standard_normal((2000, 64))
-    wide = (wide_q * wide_k).sum(1).var() / 64
+    wide = np.vecdot(*2 * rng.standard_normal((2, 2000, 64))).var() / 64
     text.erratum(
         "The variance after the division", "as before", "$\\sigma_q^2 \\sigma_k^2$, as before where $\\sigma = 1$", abs(wide / 16 - 1) < 0.2,
         f"for entries of variance 4 it is {wide:.1f}, about 4 · 4",
@@ -309,9 +287,10 @@ def other_variances(text: Statements, rng: np.random.Generator) -> None:
     normed = nn.LayerNorm(64, dtype=float)(
         3 + 5 * rng.standard_normal((2000, 64))
     ).data  # (2000, 64)
+    variance = (normed @ W.T).var()
     text.fact(
-        "So queries and keys should start with variance 1", abs((normed @ W.T).var() - 1) < 0.1,
-        f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {(normed @ W.T).var():.2f}",
+        "So queries and keys should start with variance 1", abs(variance - 1) < 0.1,
+        f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {variance:.2f}",
     )  # fmt: skip
 
 
@@ -322,7 +301,7 @@ def the_gradient(text: Statements, rng: np.random.Generator, gradient: np.ndarra
     by_hand = np.diag(p) - np.outer(p, p)  # (16, 16)
     text.fact(
         "The gradient of softmax is $\\mathrm{diag}(p) - pp^\\top$",
-        gap(exact, by_hand) < 1e-12,
+        same(exact, by_hand),
         "as `mg.jacobian`, the matrix of all derivatives, finds it",
     )
     text.fact(
@@ -337,11 +316,11 @@ def the_gradient(text: Statements, rng: np.random.Generator, gradient: np.ndarra
 def softmax_function(text: Statements, rng: np.random.Generator) -> None:
     text.section("The softmax function")
     z = rng.standard_normal(6)
-    by_hand = [np.exp(z[i]) / sum(np.exp(z[j]) for j in range(6)) for i in range(6)]
+    by_hand = [np.exp(z_i) / sum(np.exp(z_j) for z_j in z) for z_i in z]
     found = mg.softmax(z).data
     text.fact(
         "$\\softmax(z)_i = e^{z_i} / \\sum_j e^{z_j}$, $j = 1 \\dots n$",
-        gap(found, by_hand) < 1e-12,
+        same(found, by_hand),
         "it is `mg.softmax`",
     )
     text.fact(
@@ -352,7 +331,7 @@ def softmax_function(text: Statements, rng: np.random.Generator) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         broken = softmax(z + 1000)
     text.fact(
-        "How to compute it, which is left open", np.isnan(broken).all() and gap(mg.softmax(z + 1000), found) < 1e-12,
+        "How to compute it, which is left open", np.isnan(broken).all() and same(mg.softmax(z + 1000), found),
         "$e^{1000}$ overflows, so `mg.softmax` subtracts the largest $z$ first, which leaves the quotients as they are",
     )  # fmt: skip
 
@@ -365,32 +344,28 @@ def several_heads(text: Statements, rng: np.random.Generator) -> None:
         proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
     ]  # (N, L, D) each
     Q, K, V = (p.reshape(N, L, H, D_K) for p in projected)
-    cut = [projected[0][..., h * D_K : (h + 1) * D_K] for h in range(H)]  # (N, L, d_k) each
     text.fact(
-        "Reshaping splits a vector into heads", all((Q[:, :, h] == cut[h]).all() for h in range(H)),
+        "Reshaping splits a vector into heads", gap(np.moveaxis(Q, 2, 0), np.split(projected[0], H, -1)) == 0,
         f"(N, L, {D}) to (N, L, {H}, {D_K}): head $h$ has the $h$-th run of $d_k$ features",
     )  # fmt: skip
-    heads = [
-        np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)])
-        for h in range(H)
-    ]
-    concatenated = np.concatenate(heads, axis=-1)  # (N, L, D)
+    joined = [
+        np.hstack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for h in range(H)])
+        for n in range(N)
+    ]  # (L, D) each
     text.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
-        gap(layer.out_proj(concatenated), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
+        same(layer.out_proj(np.stack(joined)), layer(x)), "so does `nn.MultiHeadSelfAttention`",
     )  # fmt: skip
-    head = lambda v: mg.einsum(
-        "ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj))
-    )
-    reads = np.abs(mg.jacobian(head)(x[0]).data).max(
+    head = lambda v: layer.q_proj(v)[:, :D_K] @ layer.k_proj(v)[:, :D_K].T
+    reads = abs(mg.jacobian(head)(x[0]).data).max(
         (0, 1, 2)
-    )  # (D,): what the scores of head 1 read of each feature
+    )  # (D,): what head 1 reads of each feature
     text.erratum(
         "What is split among the heads", "the $D$ features of the input", "those of $Q$, $K$ and $V$", (reads > 0.01).all(),
         f"the code maps first and splits then: the first head reads all {D} features of $x$, and no derivative is 0",
     )  # fmt: skip
     weights = nn.with_weights(layer, x)[1]  # (N, h, L, L)
-    apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
+    apart = min(gap(a, b) for a, b in itertools.combinations(weights.swapaxes(0, 1), 2))
     text.fact(
         "The heads see one position in different ways",
         apart > 0.05,
@@ -405,12 +380,12 @@ def mask_idea(text: Statements, rng: np.random.Generator) -> None:
     A = softmax(np.where(mask, scores, -np.inf))
     text.fact(
         "A score of $-\\infty$ gets the probability 0",
-        (A[~mask] == 0).all() and np.allclose(A.sum(1), 1),
+        (A[~mask] == 0).all() and same(A.sum(1), 1),
         r"$e^{-\infty} = 0$",
     )
     text.fact(
         "`mg.softmax(scores, where=mask)` does the same",
-        gap(A, mg.softmax(scores, where=mask)) < 1e-12,
+        same(A, mg.softmax(scores, where=mask)),
     )
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
@@ -425,9 +400,7 @@ def mask_idea(text: Statements, rng: np.random.Generator) -> None:
         "first position would have nothing to attend to, and the text's code would give NaN",
     )  # fmt: skip
     ours = mg.softmax(scores, where=strict).data
-    text.fact(
-        "In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1)
-    )
+    text.fact("In ours such a row is 0 instead", (ours[0] == 0).all() and same(ours[1:].sum(1), 1))
 
 
 # -- the code ------------------------------------------------------------------------------------------
@@ -439,12 +412,10 @@ def by_loops(equation: str, *operands: np.ndarray) -> np.ndarray:
     terms = inputs.split(",")
     size = {letter: n for term, x in zip(terms, operands) for letter, n in zip(term, x.shape)}
     result = np.zeros([size[letter] for letter in output])
-    for choice in itertools.product(*(range(n) for n in size.values())):
+    for choice in np.ndindex(*size.values()):
         at = dict(zip(size, choice))
-        product = np.prod(
-            [x[tuple(at[letter] for letter in term)] for term, x in zip(terms, operands)]
-        )
-        result[tuple(at[letter] for letter in output)] += product
+        index = lambda term, at=at: tuple(at[letter] for letter in term)
+        result[index(output)] += np.prod([x[index(term)] for term, x in zip(terms, operands)])
     return result
 
 
@@ -477,7 +448,7 @@ def einsums(text: Statements, rng: np.random.Generator) -> None:
         einsum = functools.partial(mg.einsum, equation)
         found = einsum(*operands)
         truths = by_loops(equation, *operands), by_matmul(*operands)
-        right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
+        right = found.shape == result and all(same(found, truth) for truth in truths)
         text.fact(
             f"`{equation}`: {meaning}",
             right and mg.gradcheck(einsum, operands, elementwise=False),
@@ -485,7 +456,7 @@ def einsums(text: Statements, rng: np.random.Generator) -> None:
         )
     A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
     products = A[:, :, None] * B[None]  # (i, j, k): every product of an element of A and one of B
-    summed = gap(products.sum(1), mg.einsum("ij,jk->ik", A, B)) < 1e-12
+    summed = same(products.sum(1), mg.einsum("ij,jk->ik", A, B))
     text.fact("It multiplies, then sums", summed, "over the index $j$, which `ik` does not have")
 
 
@@ -501,30 +472,25 @@ def first_class(text: Statements, rng: np.random.Generator) -> None:
     text.fact(
         "$d_k = d_\\text{model} / h$", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}"
     )
-    try:
-        nn.MultiHeadAttention(16, 3)
-        refusal = ""
-    except ValueError as error:
-        refusal = str(error)
+    refused = refusal(lambda: nn.MultiHeadAttention(16, 3))
     message = "d_model must be divisible by num_heads"
     text.fact(
-        "Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}"
+        "Where that is not whole, it refuses", refused.startswith(message), f"ValueError: {refused}"
     )
     by_hand = x_q @ linears[0].weight.data.T + linears[0].bias.data
     text.fact(
         "A linear map is needed first",
-        gap(layer.q_proj(x_q), by_hand) < 1e-12,
+        same(layer.q_proj(x_q), by_hand),
         "`nn.Linear`: $xW^\\top + b$",
     )
-    found = layer(x_q, x_k, x_v)
+    found, printed = layer(x_q, x_k, x_v), multi_head_formula(layer, x_q, x_k, x_v)
     text.fact(
-        "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
-        f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
+        "The text's forward, by einsum, equals our layer", same(found, printed), f"to {gap(found, printed):.0e}"
     )  # fmt: skip
     weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
     text.fact(
         "softmax over `dim=2` of `nijh` is over the keys $j$",
-        np.allclose(weights.sum(-1), 1),
+        same(weights.sum(-1), 1),
         "our last axis",
     )
     x = rng.standard_normal((N, L, D))
@@ -538,7 +504,7 @@ def first_class(text: Statements, rng: np.random.Generator) -> None:
     mask[:, 0] = True
     text.erratum(
         "The parameter `mask` of the first version", "a mask", "never read",
-        gap(layer(x_q, x_k, x_v, mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
+        gap(layer(x_q, x_k, x_v, mask), printed) > 0.01,
         "its forward goes from the scores straight to the softmax; only the complete version below masks",
     )  # fmt: skip
 
@@ -557,27 +523,20 @@ def three_masks(text: Statements, rng: np.random.Generator) -> None:
     alone = layer(x[1:, :3])  # the short sentence without its padding
     text.fact(
         "So a padded sentence is what it is alone",
-        gap(out.data[1, :3], alone.data[0]) < 1e-12,
+        same(out[1, :3], alone[0]),
         "three words",
     )
 
     causal = nn.causal_mask(L)  # (L, L)
     later = x.copy()
     later[:, 3:] = rng.standard_normal((N, 2, D))
-    moved = np.abs(layer(later, causal).data - layer(x, causal).data).max((0, 2))
+    moved = abs(layer(later, causal) - layer(x, causal)).data.max((0, 2))
     text.fact(
         "Attention mask $[L, L]$, causal or look-ahead: nothing depends on what comes later",
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
         "with other words 4 and 5, the first three results are what they were",
     )  # fmt: skip
     memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    more_masks(text, rng, layer, x, padding, causal, memory)
-
-
-def more_masks(
-    text: Statements, rng: np.random.Generator, layer: Any, x: np.ndarray, padding: np.ndarray, causal: np.ndarray,
-    memory: np.ndarray,
-) -> None:  # fmt: skip
     cross = nn.MultiHeadCrossAttention(D, H, dtype=float, generator=rng)
     x_q = rng.standard_normal((N, 3, D))
     weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
@@ -585,10 +544,10 @@ def more_masks(
         "Memory mask $[L_Q, L_{KV}]$: which keys each query may use", ((weights > 0) == memory).all(),
         f"in cross-attention, here {memory.shape}: weights are positive where it is True, and 0 elsewhere",
     )  # fmt: skip
-    both = nn.with_weights(layer, x, padding[:, None, None] & causal)[1]
+    both = padding[:, None, None] & causal
     text.fact(
         "Both masks can be given",
-        ((both > 0) == (padding[:, None, None] & causal)).all(),
+        ((nn.with_weights(layer, x, both)[1] > 0) == both).all(),
         "a key must pass both",
     )
     nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
@@ -597,7 +556,7 @@ def more_masks(
     ours = layer(x, nobody[:, None, None]).data[1]
     text.erratum(
         "Masked elements get the probability 0", "a softmax of scores of $-\\infty$", "one that also allows for all of them",
-        np.isnan(broken).all() and gap(ours, np.broadcast_to(layer.out_proj.bias.data, ours.shape)) == 0,
+        np.isnan(broken).all() and gap(ours, layer.out_proj.bias) == 0,
         "where every key is hidden, that softmax is 0 / 0 and the text's code gives NaN; ours gives weights of 0, and "
         "the bias of $W_O$ is all that comes out",
     )  # fmt: skip
@@ -619,10 +578,10 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
         for real, mask in itertools.product((None, padding), (None, attention_mask)):
-            masks = [
-                m for m in (mask, None if real is None else real[:, None, None]) if m is not None
-            ]
-            ours = layer(*xs, mask=functools.reduce(np.logical_and, masks) if masks else None)
+            both = (True if real is None else real[:, None, None]) & (
+                True if mask is None else mask
+            )
+            ours = layer(*xs, mask=None if both is True else both)
             printed = multi_head_formula(layer, *(xs[role] for role in roles), real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, printed)]
@@ -634,12 +593,12 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
             "either and both masks",
         )  # fmt: skip
     general = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
-    for kind, inputs, roles, same, _ in cases[1:]:
+    for kind, inputs, roles, arguments, _ in cases[1:]:
         layer = kind(D, H, dtype=float)
         layer.load_state_dict(general.state_dict())
         expected = general(*(inputs[role] for role in roles))
         text.fact(
-            f"`{kind.__name__}` applies its base class to ({same})",
+            f"`{kind.__name__}` applies its base class to ({arguments})",
             issubclass(kind, nn.MultiHeadAttention) and gap(layer(*inputs), expected) == 0,
             "with the same parameters, by the same names, it gives the same",
         )

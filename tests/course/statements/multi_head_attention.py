@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from several_heads import FEATURES, Heads, heads_differ, learn, make_alike, shifted
-from statements import Statements
+from statements import Statements, gap, refusal, same
 
 import minigrad as mg
 import nn
@@ -71,12 +71,10 @@ def one_wide_projection(text: Statements) -> None:
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
     heads = [one_head(attention, h, q, k, k, mask) for h in range(HEADS)]  # h × (N, L_q, p)
     expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
-    y = attention(q, k, k, mask[:, None]).data
-    gap = abs(y - expected).max()
-    text.fact(
+    text.equal(
         "the weights of all $h$ heads are inside $W_q$, $W_k$, $W_v$: $h$ separate heads give the same",
-        gap < 1e-12,
-        f"largest gap {gap:.0e}",
+        attention(q, k, k, mask[:, None]),
+        expected,
     )
     Q = attention.q_proj(q)  # (N, L_q, h·p)
     split = split_heads(Q, HEADS)  # (N, h, L_q, p)
@@ -88,7 +86,7 @@ def one_wide_projection(text: Statements) -> None:
     )
     text.fact(
         "it splits the projected queries, not the queries",
-        np.allclose(split.data[:, 2], q @ attention.q_proj.weight.data[40:60].T),
+        same(split[:, 2], q @ attention.q_proj.weight[40:60].T),
         "head 3 is what rows 40 to 59 of $W_q$ make of the whole query",
     )
     text.fact("`transpose_output` is the way back", np.array_equal(merge_heads(split).data, Q.data))
@@ -98,18 +96,13 @@ def one_wide_projection(text: Statements) -> None:
         "the heads are views of the one projection, as NumPy's reshape and transpose give them",
     )
     networks_side_by_side(text, rng)
-    all_three(text, attention, q)
-
-
-def all_three(text: Statements, attention: nn.MultiHeadAttention, q: np.ndarray) -> None:
-    """Join the projections of queries, keys and values in one matrix, as PyTorch does."""
     packed = np.concatenate(
         [p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
     )
     three = np.split(q @ packed.T, 3, -1)
     text.fact(
         "PyTorch's layer does the same",
-        np.allclose(three[0], attention.q_proj(q).data, rtol=1e-12),
+        same(three[0], attention.q_proj(q)),
         f"it goes one step further: its `in_proj_weight` {packed.shape} is $W_q$, $W_k$ and $W_v$ in one; that the two "
         "layers agree in results and gradients is a test of this project (tests/oracle)",
     )
@@ -130,8 +123,8 @@ def networks_side_by_side(text: Statements, rng: np.random.Generator) -> None:
         "which outputs belong together",
         "that each $N$ nodes in turn are one of the networks",
         "each 3, the size that a network embeds into; there are $N$ such groups",
-        all(np.allclose(by_d[i], small[i] @ x) for i in range(n))
-        and not np.allclose(by_n[0][:d], small[1] @ x),
+        all(same(by_d[i], small[i] @ x) for i in range(n))
+        and not same(by_n[0][:d], small[1] @ x, 0.01),
         "the two are one only where $N = 3$",
     )
 
@@ -158,9 +151,7 @@ def what_a_head_sees(text: Statements) -> None:
         "what is divided among the heads",
         "the features of the input: each head sees a local part",
         "the space that the input is projected to",
-        not np.allclose(
-            one_head(attention, 0, first, k, k), one_head(attention, 0, q, k, k), atol=0.01
-        ),
+        not same(one_head(attention, 0, first, k, k), one_head(attention, 0, q, k, k), 0.01),
         "which features make a part is learned; neighbours in the input are not neighbours in a head",
     )
     Q, K = (
@@ -171,8 +162,7 @@ def what_a_head_sees(text: Statements) -> None:
     weights = mg.softmax(parts / np.sqrt(P)).data  # (N, h, L_q, L_kv)
     text.fact(
         "one head compares over all features at once; $h$ heads compare each part by itself",
-        np.allclose(parts.sum(1), whole)
-        and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
+        same(parts.sum(1), whole) and not same(weights[:, 0], weights[:, 1], 0.01),
         "the products of the parts add up to the whole product, and each has a softmax of its own",
     )
     heads = [one_head(attention, h, q, k, k) for h in range(HEADS)]  # (N, L_q, p) each
@@ -180,7 +170,7 @@ def what_a_head_sees(text: Statements) -> None:
     total = sum(head @ block for head, block in zip(heads, blocks))
     text.fact(
         "$W_o$ weighs the parts and adds them up",
-        np.allclose(total, attention(q, k, k).data),
+        same(total, attention(q, k, k)),
         "concatenating and multiplying by $W_o$ is the sum over heads of head · (its block of $W_o$)",
     )
 
@@ -216,7 +206,7 @@ def how_many(text: Statements) -> None:
     one_by_one = [attention(q[:, i : i + 1], k, k).data for i in range(QUERIES)]
     text.fact(
         "how many queries are asked at once is a free choice",
-        np.allclose(np.concatenate(one_by_one, 1), attention(q, k, k).data),
+        same(np.concatenate(one_by_one, 1), attention(q, k, k)),
         "each is answered by itself: four at once are four times one",
     )
     own = nn.MultiHeadSelfAttention(HIDDENS, HEADS, dtype=float)
@@ -263,7 +253,7 @@ def valid_lens(text: Statements) -> None:
     by_score = [attend(k, highest_mask(score(k), VALID_LENS)) for k in (keys, other)]
     layer = nn.DotProductAttention()
     y = layer(q, keys, keys, VALID_LENS).data
-    text.fact("the library keeps the first keys", np.allclose(y, by_place[0], rtol=1e-12))
+    text.fact("the library keeps the first keys", same(y, by_place[0]))
     text.fact(
         "padding takes no part: what stands in it does not matter",
         np.array_equal(by_place[0], by_place[1]),
@@ -273,7 +263,7 @@ def valid_lens(text: Statements) -> None:
     padding = (kept & ~real).sum() / kept.sum()
     text.fact(
         "keeping the highest scores would let padding in",
-        padding > 0.2 and not np.allclose(by_score[0], by_score[1], atol=0.1),
+        padding > 0.2 and not same(by_score[0], by_score[1], 0.1),
         f"{padding:.0%} of what it keeps is padding, and the result changes with it",
     )
     order = [
@@ -304,9 +294,7 @@ def additive_and_dot_product(text: Statements) -> None:
     expected = np.array([[1 / 2] * 2 + [0] * 8, [1 / 6] * 6 + [0] * 4])
     text.fact(
         "in that chapter's example, whose keys are all ones, both kinds of attention give the same picture",
-        np.allclose(weights[:, 0], expected)
-        and np.allclose(dot.weights.data, weights)
-        and np.allclose(*results),
+        same(weights[:, 0], expected) and same(dot.weights, weights) and np.allclose(*results),
         "all keys are equal, so that any score spreads the weight evenly over the 2 and the 6 real ones",
     )
     text.fact(
@@ -316,31 +304,17 @@ def additive_and_dot_product(text: Statements) -> None:
     )
     text.fact(
         "additive attention takes queries and keys of different sizes, dot-product does not",
-        results[0].shape == (2, 1, 4) and refuses(dot, np.ones((2, 1, 20)), keys, values),
+        results[0].shape == (2, 1, 4) and refusal(lambda: dot(np.ones((2, 1, 20)), keys, values)),
         "queries of size 20, keys of size 2",
     )
-    keys_that_differ(text, rng, dot)
-
-
-def keys_that_differ(
-    text: Statements, rng: np.random.Generator, dot: nn.DotProductAttention
-) -> None:
     q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))
     other = nn.AdditiveAttention(2, 2, 8, dtype=float, generator=rng)
     for attention in (other, dot):
         attention(q, k, k, np.array([8]))
-    apart = abs(other.weights.data - dot.weights.data).max()
+    apart = gap(other.weights, dot.weights)
     text.fact(
         "with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart"
     )
-
-
-def refuses(attention: Any, *arguments: Any) -> bool:
-    try:
-        attention(*arguments)
-    except ValueError:
-        return True
-    return False
 
 
 def the_exercise(text: Statements) -> None:
@@ -353,14 +327,14 @@ def the_exercise(text: Statements) -> None:
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
     text.fact(
         "a reader's picture looks like the picture of the example before: it is right",
-        np.allclose(weights, expected),
+        same(weights, expected),
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
     )
     rng = np.random.default_rng(7)
     X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
     _, random = nn.with_weights(attention, X, Y, Y, mask)
     apart = min(
-        abs(random[:, a] - random[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b
+        gap(random[:, a], random[:, b]) for a in range(HEADS) for b in range(HEADS) if a != b
     )
     text.fact(
         "with inputs that differ the heads differ",
@@ -399,7 +373,7 @@ def whole_values(text: Statements) -> None:
     A, V = summed.weights(x).data, summed.v_proj(x).data  # (N, h, L, L), (N, L, 16)
     text.fact(
         "added up, the heads are one head",
-        np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
+        same((A @ V[:, None]).sum(1), A.sum(1) @ V, 1e-05),
         "$\\sum_h A_h V = (\\sum_h A_h) V$: one map of weights for all features",
     )
     split, joined = (Heads(kind, np.random.default_rng(1)) for kind in ("split", "joined"))
@@ -415,7 +389,7 @@ def whole_values(text: Statements) -> None:
     joined.out_proj.weight.data[...] = W.reshape(FEATURES, -1)
     text.fact(
         "side by side, the split form is a special case",
-        np.allclose(joined(x).data, split(x).data, atol=1e-5),
+        same(joined(x), split(x), 1e-05),
         "$W_o$ takes from each head only its own features, and has zeros elsewhere",
     )
     on_a_task(text)

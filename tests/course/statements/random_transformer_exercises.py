@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from random_transformer import CONFIG, INDEX, Array, exact_matches, generate, train
-from statements import Statements
+from statements import Statements, gap, same
 
 import minigrad as mg
 import nn
@@ -30,25 +30,23 @@ def positions(text: Statements) -> None:
         for p in ("none", "sinusoidal")
     )
     order, turned = ids("hello", "world"), ids("world", "hello")
-    swaps = {
-        m: np.abs(m.encode(order).data[0] - m.encode(turned).data[0, ::-1]).max()
-        for m in (without, with_them)
-    }
+    models = without, with_them
+    apart = [gap(m.encode(order)[0], m.encode(turned)[0, ::-1]) for m in models]
     text.fact(
         "without positions, words in another order give the same vectors in another order",
-        swaps[without] < 1e-5,
+        apart[0] < 1e-5,
     )
     text.fact(
         "with positions they give other vectors",
-        swaps[with_them] > 0.1,
-        f"up to {swaps[with_them]:.2f} apart",
+        apart[1] > 0.1,
+        f"up to {apart[1]:.2f} apart",
     )
 
     spanish = {"hello": "hola", "world": "mundo", "?": "?"}
     pairs = [(s, [spanish[word] for word in s]) for s in itertools.product(spanish, repeat=3)]
-    for model in (without, with_them):
+    for model in models:
         train(model, pairs, 200)
-    right = [int(exact_matches(model, pairs).sum()) for model in (without, with_them)]
+    right = [int(exact_matches(model, pairs).sum()) for model in models]
     bags = len({tuple(sorted(source)) for source, _ in pairs})
     text.fact(
         "with positions all 27 sentences of three words are learnt",
@@ -74,37 +72,26 @@ def two_attentions(text: Statements) -> None:
     ).eval()
     target = ids("SOS", "hola", "mundo", "?", "a")
 
-    def maps(source: Array) -> dict[str, Array]:
+    def maps(source: Array) -> list[Array]:
+        """Return the weights (h, L_q, L_kv) of the three attentions."""
         with mg.no_grad(), nn.record_attention(model) as recorded:
             model.hidden(source, target)
-        return {
-            name.split(".")[0] + " " + name.split(".")[-1]: weights[0][0]
-            for name, weights in recorded.items()
-        }
+        return [weights[0][0] for weights in recorded.values()]
 
-    found, other = (
-        maps(ids("hello", "world", "?")),
-        maps(ids("how", "world", "?")),
-    )  # (h, L_q, L_kv) each
-    shapes = {name: weights.shape[1:] for name, weights in found.items()}
+    encoder, own, cross = maps(ids("hello", "world", "?"))
+    _, other_own, other_cross = maps(ids("how", "world", "?"))
     text.fact(
         "self-attention weighs a sequence by itself, encoder-decoder attention one by the other",
-        shapes
-        == {
-            "encoder self_attention": (3, 3),
-            "decoder self_attention": (5, 5),
-            "decoder cross_attention": (5, 3),
-        },
+        [weights.shape[1:] for weights in (encoder, own, cross)] == [(3, 3), (5, 5), (5, 3)],
         "weights 3 × 3 in the encoder, 5 × 5 in the decoder, 5 × 3 between 5 target words and 3 source words",
     )
-    own, cross = "decoder self_attention", "decoder cross_attention"
     text.fact(
         "another source word changes only the encoder-decoder attention of the first decoder block",
-        np.array_equal(found[own], other[own]) and not np.allclose(found[cross], other[cross]),
+        gap(own, other_own) == 0 and not same(cross, other_cross, 0.01),
     )
     text.fact(
         "in the decoder only self-attention is masked",
-        (np.triu(found[own], 1) == 0).all() and (found[cross] > 0).all(),
+        (np.triu(own, 1) == 0).all() and (cross > 0).all(),
         "the source is there as a whole from the beginning",
     )
 
@@ -125,7 +112,16 @@ def lookup_task(rng: np.random.Generator, n: int) -> tuple[Array, Array, Array]:
     return query.astype(np.float32), keys.astype(np.float32), right
 
 
-def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> tuple[float, float]:
+def minimize(loss: Callable[[], mg.Tensor], parameters: Any, steps: int) -> None:
+    """Take steps of Adam."""
+    optimizer = Adam(parameters, 1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> list[float]:
     """Return the rate of keys that attention of size d_k finds after training: seen ones, new ones."""
     rng = np.random.default_rng(seed)
     seen, unseen = lookup_task(rng, n), lookup_task(rng, 2000)
@@ -134,17 +130,9 @@ def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> tupl
     scores = lambda query, keys: attention.scores(W_Q(query), W_K(keys))[
         :, 0
     ]  # (n, KEYS): q·k / √d_k
-    optimizer = Adam([*W_Q.parameters(), *W_K.parameters()], 1e-2)
-    for _ in range(steps):
-        loss = mg.cross_entropy(scores(*seen[:2]), seen[2])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    found = [
-        float((scores(query, keys).data.argmax(-1) == right).mean())
-        for query, keys, right in (seen, unseen)
-    ]
-    return found[0], found[1]
+    loss = lambda: mg.cross_entropy(scores(*seen[:2]), seen[2])
+    minimize(loss, [*W_Q.parameters(), *W_K.parameters()], steps)
+    return [(scores(*xs).data.argmax(-1) == right).mean() for *xs, right in (seen, unseen)]
 
 
 def attention_size(text: Statements) -> None:
@@ -161,14 +149,8 @@ def attention_size(text: Statements) -> None:
         chosen[1] <= 2 < chosen[2] < chosen[8],
         f"of 50 keys, 5000 queries put {', '.join(f'{n} first for $d_k$ = {d}' for d, n in chosen.items())}",
     )
-    many_sizes(text)
-
-
-def many_sizes(text: Statements) -> None:
     sizes = (1, 2, 4, 8, 64)
-    results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(
-        1
-    )  # (sizes, 2)
+    results = np.mean([[lookup_accuracy(d_k, seed) for d_k in sizes] for seed in range(2)], 0)
     by_size = dict(zip(sizes, results))
     text.fact(
         "too small: it cannot even learn the examples",
@@ -180,15 +162,9 @@ def many_sizes(text: Statements) -> None:
         by_size[64][0] > 0.98 and by_size[64][1] < by_size[RANK][1] - 0.05,
         f"{by_size[64][1]:.0%} with $d_k$ = 64, {by_size[RANK][1]:.0%} with {RANK}",
     )
-    text.fact(
-        "in between is a best size",
-        sizes[results[:, 1].argmax()] in (4, 8),
-        f"$d_k$ = {sizes[results[:, 1].argmax()]}",
-    )
-    cost = [
-        nn.MultiHeadAttention(512, 8, head_dim=d_k, bias=False).q_proj.weight.size
-        for d_k in (64, 128)
-    ]
+    best = sizes[results[:, 1].argmax()]
+    text.fact("in between is a best size", best in (4, 8), f"$d_k$ = {best}")
+    cost = [nn.MultiHeadAttention(512, 8, head_dim=d_k).q_proj.weight.size for d_k in (64, 128)]
     text.fact(
         "weights and multiplications are proportional to $d_k$",
         cost[1] == 2 * cost[0],
@@ -202,7 +178,7 @@ def feed_forward(text: Statements) -> None:
     x = np.random.default_rng(1).standard_normal((5, 4))  # (L, d_model)
     text.fact(
         "each position is treated by itself",
-        np.allclose(ffn(x).data, np.concatenate([ffn(row).data for row in x[:, None]])),
+        same(ffn(x), np.concatenate([ffn(row) for row in x[:, None]])),
     )
     text.fact(
         r"4 → 8 → 4 has $4 \cdot 8 + 8 + 8 \cdot 4 + 4$ numbers", ffn.num_parameters() == 76, "76"
@@ -211,14 +187,15 @@ def feed_forward(text: Statements) -> None:
     linear = x @ W1.T + b1  # (L, 8)
     text.fact(
         "without the ReLU both maps would be one",
-        np.allclose(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2),
+        same(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2),
     )
-    attention, wide = nn.MultiHeadAttention(512, 8), nn.FeedForward(512, 2048)
-    fraction = wide.num_parameters() / (wide.num_parameters() + attention.num_parameters())
+    beside, wide = (
+        m.num_parameters() for m in (nn.MultiHeadAttention(512, 8), nn.FeedForward(512, 2048))
+    )
     text.fact(
         "in the paper it holds two thirds of an encoder block's weights",
-        abs(fraction - 2 / 3) < 0.01,
-        f"{wide.num_parameters():,} of its parameters, and the attention beside it {attention.num_parameters():,}",
+        abs(wide / (wide + beside) - 2 / 3) < 0.01,
+        f"{wide:,} of its parameters, and the attention beside it {beside:,}",
     )
 
 
@@ -243,7 +220,7 @@ def decoder_speed(text: Statements, length: int = 160) -> None:
         cached = nn.greedy_search(model, source, max_len=length, eos=None)[0].tokens
         again = uncached(model, source, length)
     text.fact("the cache changes no word", cached == again, f"all {length} are the same")
-    positions = sum(range(1, length + 1))
+    positions = sum(range(length + 1))
     text.fact(
         "without a cache the decoder goes through $n(n + 1)/2$ positions, with one through $n$",
         positions == length * (length + 1) // 2,
@@ -304,15 +281,12 @@ def through_depth(depth: int) -> list[dict[str, tuple[float, float]]]:
 def probabilities(text: Statements) -> None:
     text.section("7. How do we get probabilities from the decoder's output?")
     rng = np.random.default_rng(0)
-    linear, h = (
-        nn.Linear(4, 10, dtype=float, generator=rng),
-        rng.standard_normal((3, 4)),
-    )  # (L, d_model)
-    logits = linear(h).data  # (L, vocab)
+    linear = nn.Linear(4, 10, dtype=float, generator=rng)
+    logits = linear(rng.standard_normal((3, 4))).data  # (L, vocab)
     probs = mg.softmax(logits).data
     text.fact(
         "10 probabilities at each position",
-        probs.shape == (3, 10) and (probs > 0).all() and np.allclose(probs.sum(-1), 1),
+        probs.shape == (3, 10) and (probs > 0).all() and same(probs.sum(-1), 1),
     )
     text.fact(
         "a larger logit is a larger probability",
@@ -321,7 +295,7 @@ def probabilities(text: Statements) -> None:
     )
     text.fact(
         "only differences of logits count",
-        np.allclose(mg.softmax(logits + 100).data, probs),
+        same(mg.softmax(logits + 100), probs),
         "100 more in each changes nothing",
     )
 
@@ -340,12 +314,7 @@ def greedy(text: Statements) -> None:
         len(vocabulary), 16, 2, 1, 32, dropout=0.0, max_len=8, pad_id=0, eos_id=EOS
     )
     model = nn.LanguageModel(config, np.random.default_rng(0))
-    optimizer = Adam(model.parameters(), 1e-2)
-    for _ in range(150):
-        loss = model.loss(data)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    minimize(lambda: model.loss(data), model.parameters(), 150)
     prompt = np.array([[BOS]])
     (first,) = nn.greedy_search(model, prompt=prompt, max_len=5)
     ((best,),) = nn.beam_search(model, prompt=prompt, max_len=5, beam_size=3, length_penalty=0.0)
@@ -394,9 +363,7 @@ def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[floa
     best = (-np.inf, [])
     model.eval()
     for n in range(max_words + 1):
-        words = np.array([*itertools.product(range(vocab), repeat=n)], int).reshape(
-            vocab**n, n
-        )  # (all, n)
+        words = np.array([*np.ndindex(*[vocab] * n)], int)  # (all, n)
         words = words[(words != EOS).all(1)]
         start, end = (np.full((len(words), 1), token) for token in (BOS, EOS))
         with mg.no_grad():

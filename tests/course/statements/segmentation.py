@@ -18,10 +18,12 @@ from scenes import (
     positions_2d,
     train,
 )
-from statements import Statements
+from statements import Statements, same
 
 TEST_SEED = 999
-MASKS = {"itself": window(SIDE, 0), "its neighbours": window(SIDE, 1), "all": window(SIDE, SIDE)}
+MASKS = [
+    window(SIDE, reach) for reach in (0, 1, SIDE)
+]  # a patch sees itself, its neighbours, or all
 
 
 def the_task(text: Statements, test: Scenes) -> float:
@@ -49,7 +51,7 @@ def the_positions(text: Statements) -> None:
     text.section("Two-dimensional positions")
     table = positions_2d(SIDE, D_MODEL)  # (36, d)
     similarity = (table @ table.T).reshape(SIDE, SIDE, SIDE, SIDE)  # [row, column, row', column']
-    same_offset = np.allclose(similarity[:-1, :-1, :-1, :-1], similarity[1:, 1:, 1:, 1:])
+    same_offset = same(similarity[:-1, :-1, :-1, :-1], similarity[1:, 1:, 1:, 1:])
     text.fact(
         "the product of two positions depends only on how far apart they are, down and across",
         same_offset,
@@ -60,25 +62,23 @@ def the_positions(text: Statements) -> None:
 
 def the_comparison(text: Statements, test: Scenes, floor: float) -> Segmenter:
     text.section("With and without attention")
-    firsts = [Segmenter(mask, np.random.default_rng(0)).state_dict() for mask in MASKS.values()]
-    same = all((first[name] == firsts[0][name]).all() for first in firsts for name in firsts[0])
-    text.fact("the models are of the same size and begin with the same weights", same)
-    models = {name: train(mask) for name, mask in MASKS.items()}
-    means = {
-        name: mean_iou(model.predict(test.images), test.classes) for name, model in models.items()
-    }
-    local = max(means["itself"], means["its neighbours"])
+    firsts = [Segmenter(mask, np.random.default_rng(0)).state_dict().values() for mask in MASKS]
+    equal = all((p == q).all() for first in firsts for p, q in zip(first, firsts[0], strict=True))
+    text.fact("the models are of the same size and begin with the same weights", equal)
+    *_, model = models = [train(mask) for mask in MASKS]
+    alone, near, whole = (mean_iou(m.predict(test.images), test.classes) for m in models)
+    local = max(alone, near)
     text.fact(
         "without far attention no model does better than the blind guess",
         local < floor + 0.02,
-        f"mean IoU {means['itself']:.3f} and {means['its neighbours']:.3f}, the guess {floor:.3f}",
+        f"mean IoU {alone:.3f} and {near:.3f}, the guess {floor:.3f}",
     )
     text.fact(
         "self-attention helps to find the class of a pixel",
-        means["all"] > local + 0.2,
-        f"mean IoU {means['all']:.3f} with attention to all patches, {local:.3f} without",
+        whole > local + 0.2,
+        f"mean IoU {whole:.3f} with attention to all patches, {local:.3f} without",
     )
-    return models["all"]
+    return model
 
 
 def what_it_attends_to(text: Statements, test: Scenes, model: Segmenter) -> None:

@@ -21,13 +21,13 @@ from pronouns import (
     train,
     where,
 )  # fmt: skip
-from statements import Statements
+from statements import Statements, same
 
 import minigrad as mg
 import nn
 
 
-def what_it_stands_for(text: Statements) -> Resolver:
+def what_it_stands_for(text: Statements) -> None:
     text.section('How to understand it: what "it" stands for')
     sentences, nouns, held = corpus()
     ids, nouns = encode(sentences)[held], nouns[held]
@@ -46,7 +46,6 @@ def what_it_stands_for(text: Statements) -> Resolver:
     )
     text.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
     what_it_attends_to(text, model, ids, nouns)
-    return model
 
 
 def what_it_attends_to(
@@ -73,9 +72,7 @@ def what_it_attends_to(
         rates["that noun"] < 0.7 and rates["the other noun"] > 0.9,
         "without it the answer is lost; the other noun is not needed",
     )
-    apart = (
-        abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2
-    )  # (N,), total variation between the two heads
+    apart = abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2  # (N,), between the two heads
     text.fact(
         "the two heads attend to different positions",
         apart.mean() > 0.2,
@@ -86,11 +83,6 @@ def what_it_attends_to(
 # -- the calculation -----------------------------------------------------------------------------------------
 
 D_MODEL, D_K, D_V = 16, 8, 6
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def single_steps(X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> np.ndarray:
@@ -143,7 +135,7 @@ def the_single_steps(text: Statements) -> tuple[np.ndarray, ...]:
     order = rng.permutation(len(words))
     text.fact(
         "(2) all words share the three matrices",
-        np.allclose(single_steps(X[order], W_Q, W_K, W_V), z[order], rtol=1e-12),
+        same(single_steps(X[order], W_Q, W_K, W_V), z[order]),
         "words in another order give the same $z$ in that order",
     )
     leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
@@ -153,13 +145,6 @@ def the_single_steps(text: Statements) -> tuple[np.ndarray, ...]:
         checked,
         "the gradient of each agrees with finite differences",
     )
-    the_similarity(text, q, k, v, z)
-    return X, W_Q, W_K, W_V
-
-
-def the_similarity(
-    text: Statements, q: np.ndarray, k: np.ndarray, v: np.ndarray, z: np.ndarray
-) -> None:
     similarity = q @ k.T  # (L, L)
     text.fact(
         "(3) the similarity is a dot product, a number for each pair of words",
@@ -169,40 +154,39 @@ def the_similarity(
         "(3) and (5) the index of a similarity",
         "$S_i$ for the words $i$ and $j$, later $S_j$",
         "$S_{ij}$",
-        not np.allclose(similarity, similarity.T),
+        not same(similarity, similarity.T, 0.01),
         r"a number for each pair, and $q_i \cdot k_j$ is not $q_j \cdot k_i$: "
         f"{similarity[7, 1]:.2f} from it to animal, {similarity[1, 7]:.2f} back",
     )
-    S = softmax(similarity / np.sqrt(D_K))  # (L, L)
-    apart = np.where(np.eye(len(q), dtype=bool), -np.inf, similarity / np.sqrt(D_K))
+    S = mg.softmax(similarity / np.sqrt(D_K)).data  # (L, L)
+    others = mg.softmax(similarity / np.sqrt(D_K), where=~np.eye(len(q), dtype=bool))
     text.erratum(
         "(3) which words are compared",
         "all other words",
         "all words, the word itself among them",
-        np.allclose(S @ v, z) and not np.allclose(softmax(apart) @ v, z, atol=0.01),
+        same(S @ v, z) and not same(others @ v, z, 0.01),
         f'"it" gives itself the weight {S[7, 7]:.2f}; $z$ changes if that is left out',
     )
+    return X, W_Q, W_K, W_V
 
 
 def the_scale(text: Statements) -> None:
     text.section("(4) Why the similarity is divided by the root of the key's size")
     rng = np.random.default_rng(2)
-    table = []
-    for d_k in (4, 16, 64, 256, 1024):
-        scores = np.einsum(
-            "nd,njd->nj", rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k))
-        )
+    sizes, table = np.array([4, 16, 64, 256, 1024]), []
+    for d_k in sizes:
+        q, k = rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k))
+        scores = np.einsum("nd,njd->nj", q, k)
         slopes = []
         for scaled in (scores, scores / np.sqrt(d_k)):
-            S = softmax(scaled)[:, :, None]  # (4000, 11, 1)
-            jacobian = S * np.eye(11) - S * S.swapaxes(1, 2)  # dS_i/ds_j = S_i (δ_ij - S_j)
+            S = mg.softmax(scaled).data[:, :, None]  # (4000, 11, 1)
+            jacobian = S * (np.eye(11) - S.swapaxes(1, 2))  # dS_i/ds_j = S_i (δ_ij - S_j)
             slopes.append(float(np.sqrt((jacobian**2).sum((1, 2))).mean()))
-        table.append((d_k, scores.var(), scores.var() / d_k, *slopes))
-    _, variance, scaled, without, with_scale = np.array(table).T
-    sizes = np.array([row[0] for row in table])
+        table.append((scores.var(), *slopes))
+    variance, without, with_scale = np.array(table).T
     text.fact(
         "similarities grow with the size of the key, and the root undoes it",
-        np.allclose(variance / sizes, 1, atol=0.05) and np.allclose(scaled, 1, atol=0.05),
+        same(variance / sizes, 1, 0.05),
         "the variance of $q \\cdot k$ is $d_k$, and the variance of $q \\cdot k / \\sqrt{d_k}$ is 1",
     )
     text.fact(
@@ -218,17 +202,17 @@ def the_result(
 ) -> None:
     text.section("(4) and (5): weights, and the weighted values")
     z = single_steps(X, W_Q, W_K, W_V)
-    S = softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K))  # (L, L)
+    S = mg.softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K)).data  # (L, L)
     text.fact(
         "(4) softmax normalises the similarities of each word",
-        np.allclose(S.sum(-1), 1) and (S > 0).all(),
+        same(S.sum(-1), 1) and (S > 0).all(),
         "each row is positive and sums to 1",
     )
     v = X @ W_V
     inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
     text.fact(
         "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$",
-        np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))),
+        same(z[7], sum(S[7, j] * v[j] for j in range(11))),
     )
     text.fact(
         "(5) the weights scale the values: each $z$ is a mean of values",
@@ -249,20 +233,15 @@ def the_matrix_form(
 ) -> None:
     text.section("The calculation with matrices")
     z = single_steps(X, W_Q, W_K, W_V)
-    gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
-    text.fact(
+    text.equal(
         "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once",
-        gap < 1e-12,
-        f"largest gap {gap:.0e}",
+        matrix_form(X, W_Q, W_K, W_V),
+        z,
     )
-    Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
-    heads = (x[None] for x in (Q, K, V))  # (1, 1, L, d): one sequence, one head
-    for name, found in (
-        ("`mg.scaled_dot_product_attention`", mg.scaled_dot_product_attention(*heads)[0]),
-        ("`nn.DotProductAttention`", nn.DotProductAttention()(Q, K, V)),
-    ):
-        gap = abs(found.data[0] - z).max()
-        text.fact(f"{name} is the same", gap < 1e-12, f"largest gap {gap:.0e}")
+    Q, K, V = ((X @ W)[None] for W in (W_Q, W_K, W_V))  # (1, L, d)
+    head = mg.scaled_dot_product_attention(Q[None], K[None], V[None])  # one sequence, one head
+    text.equal("`mg.scaled_dot_product_attention` is the same", head[0, 0], z)
+    text.equal("`nn.DotProductAttention` is the same", nn.DotProductAttention()(Q, K, V)[0], z)
 
 
 def several_heads(text: Statements) -> None:
@@ -271,34 +250,24 @@ def several_heads(text: Statements) -> None:
     heads, L = 4, 11
     attention = nn.MultiHeadSelfAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
     X = rng.standard_normal((L, D_MODEL))
-    d_k = attention.d_k  # 4
-    Z = []
-    for h in range(
-        heads
-    ):  # each head has matrices W^Q, W^K, W^V of its own: columns of the large ones
-        own = slice(h * d_k, (h + 1) * d_k)
-        W_Q, W_K, W_V = (
-            p.weight.data[own].T for p in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        Z.append(single_steps(X, W_Q, W_K, W_V))  # (L, d_k)
+    joined = (attention.q_proj, attention.k_proj, attention.v_proj)
+    own = [np.split(p.weight.data, heads) for p in joined]  # each head has W^Q, W^K, W^V of its own
+    Z = [single_steps(X, *(W.T for W in three)) for three in zip(*own)]  # (L, d_k) each
     W_O = attention.out_proj.weight.data.T  # (h · d_k, d_model)
     result = np.concatenate(Z, 1) @ W_O  # (L, d_model)
     text.fact(
         "there are several sets of $W^Q$, $W^K$, $W^V$, and so several $Z$",
-        len(Z) == heads and not np.allclose(Z[0], Z[1]),
+        len(Z) == heads and not same(Z[0], Z[1], 0.01),
         f"{heads} of {Z[0].shape}",
     )
-    gap = abs(attention(X[None]).data[0] - result).max()
-    text.fact(
-        "$W^O$ makes one of them: the layer of the library is this",
-        gap < 1e-12,
-        f"largest gap {gap:.0e}",
+    text.equal(
+        "$W^O$ makes one of them: the layer of the library is this", attention(X[None])[0], result
     )
     net = nn.FeedForward(D_MODEL, 4 * D_MODEL, dtype=float, generator=rng)
     text.fact(
         "its result fits the input of the feed-forward net",
         net(result).shape == X.shape == result.shape,
-        f"$Z$ side by side {(L, heads * d_k)} times $W^O$ {W_O.shape} is {result.shape}",
+        f"$Z$ side by side {(L, D_MODEL)} times $W^O$ {W_O.shape} is {result.shape}",
     )
     attention(X[None]).sum().backward()
     text.fact(

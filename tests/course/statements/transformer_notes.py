@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable
 from math import cos, isclose, sin, sqrt
 from typing import Any
 
 import numpy as np
-from statements import Statements
+from statements import Statements, gap, refusal, same
 from toy_translation import SOURCE, TARGET, Corpus, train
 
 import minigrad as mg
@@ -16,6 +17,7 @@ from nn.text import BOS
 
 M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads
 D_HEAD = D // HEADS  # features of a word in a head: the text's d'
+Array = np.ndarray
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -30,75 +32,61 @@ def self_attention(text: Statements, rng: np.random.Generator) -> None:
     X = rng.standard_normal((M, D))  # (M, d): a row for each word
     W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
-    scores = Q @ K.T  # (M, M)
-    A = softmax(scores / sqrt(D_HEAD))  # (M, M)
+    A = softmax(Q @ K.T / sqrt(D_HEAD))  # (M, M)
     text.fact("$X$ has $M$ rows of $d$ features, a row for each word", X.shape == (M, D))
     text.fact(
         "$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows",
         Q.shape == K.shape == V.shape == (M, D_HEAD),
     )
-    the_scores(text, rng, X, (W_Q, W_K, W_V), scores)
+    the_scores(text, rng, X, W_Q, W_K, W_V)
     text.fact(
         "The softmax keeps $M \\times M$ and makes each row sum to 1",
-        A.shape == (M, M) and np.allclose(A.sum(1), 1),
+        A.shape == (M, M) and same(A.sum(1), 1),
     )
-    the_product(text, X, (Q, K, V), scores, A)
+    the_product(text, X, Q, K, V)
     what_meets(text, X, W_Q, W_K, W_V)
 
 
 def the_scores(
-    text: Statements,
-    rng: np.random.Generator,
-    X: np.ndarray,
-    weights: Sequence[np.ndarray],
-    scores: np.ndarray,
+    text: Statements, rng: np.random.Generator, X: Array, W_Q: Array, W_K: Array, W_V: Array
 ) -> None:
-    W_Q, W_K, W_V = weights
-    Q, K = X @ W_Q, X @ W_K
     other = X.copy()
     other[2] = rng.standard_normal(D)  # another third word
-    changed = [np.abs(other @ W - X @ W).max(1) > 1e-12 for W in (W_Q, W_K, W_V)]
+    changed = [(other @ W != X @ W).any(1).tolist() for W in (W_Q, W_K, W_V)]
     text.fact(
-        "Each row of $X$, $Q$, $K$, $V$ belongs to one word", (np.array(changed) == [False, False, True, False]).all(),
+        "Each row of $X$, $Q$, $K$, $V$ belongs to one word", changed == [[False, False, True, False]] * 3,
         "with another third word, row 3 of $Q$, $K$ and $V$ changes, and no other",
     )  # fmt: skip
 
-    a = [[sum(q * k for q, k in zip(Q[i], K[j])) for j in range(M)] for i in range(M)]
+    Q, K = X @ W_Q, X @ W_K
+    scores, a = Q @ K.T, [[q @ k for k in K] for q in Q]
     text.fact("$QK^\\top$ is $M \\times M$", scores.shape == (M, M))
     text.fact(
         "Its element $a_{ij}$ relates word $i$ to word $j$",
-        np.allclose(scores, a),
+        same(scores, a),
         "it is the dot product $q_i \\cdot k_j$",
     )
     many = rng.standard_normal((512, D))
-    sizes = [(many @ W_Q @ (many @ W_K).T).std() / root for root in (1, sqrt(D_HEAD))]
+    size = (many @ W_Q @ (many @ W_K).T).std()
     text.fact(
-        "Dividing by $\\sqrt{d'}$ keeps the $a_{ij}$ from growing too large", sizes[0] > 2 and 0.8 < sizes[1] < 1.25,
-        f"over 512 words their standard deviation is {sizes[0]:.2f}, and {sizes[1]:.2f} after the division; "
+        "Dividing by $\\sqrt{d'}$ keeps the $a_{ij}$ from growing too large", size > 2 and 0.8 < size / sqrt(D_HEAD) < 1.25,
+        f"over 512 words their standard deviation is {size:.2f}, and {size / sqrt(D_HEAD):.2f} after the division; "
         "lesson 4 shows what large ones would do",
     )  # fmt: skip
 
 
-def the_product(
-    text: Statements, X: np.ndarray, parts: Sequence[np.ndarray], scores: np.ndarray, A: np.ndarray
-) -> None:
-    Q, K, V = parts
+def the_product(text: Statements, X: Array, Q: Array, K: Array, V: Array) -> None:
+    A = softmax(Q @ K.T / sqrt(D_HEAD))
     Z = A @ V
-    try:
-        A * V  # (M, M) · (M, d')
-        fits = True
-    except ValueError:
-        fits = False
-    z = [[sum(A[i, j] * V[j, c] for j in range(M)) for c in range(D_HEAD)] for i in range(M)]
+    z = [sum(a_j * v_j for a_j, v_j in zip(a, V)) for a in A]
     text.erratum(
-        "The last step", "an elementwise product with $V$", "the matrix product", not fits and np.allclose(Z, z),
+        "The last step", "an elementwise product with $V$", "the matrix product", refusal(lambda: A * V) and same(Z, z),
         f"{A.shape} and {V.shape} cannot be multiplied element by element; $z_i = \\sum_j a_{{ij}} v_j$, a mean of the rows of $V$",
     )  # fmt: skip
-    layer = nn.DotProductAttention()
-    found = layer(Q[None], K[None], V[None]).data[0]  # the layer takes a batch: (1, M, d')
+    found = nn.DotProductAttention()(Q[None], K[None], V[None])[0]  # (M, d')
     text.erratum(
         "The formula of $Z$", r"$\softmax(QK^\top)\,V$", "$\\softmax(QK^\\top / \\sqrt{d'})\\,V$",
-        np.allclose(found, Z) and not np.allclose(found, softmax(scores) @ V, atol=0.01),
+        same(found, Z) and not same(found, softmax(Q @ K.T) @ V, 0.01),
         "the formula leaves out the division that the text asks for before; `nn.DotProductAttention` gives the second",
     )  # fmt: skip
     text.fact("$Z$ is $M \\times d'$", Z.shape == (M, D_HEAD))
@@ -108,13 +96,12 @@ def the_product(
     )
 
 
-def what_meets(
-    text: Statements, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
-) -> None:
+def what_meets(text: Statements, X: Array, W_Q: Array, W_K: Array, W_V: Array) -> None:
     layer = nn.DotProductAttention()
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
-    influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
-    before = np.linalg.norm(mg.jacobian(lambda x: x @ W_V)(X).data, axis=(1, 3))  # ‖∂v_i / ∂x_j‖
+    influence, before = (
+        np.linalg.norm(mg.jacobian(f)(X).data, axis=(1, 3)) for f in (attend, lambda x: x @ W_V)
+    )  # ‖∂z_i / ∂x_j‖ and ‖∂v_i / ∂x_j‖, (M, M)
     text.fact(
         "Each row of $Z$ holds information of the other words", (influence > 1e-4).all(),
         "no derivative $\\partial z_i / \\partial x_j$ is zero: what word $i$ becomes depends on every word $j$",
@@ -140,14 +127,13 @@ def multi_head(text: Statements, rng: np.random.Generator) -> None:
         return softmax(q @ k.T / sqrt(D_HEAD)) @ v  # (M, d')
 
     Z = [head(X, i) for i in range(HEADS)]
-    concatenated = np.concatenate(Z, axis=1)  # (M, h·d')
-    output = concatenated @ W_O  # (M, d)
+    output = np.concatenate(Z, axis=1) @ W_O  # (M, d)
 
     found, weights = nn.with_weights(layer, X[None])  # (1, M, d), (1, h, M, M)
     one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
     Q, K, V = (np.stack(np.split(X @ W, HEADS, axis=1)) for W in (W_Q, W_K, W_V))  # (h, M, d') each
     text.fact(
-        "Multi-head attention is several self-attentions, each with its own $Q$, $K$, $V$", np.allclose(one(Q, K, V).data, Z),
+        "Multi-head attention is several self-attentions, each with its own $Q$, $K$, $V$", same(one(Q, K, V), Z),
         f"$h$ groups of $Q$, $K$, $V$, {Q.shape}, in one self-attention at a time, give the $Z_i$",
     )  # fmt: skip
     text.fact(
@@ -155,15 +141,15 @@ def multi_head(text: Statements, rng: np.random.Generator) -> None:
         len(Z) == weights.shape[1] == 8,
         f"of {Z[0].shape} each",
     )
-    gaps = [np.abs(Z[i] - Z[j]).max() for i in range(HEADS) for j in range(i)]
+    gaps = [gap(a, b) for a, b in itertools.combinations(Z, 2)]
     text.fact(
         "Other matrices $W_Q$, $W_K$, $W_V$ give other $Z_i$", min(gaps) > 0.1,
         f"of the {len(gaps)} pairs of heads, the two closest $Z_i$ differ by up to {min(gaps):.2f}",
     )  # fmt: skip
     several_angles(text, rng, layer, X, head, weights[0])
     text.fact(
-        "The $Z_i$ are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
-        f"the result equals the output of `nn.MultiHeadSelfAttention` to {np.abs(found.data[0] - output).max():.0e}",
+        "The $Z_i$ are joined (Concat) and go through a Linear layer", same(found[0], output),
+        f"the result equals the output of `nn.MultiHeadSelfAttention` to {gap(found[0], output):.0e}",
     )  # fmt: skip
     text.fact(
         "Each $Z_i$ is $M \\times d'$, unlike $X$",
@@ -178,39 +164,35 @@ def multi_head(text: Statements, rng: np.random.Generator) -> None:
 
 
 def several_angles(
-    text: Statements, rng: np.random.Generator, layer: Any, X: np.ndarray, head: Callable[..., np.ndarray],
-    views: np.ndarray,
+    text: Statements, rng: np.random.Generator, layer: Any, X: Array, head: Callable[..., Array], views: Array,
 ) -> None:  # fmt: skip
     """State what differs between heads: their weights `views` (h, M, M), and their part of the dimensions."""
-    W_Q, W_K, W_V = (
-        p.data.T for p in (layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight)
-    )
-    apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
+    apart = [gap(a, b) for a, b in itertools.combinations(views, 2)]
     text.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
         f"no two have the same weights; the two closest differ by up to {min(apart):.2f}",
     )  # fmt: skip
-    first = np.hstack(
-        [W[:, :D_HEAD] for W in (W_Q, W_K, W_V)]
-    )  # (d, 3·d'): all through which head 1 sees X
-    unseen = np.linalg.svd(first.T)[2][
+    *inputs, _ = layer.parameters()
+    first = np.concatenate(
+        [p.data[:D_HEAD] for p in inputs]
+    )  # (3·d', d): through which head 1 sees X
+    unseen = np.linalg.svd(first)[2][
         3 * D_HEAD :
-    ]  # (d - 3·d', d): directions at right angles to them
+    ]  # (d - 3·d', d): directions at right angles to it
     step = rng.standard_normal((M, len(unseen))) @ unseen  # (M, d)
-    moved = [np.abs(head(X + step, i) - head(X, i)).max() for i in range(HEADS)]
+    moved = [gap(head(X + step, i), head(X, i)) for i in range(HEADS)]
     text.fact(
         "A head is also called a subspace", moved[0] < 1e-12 and min(moved[1:]) > 0.01,
         f"it sees at most $3d'$ = {3 * D_HEAD} of the {D} dimensions: a change of $X$ along the other {len(unseen)} of "
         f"head 1 keeps its $Z$, and changes the $Z$ of the other heads by {min(moved[1:]):.2f} or more",
     )  # fmt: skip
-    for p in layer.parameters():
-        if p is not layer.out_proj.weight:
-            p.data[D_HEAD:] = np.tile(
-                p.data[:D_HEAD], (HEADS - 1, 1)
-            )  # all heads get the matrices of the first
-    same = nn.with_weights(layer, X[None])[1][0]
+    for p in inputs:
+        p.data[...] = np.tile(
+            p.data[:D_HEAD], (HEADS, 1)
+        )  # all heads get the matrices of the first
+    alike = nn.with_weights(layer, X[None])[1][0]
     text.fact(
-        "To see several angles one takes several matrices", np.allclose(same, same[:1]),
+        "To see several angles one takes several matrices", same(alike, alike[:1]),
         "eight heads with the same matrices give the same weights eight times",
     )  # fmt: skip
 
@@ -227,10 +209,9 @@ def positions(text: Statements, rng: np.random.Generator) -> None:
     X = rng.standard_normal((1, M, D))
     order = [3, 1, 0, 2]
     place = nn.SinusoidalPositions(16, D, dtype=float)
-    alone = np.abs(encoder(X[:, order]).data - encoder(X).data[:, order]).max()
-    gap = np.abs(encoder(place(X[:, order])).data - encoder(place(X)).data[:, order]).max()
-    causal = nn.causal_mask(M)
-    masked = np.abs(encoder(X[:, order], causal).data - encoder(X, causal).data[:, order]).max()
+    change = lambda f: gap(f(X[:, order]), f(X)[:, order])
+    alone, placed = change(encoder), change(lambda x: encoder(place(x)))
+    masked = change(lambda x: encoder(x, nn.causal_mask(M)))
     text.erratum(
         "What the Transformer knows of order", "nothing", "nothing in the encoder, something in the decoder",
         alone < 1e-12 and masked > 0.1,
@@ -239,8 +220,8 @@ def positions(text: Statements, rng: np.random.Generator) -> None:
     )  # fmt: skip
     text.fact(
         "So a position embedding is added to the input",
-        gap > 0.1,
-        f"with it they differ by {gap:.2f}",
+        placed > 0.1,
+        f"with it they differ by {placed:.2f}",
     )
     table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
     by_hand = [
@@ -248,7 +229,7 @@ def positions(text: Statements, rng: np.random.Generator) -> None:
         for pos in range(16)
     ]
     text.fact(
-        "$\\mathrm{PE}(pos, 2i)$ and $\\mathrm{PE}(pos, 2i+1)$ are components of the vector of a position", np.allclose(table, by_hand),
+        "$\\mathrm{PE}(pos, 2i)$ and $\\mathrm{PE}(pos, 2i+1)$ are components of the vector of a position", same(table, by_hand),
         "$2i$ and $2i+1$ count its even and odd dimensions: $\\sin(pos / 10000^{2i/d})$ in the first, the cosine in the second",
     )  # fmt: skip
 
@@ -257,11 +238,11 @@ def positions(text: Statements, rng: np.random.Generator) -> None:
 
 # Rows and columns have whole means and whole standard deviations, so that each step can be done by hand.
 TABLE = np.array([[1, 9, 3, 3], [3, 7, 7, 3], [3, 1, 3, 1], [9, 7, 7, 1]], float)  # (n, d)
-BY_ROWS = np.array([[-3, 5, -1, -1], [-2, 2, 2, -2], [1, -1, 1, -1], [3, 1, 1, -5]]) / [
-    [3],
-    [2],
-    [1],
-    [3],
+BY_ROWS = np.array([[-3, 5, -1, -1], [-2, 2, 2, -2], [1, -1, 1, -1], [3, 1, 1, -5]]).T / [
+    3,
+    2,
+    1,
+    3,
 ]
 BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2, -1]]) / [
     3,
@@ -275,24 +256,24 @@ EPS = 1e-5
 def layer_norm(text: Statements, rng: np.random.Generator) -> None:
     text.section("Layer normalisation, by rows")
     X, d = TABLE, TABLE.shape[1]
-    mean = X.sum(1, keepdims=True) / d  # μ_i = Σ_j x_ij / d: (n, 1)
-    var = ((X - mean) ** 2).sum(1, keepdims=True) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n, 1)
-    normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
-    text.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
+    mean = X.sum(1) / d  # μ_i = Σ_j x_ij / d: (n,)
+    var = ((X.T - mean) ** 2).sum(0) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n,)
+    normal = ((X.T - mean) / np.sqrt(var + EPS)).T  # (n, d)
+    text.fact("Step 1: the mean of each row", (mean == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
     text.fact(
         "Step 2: the variance of each row",
-        (var.ravel() == [9, 4, 1, 9]).all(),
+        (var == [9, 4, 1, 9]).all(),
         "9, 4, 1, 9 (divided by $d$)",
     )
     text.fact(
         "Step 3: $(x_{ij} - \\mu_i) / \\sqrt{\\sigma_i^2 + \\epsilon}$",
-        np.allclose(normal, BY_ROWS, atol=1e-4),
+        same(normal, BY_ROWS.T, 0.0001),
         "as it is done by hand",
     )
 
     layer = nn.LayerNorm(d, EPS, dtype=float)
     text.fact(
-        "`nn.LayerNorm` does these three steps", np.allclose(layer(X).data, normal, atol=1e-12),
+        "`nn.LayerNorm` does these three steps", same(layer(X), normal),
         "with $\\gamma = 1$ and $\\beta = 0$, as they start",
     )  # fmt: skip
     constant = np.full((1, d), 7.0)
@@ -303,7 +284,7 @@ def layer_norm(text: Statements, rng: np.random.Generator) -> None:
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
     text.fact(
-        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", same(layer(X), gamma * normal + beta),
         "the same $\\gamma_j$ and $\\beta_j$ for all rows",
     )  # fmt: skip
     names = [name for name, p in layer.named_parameters() if p.shape == (d,) and p.requires_grad]
@@ -314,7 +295,7 @@ def layer_norm(text: Statements, rng: np.random.Generator) -> None:
     )
     alone = np.concatenate([layer(row[None]).data for row in X])  # n = 1, four times
     text.fact(
-        "It does not depend on the size $n$ of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
+        "It does not depend on the size $n$ of the batch", same(alone, layer(X)),
         "each row by itself, $n = 1$, gives the same",
     )  # fmt: skip
 
@@ -333,14 +314,14 @@ def batch_norm(text: Statements, rng: np.random.Generator) -> None:
     )
     text.fact(
         "Step 3: $(x_{ij} - \\mu_j) / \\sqrt{\\sigma_j^2 + \\epsilon}$",
-        np.allclose(normal, BY_COLUMNS, atol=1e-4),
+        same(normal, BY_COLUMNS, 0.0001),
         "as by hand",
     )
 
     layer = nn.BatchNorm1d(d, EPS, dtype=float)
     text.fact(
         "`nn.BatchNorm1d` does these three steps",
-        np.allclose(layer(X).data, normal, atol=1e-12),
+        same(layer(X), normal),
         "in training",
     )
     text.fact(
@@ -358,11 +339,11 @@ def batch_norm(text: Statements, rng: np.random.Generator) -> None:
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
     text.fact(
         "Step 4: $\\gamma_j$ times it, plus $\\beta_j$",
-        np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
+        same(layer(X), gamma * normal + beta),
     )
     layer.weight.data[:], layer.bias.data[:] = np.sqrt(var + EPS), mean
     text.fact(
-        "$\\gamma$ and $\\beta$ can bring the original scale back", np.allclose(layer(X).data, X, atol=1e-12),
+        "$\\gamma$ and $\\beta$ can bring the original scale back", same(layer(X), X),
         "with $\\gamma_j = \\sqrt{\\sigma_j^2 + \\epsilon}$ and $\\beta_j = \\mu_j$ the layer returns $X$",
     )  # fmt: skip
 
@@ -371,37 +352,29 @@ def compare_norms(text: Statements, rng: np.random.Generator) -> None:
     text.section("Layer or batch normalisation")
     d = TABLE.shape[1]
     by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
-    rows, columns = by_rows(TABLE).data, by_columns(TABLE).data
-    ends = [(x.mean(axis), x.std(axis)) for x, axis in ((rows, 1), (columns, 0))]
-    is_normal = [np.allclose(m, 0, atol=1e-12) and np.allclose(s, 1, atol=1e-4) for m, s in ends]
-    text.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
-    text.fact("Batch norm: each column does, over all samples", is_normal[1])
+    rows, columns = by_rows(TABLE).data.T, by_columns(TABLE).data
+    is_normal = lambda x: same(x.mean(0), 0) and same(x.std(0), 1, 1e-4)
+    text.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal(rows))
+    text.fact("Batch norm: each column does, over all samples", is_normal(columns))
     text.fact(
         "They differ only in the axis",
-        np.allclose(columns, by_rows(TABLE.T).data.T),
+        same(columns, by_rows(TABLE.T).T),
         r"$\mathrm{BN}(X) = \mathrm{LN}(X^\top)^\top$",
     )
 
-    companions = np.concatenate(
+    batch = np.concatenate(
         [TABLE[:1], 10 * rng.standard_normal((3, d))]
-    )  # the first sample in another batch
-    moved = [
-        np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max()
-        for layer in (by_rows, by_columns)
-    ]
+    )  # the first sample in another one
+    moved = [gap(layer(batch)[0], layer(TABLE)[0]) for layer in (by_rows, by_columns)]
     text.fact(
         "Layer norm treats each sample alone; batch norm depends on the batch", moved[0] < 1e-12 and moved[1] > 0.1,
         f"among other samples the first stays the same under layer norm; under batch norm it changes by {moved[1]:.2f}",
     )  # fmt: skip
-    try:
-        by_columns(TABLE[:1])
-        refusal = ""
-    except ValueError as error:
-        refusal = str(error)
+    refused = refusal(lambda: by_columns(TABLE[:1]))
     text.fact(
         "Layer norm suits small batches and single samples",
-        refusal,
-        f"batch norm refuses one: {refusal!r}",
+        refused,
+        f"batch norm refuses one: {refused!r}",
     )
 
 
@@ -410,13 +383,9 @@ def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
     d = TABLE.shape[1]
     by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
     sentence = rng.standard_normal((1, M, d))
-    batch = np.concatenate(
-        [sentence, np.concatenate([5 * rng.standard_normal((1, 2, d)), np.zeros((1, 2, d))], 1)]
-    )
-    moved = [
-        np.abs(layer(batch).data[0] - layer(sentence).data[0]).max()
-        for layer in (by_rows, by_columns)
-    ]
+    batch = np.concatenate([sentence, np.zeros((1, M, d))])
+    batch[1, :2] = 5 * rng.standard_normal((2, d))
+    moved = [gap(layer(batch)[0], layer(sentence)[0]) for layer in (by_rows, by_columns)]
     text.fact(
         "Layer norm suits sequences", moved[0] < 1e-12 and moved[1] > 0.1,
         "a sentence of four words, put beside one of two words and padding, keeps its vectors; batch norm would change "
@@ -431,11 +400,10 @@ def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
     )
 
     images = rng.standard_normal((3, 5, d))  # three samples, five positions, d channels
-    channels = nn.BatchNorm1d(d, EPS, dtype=float)(images).data
-    flat = images.reshape(15, d)
-    by_hand = ((flat - flat.mean(0)) / np.sqrt(flat.var(0) + EPS)).reshape(images.shape)
+    mean, var = images.mean((0, 1)), images.var((0, 1))
+    by_hand = (images - mean) / np.sqrt(var + EPS)
     text.fact(
-        "Batch norm serves convolutional nets", np.allclose(channels, by_hand),
+        "Batch norm serves convolutional nets", same(nn.BatchNorm1d(d, EPS, dtype=float)(images), by_hand),
         "a channel is a column: all positions of all samples of (n, L, d) together make its mean and variance",
     )  # fmt: skip
     depth, width = 20, 64
@@ -449,18 +417,12 @@ def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
         f"after {depth} layers of {width}, features differ between samples by {h.std(0).mean():.0e} on average; "
         f"with batch norm by {normed.std(0).mean():.2f}",
     )  # fmt: skip
-    running = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
+    mean, var = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
     fresh = nn.BatchNorm1d(d, EPS, dtype=float)
     fresh(TABLE)
-    matches = np.allclose(fresh.running_mean, running[0]) and np.allclose(
-        fresh.running_var, running[1]
-    )
-    single = fresh.eval()(TABLE[:1]).data
-    as_stated = matches and np.allclose(
-        single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS)
-    )
+    by_hand = (TABLE[:1] - mean) / np.sqrt(var + EPS)
     text.fact(
-        "Batch norm uses the statistics of the batch", as_stated,
+        "Batch norm uses the statistics of the batch", same(fresh.eval()(TABLE[:1]), by_hand),
         "in training; what the text does not tell: it keeps running ones, a tenth of each new batch, and takes those "
         "in evaluation, where it therefore accepts a single sample",
     )  # fmt: skip
@@ -472,8 +434,7 @@ def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
 def masked_attention(text: Statements, rng: np.random.Generator) -> None:
     text.section("The decoder block: masked attention")
     block = nn.TransformerDecoderLayer(D, HEADS, 2 * D, dropout=0.0, dtype=float, generator=rng)
-    attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
-    kinds = [type(m) for m in attentions]
+    kinds = [type(m) for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
     text.fact(
         "Each decoder block has two multi-head attentions",
         kinds == [nn.MultiHeadSelfAttention, nn.MultiHeadCrossAttention],
@@ -482,46 +443,36 @@ def masked_attention(text: Statements, rng: np.random.Generator) -> None:
 
     L = len(TARGET) + 1  # <Begin> and four words
     X = rng.standard_normal((1, L, D))
-    attention, mask = attentions[0], nn.causal_mask(L)  # (L, L), True = may attend
+    attention, mask = block.self_attention, nn.causal_mask(L)  # (L, L), True = may attend
     q, k = (
         proj(X).data[0, :, :D_HEAD] for proj in (attention.q_proj, attention.k_proj)
     )  # (L, d'): the first head
     scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
-    masked = np.where(mask, scores, -np.inf)  # Mask Q Kᵀ
-    A = softmax(masked)
+    A = softmax(np.where(mask, scores, -np.inf))  # Mask Q Kᵀ
     found = nn.with_weights(attention, X, mask)[1][0, 0]
     text.fact(
-        "$QK^\\top$ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
+        "$QK^\\top$ is masked first, and the softmax of each row taken then", same(A, found),
         "so it is in `nn.MultiHeadSelfAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
     )  # fmt: skip
     text.fact(
         "Each row still sums to 1",
-        np.allclose(found.sum(1), 1),
+        same(found.sum(1), 1),
         "the first word attends to itself alone",
     )
     late = softmax(scores) * mask  # the mask after the softmax
     zeros = softmax(scores * mask)  # a product with zeros in place of -∞
     text.fact(
-        "Why before the softmax", late.sum(1).min() < 0.9 and np.allclose(late / late.sum(1)[:, None], A),
+        "Why before the softmax", late.sum(1).min() < 0.9 and same(late / late.sum(1)[:, None], A),
         f"put after it, rows sum to as little as {late.sum(1).min():.2f}, until they are normalised once more",
     )  # fmt: skip
     text.fact(
         "What the Mask matrix must do to $QK^\\top$, which the text leaves open: put $-\\infty$, not 0", zeros[~mask].min() > 0.05,
         f"a score of 0 still gets a weight, for $e^0 = 1$: up to {zeros[~mask].max():.2f} would go to words to come",
     )  # fmt: skip
-    nothing_later(text, rng, block, X, mask)
-
-
-def nothing_later(
-    text: Statements, rng: np.random.Generator, block: Any, X: np.ndarray, mask: np.ndarray
-) -> None:
     memory = rng.standard_normal((1, M, D))
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
-    moved = np.abs(
-        block(other, memory, mask=mask, is_causal=False).data
-        - block(X, memory, mask=mask, is_causal=False).data
-    ).max((0, 2))  # (L,)
+    moved = abs(block(other, memory) - block(X, memory)).data.max((0, 2))  # (L,)
     text.fact(
         "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),
         "with another fourth word, the block gives the same at positions 1 to 3, and other vectors at 4 and 5",
@@ -540,34 +491,27 @@ def cross_attention(text: Statements, rng: np.random.Generator) -> None:
     inputs: list[Any] = []  # x of each block
     normed: list[Any] = []  # LayerNorm(x + masked attention of x)
     seen: list[Any] = []  # arguments of the second attention: queries, and keys and values
-    hooks = []
     for block in decoder.layers:
-        cross = block.cross_attention
-        hooks += [
-            block.register_forward_pre_hook(lambda _, args: inputs.append(np.array(args[0]))),
-            block.norm1.register_forward_hook(lambda _, args, y: normed.append(y.data)),
-            cross.register_forward_pre_hook(lambda _, args: seen.append([x.data for x in args])),
-        ]
-    with mg.no_grad():
-        decoder(Y, C, nn.causal_mask(Y.shape[1]))
-    for hook in hooks:
-        hook.remove()
+        block.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+        block.norm1.register_forward_hook(lambda _, args, y: normed.append(y))
+        block.cross_attention.register_forward_pre_hook(lambda _, args: seen.append(args))
+    output = decoder(Y, C).data
 
     text.fact(
-        "$K$ and $V$ of the second attention are made of the encoder's $C$", all(kv is C.data for _, kv in seen),
+        "$K$ and $V$ of the second attention are made of the encoder's $C$", all(kv.data is C.data for _, kv in seen),
         "in both blocks it is given that very array",
     )  # fmt: skip
-    own = all((q == y).all() for (q, _), y in zip(seen, normed))
-    previous = any(np.allclose(q, x) for (q, _), x in zip(seen, inputs))
+    own = all(gap(q, y) == 0 for (q, _), y in zip(seen, normed))
+    previous = any(same(q, x, 0.01) for (q, _), x in zip(seen, inputs))
     text.erratum(
         "Where $Q$ of the second attention comes from", "the output of the decoder block before",
         "the masked attention of the same block", own and not previous,
         "what enters it is the layer norm of $x$ plus the masked attention of $x$; and $x$ is the output of the block before, in "
         "the first block the embedded words",
     )  # fmt: skip
-    the_product_with_the_encoder(text, decoder.layers[0].cross_attention, seen[0][0], C)
+    the_product_with_the_encoder(text, decoder.layers[0].cross_attention, *seen[0])
     other = encoder(rng.standard_normal((1, M, D)))
-    moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
+    moved = abs(decoder(Y, other).data - output).max((0, 2))
     text.fact(
         "There $C$ is put into the decoder",
         (moved > 1e-3).all(),
@@ -575,26 +519,18 @@ def cross_attention(text: Statements, rng: np.random.Generator) -> None:
     )
 
 
-def the_product_with_the_encoder(text: Statements, attention: Any, y: np.ndarray, C: Any) -> None:
-    x_q, x_kv = y[0], C.data[0]  # (L, d), (M, d)
-    project = lambda layer, x: x @ layer.weight.data.T + layer.bias.data
-    Q, K, V = (
-        project(attention.q_proj, x_q),
-        project(attention.k_proj, x_kv),
-        project(attention.v_proj, x_kv),
-    )
+def the_product_with_the_encoder(text: Statements, attention: Any, y: Any, C: Any) -> None:
+    Q, K, V = attention.q_proj(y[0]).data, attention.k_proj(C[0]).data, attention.v_proj(C[0]).data
     heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
     A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
-    Z = project(
-        attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1)
-    )  # (L, d)
+    Z = attention.out_proj(np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1))  # (L, d)
     text.fact(
         "So $K$ and $V$ have a row for each source word, $Q$ one for each target word",
         len(Q) == 5 and len(K) == len(V) == 4,
     )
     text.fact(
         "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadCrossAttention`",
-        A[0].shape == (5, 4) and np.allclose(attention(y, C).data[0], Z, atol=1e-12),
+        A[0].shape == (5, 4) and same(attention(y, C)[0], Z),
         "the weights are 5 × 4, and the result has a row for each target word",
     )
 
@@ -602,16 +538,13 @@ def the_product_with_the_encoder(text: Statements, attention: Any, y: np.ndarray
 # -- the worked sentence -------------------------------------------------------------------------------
 
 
-def worked_sentence(
-    text: Statements, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]
-) -> None:
+def worked_sentence(text: Statements, corpus: Corpus, model: nn.Transformer) -> None:
     text.section("Encoder and decoder: 我 有 一只 猫")
     source, target = corpus.sources([SOURCE]), corpus.targets([TARGET])  # (1, 4), (1, 6)
     read, wanted = (
         target[:, :-1],
-        target[:, 1:],
-    )  # (1, 5) each: what the decoder reads, what it must say
-    words = lambda ids: [corpus.target_vocab.tokens[i] for i in ids]
+        target[0, 1:],
+    )  # (1, 5), (5,): what the decoder reads, and must say
 
     X = model.source_embedding(source)  # (1, 4, d)
     C = model.encode(source)  # (1, 4, d)
@@ -629,20 +562,18 @@ def worked_sentence(
         Y.shape == (1, 5, D) and read[0, 0] == BOS,
     )
     scores = model(source, read).data  # (1, 5, vocabulary)
-    said = scores.argmax(-1)[0]
     text.fact(
         "The decoder's output is I have a cat <end>",
-        (said == wanted[0]).all(),
+        (scores[0].argmax(-1) == wanted).all(),
         "at all five places at once",
     )
 
     [h] = nn.greedy_search(model, source, max_len=12)
     text.fact(
-        "Left alone with <Begin>, it says I have a cat <end>", h.tokens == wanted[0].tolist(),
-        f"{' '.join(words(h.tokens))}, with probability {np.exp(h.log_prob):.3f}",
+        "Left alone with <Begin>, it says I have a cat <end>", h.tokens == wanted.tolist(),
+        f"{' '.join(corpus.target_vocab.tokens[i] for i in h.tokens)}, with probability {np.exp(h.log_prob):.3f}",
     )  # fmt: skip
-    log_p = scores[0] - np.log(np.exp(scores[0]).sum(-1, keepdims=True))  # (5, vocabulary)
-    forced = log_p[np.arange(5), wanted[0]].sum()
+    forced = -mg.cross_entropy(scores[0], wanted, reduction="sum").item()
     text.fact(
         "Both are the same computation", isclose(forced, h.log_prob, abs_tol=1e-4),
         f"log-probability {forced:.5f} in one pass, {h.log_prob:.5f} word by word: the mask hides what comes later",
@@ -651,11 +582,8 @@ def worked_sentence(
 
 def other_sentences(text: Statements, corpus: Corpus, model: nn.Transformer) -> None:
     sources, targets = zip(*corpus.held_out)
-    found = [
-        corpus.target_vocab.decode(h.tokens)
-        for h in nn.greedy_search(model, corpus.sources(sources), max_len=16)
-    ]
-    right = np.mean([a == b for a, b in zip(found, targets)])
+    found = nn.greedy_search(model, corpus.sources(sources), max_len=16)
+    right = np.mean([corpus.target_vocab.decode(h.tokens) == t for h, t in zip(found, targets)])
     text.fact(
         "The words are predicted, not known by heart", right >= 0.85,
         f"{right:.1%} of {len(targets)} sentences that it has not seen are translated as the grammar does",
@@ -694,7 +622,7 @@ def state(text: Statements) -> None:
     masked_attention(text, rng)
     cross_attention(text, rng)
     corpus = Corpus()
-    model, losses = train(corpus)
-    worked_sentence(text, corpus, model, losses)
+    model, _ = train(corpus)
+    worked_sentence(text, corpus, model)
     other_sentences(text, corpus, model)
     what_it_looks_at(text, corpus, model)
