@@ -76,7 +76,7 @@ class Statements:
         """Record that two values are the same, and their largest gap."""
         self.fact(text, same(found, expected, atol), f"largest gap {gap(found, expected):.0e}")
 
-    def numbers(self, text: str, computed: Any, printed: Any, digits: int = 4) -> None:
+    def numbers(self, text: str, computed: Any, printed: Any, digits: int = 8) -> None:
         """Record values that the text prints, rounded to `digits` digits."""
         holds = np.shape(computed) == np.shape(printed) and gap(computed, printed) <= (
             0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12

@@ -83,10 +83,6 @@ def sequence_modelling(text: Statements, rng: np.random.Generator) -> None:
         f"{x.shape}: sequences, tokens, features",
     )
 
-    language_model(text, rng)
-
-
-def language_model(text: Statements, rng: np.random.Generator) -> None:
     config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
     model = nn.LanguageModel(config, rng)
     every = np.array([*np.ndindex(5, 5, 5)])  # all 125 sequences of three of five symbols
@@ -139,10 +135,8 @@ def attention_formula(text: Statements, rng: np.random.Generator) -> None:
     x, other = rng.standard_normal((L, D)), rng.standard_normal((3, D))
     W_Q, W_K, W_V = rng.standard_normal((3, D, D)) / sqrt(D)
     layer = nn.MultiHeadAttention(D, 1, bias=False, dtype=float)
-    for proj, W in zip(
-        (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj), (W_Q, W_K, W_V, np.eye(D))
-    ):
-        proj.weight.data[:] = W.T
+    for p, W in zip(layer.parameters(), (W_Q, W_K, W_V, np.eye(D))):
+        p.data[...] = W.T
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
     text.fact(
         "Self-attention: queries, keys and values come from one sequence by three linear maps",
@@ -173,7 +167,8 @@ def why_linear(text: Statements, rng: np.random.Generator) -> None:
     text.section("Why a linear map?")
     X = rng.standard_normal((L, D))
     W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
-    plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
+    q, k = X @ W_Q, X @ W_K  # (L, D) each
+    plain, mapped = X @ X.T / sqrt(D), q @ k.T / sqrt(D)  # (L, L) each
     text.fact(
         "Without it the scores must be symmetric",
         same(plain, plain.T),
@@ -198,12 +193,17 @@ def why_linear(text: Statements, rng: np.random.Generator) -> None:
         ((U @ U.T).argmax(1) == np.arange(L)).all() and (B.argmax(1) != np.arange(L)).any(),
         "$x_i \\cdot x_j$ is largest for $j = i$; with the map they need not",
     )  # fmt: skip
-    one_way(text, rng)
-    other_spaces(text, rng, X @ W_Q, X @ W_K)
-
-
-def other_spaces(text: Statements, rng: np.random.Generator, q: np.ndarray, k: np.ndarray) -> None:
-    """State that the rows of q and k (L, D) of a word differ, and that words may have other sizes."""
+    basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
+    W_next = basis.T @ np.roll(
+        basis, 1, axis=0
+    )  # (D, D), a W_K that makes the key of a word of the word before it
+    C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
+    i, after = np.arange(L), np.roll(np.arange(L), -1)
+    there, back = C[i, after].min(), C[after, i].max()
+    text.fact(
+        "A can attend to B, and B not to A", there > 0.99 and back < 0.01,
+        f"a $W_K$ chosen for it makes each word attend to the next, with {there:.4f}, and back with {back:.0e}",
+    )  # fmt: skip
     cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
     layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
     out = layer(rng.standard_normal((1, 3, 6)), *2 * [rng.standard_normal((1, L, 9))])
@@ -211,20 +211,6 @@ def other_spaces(text: Statements, rng: np.random.Generator, q: np.ndarray, k: n
         "It maps a word to different spaces", np.abs(cosines).max() < 0.9 and out.shape == (1, 3, D),
         f"as query and as key one word points elsewhere (cosines {cosines.min():.2f} to {cosines.max():.2f}), and "
         "words of 6 features can ask words of 9",
-    )  # fmt: skip
-
-
-def one_way(text: Statements, rng: np.random.Generator) -> None:
-    """State that each word can attend to the next one, which does not attend to it."""
-    basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
-    W_next = basis.T @ np.roll(
-        basis, 1, axis=0
-    )  # (D, D), a W_K that makes the key of a word of the word before it
-    C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
-    there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
-    text.fact(
-        "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
-        f"a $W_K$ chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
     )  # fmt: skip
 
 
@@ -269,15 +255,6 @@ def why_root(text: Statements, rng: np.random.Generator) -> None:
         "Dividing by $\\sqrt{d_k}$ keeps it", (np.abs(variance[2:, 1] - 1) < 0.3).all(),
         f"between {variance[2:, 1].min():.2f} and {variance[2:, 1].max():.2f} for $d_k$ from {SIZES[2]} on",
     )  # fmt: skip
-    other_variances(text, rng)
-    text.fact(
-        "For large $d_k$ the elements of $QK^\\top$ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
-        f"16 of them range over {spread[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
-    )  # fmt: skip
-    the_gradient(text, rng, gradient)
-
-
-def other_variances(text: Statements, rng: np.random.Generator) -> None:
     wide = np.vecdot(*2 * rng.standard_normal((2, 2000, 64))).var() / 64
     text.erratum(
         "The variance after the division", "as before", "$\\sigma_q^2 \\sigma_k^2$, as before where $\\sigma = 1$", abs(wide / 16 - 1) < 0.2,
@@ -292,9 +269,10 @@ def other_variances(text: Statements, rng: np.random.Generator) -> None:
         "So queries and keys should start with variance 1", abs(variance - 1) < 0.1,
         f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {variance:.2f}",
     )  # fmt: skip
-
-
-def the_gradient(text: Statements, rng: np.random.Generator, gradient: np.ndarray) -> None:
+    text.fact(
+        "For large $d_k$ the elements of $QK^\\top$ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
+        f"16 of them range over {spread[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
+    )  # fmt: skip
     z = rng.standard_normal(16)
     p = softmax(z)
     exact = mg.jacobian(mg.softmax)(z).data  # (16, 16)

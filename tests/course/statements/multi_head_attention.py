@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,15 @@ HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
 P = HIDDENS // HEADS  # 20, the size of one head
 N, QUERIES, PAIRS = 2, 4, 6  # sequences, queries, key-value pairs
 VALID_LENS = np.array([3, 2])
+
+
+X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
+MASK = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
+
+
+def drawn(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return random queries, and keys."""
+    return rng.standard_normal(X.shape), rng.standard_normal(Y.shape)
 
 
 def made(seed: int, **sizes: int) -> nn.MultiHeadAttention:
@@ -67,13 +77,12 @@ def one_wide_projection(text: Statements) -> None:
     text.section("One wide projection is $h$ small ones, run at once")
     rng = np.random.default_rng(1)
     attention = made(1)
-    q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
-    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
-    heads = [one_head(attention, h, q, k, k, mask) for h in range(HEADS)]  # h × (N, L_q, p)
+    q, k = drawn(rng)
+    heads = [one_head(attention, h, q, k, k, MASK) for h in range(HEADS)]  # h × (N, L_q, p)
     expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
     text.equal(
         "the weights of all $h$ heads are inside $W_q$, $W_k$, $W_v$: $h$ separate heads give the same",
-        attention(q, k, k, mask[:, None]),
+        attention(q, k, k, MASK[:, None]),
         expected,
     )
     Q = attention.q_proj(q)  # (N, L_q, h·p)
@@ -95,20 +104,6 @@ def one_wide_projection(text: Statements) -> None:
         np.shares_memory(split.data, Q.data) and split.size == Q.size,
         "the heads are views of the one projection, as NumPy's reshape and transpose give them",
     )
-    networks_side_by_side(text, rng)
-    packed = np.concatenate(
-        [p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
-    )
-    three = np.split(q @ packed.T, 3, -1)
-    text.fact(
-        "PyTorch's layer does the same",
-        same(three[0], attention.q_proj(q)),
-        f"it goes one step further: its `in_proj_weight` {packed.shape} is $W_q$, $W_k$ and $W_v$ in one; that the two "
-        "layers agree in results and gradients is a test of this project (tests/oracle)",
-    )
-
-
-def networks_side_by_side(text: Statements, rng: np.random.Generator) -> None:
     d, n = 3, 5  # five networks that embed into three dimensions
     small = [rng.standard_normal((d, 8)) for _ in range(n)]
     x = rng.standard_normal(8)
@@ -127,13 +122,23 @@ def networks_side_by_side(text: Statements, rng: np.random.Generator) -> None:
         and not same(by_n[0][:d], small[1] @ x, 0.01),
         "the two are one only where $N = 3$",
     )
+    packed = np.concatenate(
+        [p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    )
+    three = np.split(q @ packed.T, 3, -1)
+    text.fact(
+        "PyTorch's layer does the same",
+        same(three[0], attention.q_proj(q)),
+        f"it goes one step further: its `in_proj_weight` {packed.shape} is $W_q$, $W_k$ and $W_v$ in one; that the two "
+        "layers agree in results and gradients is a test of this project (tests/oracle)",
+    )
 
 
 def what_a_head_sees(text: Statements) -> None:
     text.section("What a head sees: all features, through a projection of its own")
     rng = np.random.default_rng(2)
     attention = made(2)
-    q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
+    q, k = drawn(rng)
     x = mg.Tensor(q, requires_grad=True)
     score = split_heads(attention.q_proj(x), HEADS)[:, 0].sum()  # head 0 alone
     (gradient,) = mg.gradients(score, [x])
@@ -178,9 +183,7 @@ def what_a_head_sees(text: Statements) -> None:
 def how_many(text: Statements) -> None:
     text.section("How many queries, how many keys and values")
     attention = made(3)
-    X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
-    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
-    y = attention(X, Y, Y, mask)
+    y = attention(X, Y, Y, MASK[:, None])
     text.fact(
         "`attention(X, Y, Y, valid_lens).shape`",
         y.shape == (2, 4, 100),
@@ -188,22 +191,18 @@ def how_many(text: Statements) -> None:
     )
     text.fact(
         "the second number is the number of queries, whatever the number of pairs",
-        all(
-            attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100)
-            for n in (1, 6, 9)
-        ),
+        all(attention(X, Y[:, :n], Y[:, :n]).shape == (2, 4, 100) for n in (1, 3, 6)),
         "each query gets one result",
     )
+    projected = (attention.q_proj, X), (attention.k_proj, Y), (attention.v_proj, Y)
+    queries, keys, values = (projection(x).shape for projection, x in projected)
     text.fact(
         "their length, after the projections, is `num_hiddens`",
-        attention.q_proj(X).shape[-1]
-        == attention.k_proj(Y).shape[-1]
-        == attention.v_proj(Y).shape[-1]
-        == HIDDENS,
-        f"queries {attention.q_proj(X).shape}, keys and values {attention.k_proj(Y).shape}",
+        (queries, keys, values) == (X.shape, Y.shape, Y.shape),
+        f"queries {queries}, keys and values {keys}",
     )
-    q, k = (np.random.default_rng(3).standard_normal((N, n, HIDDENS)) for n in (QUERIES, PAIRS))
-    one_by_one = [attention(q[:, i : i + 1], k, k).data for i in range(QUERIES)]
+    q, k = drawn(np.random.default_rng(3))
+    one_by_one = [attention(z, k, k).data for z in np.split(q, QUERIES, 1)]
     text.fact(
         "how many queries are asked at once is a free choice",
         same(np.concatenate(one_by_one, 1), attention(q, k, k)),
@@ -215,13 +214,9 @@ def how_many(text: Statements) -> None:
         nn.with_weights(own, Y)[1].shape == (N, HEADS, PAIRS, PAIRS),
         "the example with 4 and 6 is attention to another sequence",
     )
-    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 8)
-    model = nn.Transformer(config).eval()
-    source = np.full((1, PAIRS), 4)
-    with mg.no_grad(), nn.record_attention(model) as recorded:
-        state = model.start(source)
-        for _ in range(3):
-            model.step(np.array([[1]]), state)
+    model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 8)).eval()
+    with nn.record_attention(model) as recorded:
+        nn.greedy_search(model, np.full((1, PAIRS), 4), max_len=3, eos=None)
     cross = [w.shape[2:] for w in recorded["decoder.layers.0.cross_attention"]]
     text.fact(
         "their number is the length of the sentence; with one word predicted at a time there is one query",
@@ -244,12 +239,11 @@ def valid_lens(text: Statements) -> None:
     rng = np.random.default_rng(4)
     q = rng.standard_normal((N, QUERIES, P))
     keys = rng.standard_normal((N, PAIRS, P))
-    real = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
     values = 3 * rng.standard_normal(keys.shape)  # other values in the padding
-    other = np.where(real.swapaxes(1, 2), keys, values)
+    other = np.where(MASK.swapaxes(1, 2), keys, values)
     score = lambda k: q @ k.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
     attend = lambda k, mask: mg.softmax(score(k), where=mask).data @ k
-    by_place = [attend(k, real) for k in (keys, other)]
+    by_place = [attend(k, MASK) for k in (keys, other)]
     by_score = [attend(k, highest_mask(score(k), VALID_LENS)) for k in (keys, other)]
     layer = nn.DotProductAttention()
     y = layer(q, keys, keys, VALID_LENS).data
@@ -260,7 +254,7 @@ def valid_lens(text: Statements) -> None:
         "other numbers in the padding, the same result",
     )
     kept = highest_mask(score(keys), VALID_LENS)
-    padding = (kept & ~real).sum() / kept.sum()
+    padding = (kept & ~MASK).sum() / kept.sum()
     text.fact(
         "keeping the highest scores would let padding in",
         padding > 0.2 and not same(by_score[0], by_score[1], 0.1),
@@ -320,9 +314,7 @@ def additive_and_dot_product(text: Statements) -> None:
 def the_exercise(text: Statements) -> None:
     text.section("The exercise: draw the weights of all heads")
     attention = made(6)
-    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
-    X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
-    _, weights = nn.with_weights(attention, X, Y, Y, mask)  # (N, h, L_q, L_kv)
+    _, weights = nn.with_weights(attention, X, Y, Y, MASK[:, None])  # (N, h, L_q, L_kv)
     expected = np.zeros((N, HEADS, QUERIES, PAIRS))
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
     text.fact(
@@ -330,12 +322,9 @@ def the_exercise(text: Statements) -> None:
         same(weights, expected),
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
     )
-    rng = np.random.default_rng(7)
-    X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
-    _, random = nn.with_weights(attention, X, Y, Y, mask)
-    apart = min(
-        gap(random[:, a], random[:, b]) for a in range(HEADS) for b in range(HEADS) if a != b
-    )
+    q, k = drawn(np.random.default_rng(7))
+    _, random = nn.with_weights(attention, 2 * q, 2 * k, 2 * k, MASK[:, None])
+    apart = min(gap(a, b) for a, b in itertools.combinations(random.swapaxes(0, 1), 2))
     text.fact(
         "with inputs that differ the heads differ",
         apart > 0.05,
@@ -392,11 +381,6 @@ def whole_values(text: Statements) -> None:
         same(joined(x), split(x), 1e-05),
         "$W_o$ takes from each head only its own features, and has zeros elsewhere",
     )
-    on_a_task(text)
-
-
-def on_a_task(text: Statements) -> None:
-    """State what the three kinds of heads learn of a task for four heads."""
     kinds = ("split", "summed", "joined")
     left = {kind: learn(Heads(kind, np.random.default_rng(1)), 300) for kind in kinds}
     text.fact(

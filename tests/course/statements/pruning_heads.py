@@ -93,31 +93,8 @@ def the_model(text: Statements) -> tuple[Any, np.ndarray, np.ndarray]:
     return model, ids, nouns
 
 
-def importance(
-    text: Statements, model: Any, ids: np.ndarray, nouns: np.ndarray
-) -> dict[str, np.ndarray]:
+def importance(text: Statements, model: Any, ids: np.ndarray, nouns: np.ndarray) -> np.ndarray:
     text.section("How important is each head?")
-    gradient_of_a_gate(text, model, ids, nouns)
-    found = {
-        "gradient": importance_by_gradient(model, ids, nouns),
-        "ablation": importance_by_ablation(model, ids, nouns),
-    }
-    agree = ranks_agree(*found.values())
-    text.fact(
-        "both ways agree on the whole",
-        agree > 0.3,
-        f"Spearman's correlation of the two rankings (1 if they are the same, 0 if they have nothing in common) is {agree:.2f}",
-    )
-    spread = found["ablation"].max() / max(np.median(found["ablation"]), 1e-9)
-    text.fact(
-        "some heads matter much more than others",
-        spread > 3,
-        f"without the most important the loss grows by {found['ablation'].max():.3f}, {spread:.0f} times the median",
-    )
-    return found
-
-
-def gradient_of_a_gate(text: Statements, model: Any, ids: np.ndarray, nouns: np.ndarray) -> None:
     gate = mg.Tensor(np.ones((LAYERS, HEADS), np.float32), requires_grad=True)
     total = mg.cross_entropy(gated(model, [gate[i] for i in range(LAYERS)], ids), nouns)
     (slope,) = mg.gradients(total, [gate])
@@ -131,10 +108,25 @@ def gradient_of_a_gate(text: Statements, model: Any, ids: np.ndarray, nouns: np.
         np.isclose(difference, slope.data[i, j], rtol=0.1),
         f"layer {i + 1}, head {j + 1}: {slope.data[i, j]:+.5f}, by differences {difference:+.5f}",
     )
+    gradient = importance_by_gradient(model, ids, nouns)
+    ablation = importance_by_ablation(model, ids, nouns)
+    agree = ranks_agree(gradient, ablation)
+    text.fact(
+        "both ways agree on the whole",
+        agree > 0.3,
+        f"Spearman's correlation of the two rankings (1 if they are the same, 0 if they have nothing in common) is {agree:.2f}",
+    )
+    spread = ablation.max() / max(np.median(ablation), 1e-9)
+    text.fact(
+        "some heads matter much more than others",
+        spread > 3,
+        f"without the most important the loss grows by {ablation.max():.3f}, {spread:.0f} times the median",
+    )
+    return gradient
 
 
 def how_many_can_go(
-    text: Statements, model: Any, found: dict[str, np.ndarray], ids: np.ndarray, nouns: np.ndarray
+    text: Statements, model: Any, gradient: np.ndarray, ids: np.ndarray, nouns: np.ndarray
 ) -> int:
     """Return how many heads can be silent at a cost of at most 1 % of accuracy."""
     text.section("How many can be silent?")
@@ -142,8 +134,8 @@ def how_many_can_go(
     accuracies = lambda order: [
         loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for n in range(len(order) + 1)
     ]
-    curve = accuracies(removal_order(found["gradient"]))
-    most = np.mean(accuracies(removal_order(-found["gradient"])))
+    curve = accuracies(removal_order(gradient))
+    most = np.mean(accuracies(removal_order(-gradient)))
     random = np.mean([accuracies(removal_order(rng.random((LAYERS, HEADS)))) for _ in range(5)])
     least, free = np.mean(curve), int((np.minimum.accumulate(curve) >= curve[0] - 0.01).sum()) - 1
     text.fact(
@@ -217,8 +209,8 @@ def state(text: Statements) -> None:
         note="It discusses the chapter [Multi-head attention](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) of Dive into Deep Learning.",
     )
     model, ids, nouns = the_model(text)
-    found = importance(text, model, ids, nouns)
-    free = how_many_can_go(text, model, found, ids[::3], nouns[::3])
-    order = removal_order(found["gradient"])
+    gradient = importance(text, model, ids, nouns)
+    free = how_many_can_go(text, model, gradient, ids[::3], nouns[::3])
+    order = removal_order(gradient)
     remove(text, model, order, free, ids)
     remove_most(text, model, order, ids, nouns)

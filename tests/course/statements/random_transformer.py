@@ -70,13 +70,12 @@ def positions(text: Statements) -> tuple[Array, Array]:
     text_angle = np.arange(2)[:, None] / 10000 ** (2 * i / 4)  # (L, d_model)
     text_table = np.where(i % 2 == 0, np.sin(text_angle), np.cos(text_angle))
     table = nn.sinusoidal_table(2, 4)  # (L, d_model)
-    text.numbers("Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1], 8)
+    text.numbers("Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1])
     text.numbers("World: $\\mathrm{PE}(1, 0) = \\sin 1$", table[1, 0], 0.84, 2)
     text.numbers(
         "$10000^{0.5} = 100$, so the angle of $\\mathrm{PE}(1, 1)$ is 0.01",
         text_angle[1, 1],
         0.01,
-        8,
     )
     text.erratum(
         "$\\mathrm{PE}(1, 1)$, by the text's own rule",
@@ -128,9 +127,7 @@ def added(text: Statements, E: Array, text_table: Array, table: Array) -> Array:
     x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
     cut = np.floor(100 * text_table) / 100  # the text cuts cos(0.01) to 0.99,
     cut[1, 2:] = [0, 1]  # and calls sin(1e-4) about 0, and cos(1e-6) about 1
-    text.numbers(
-        "E and the text's positions, cut to two digits, are its encoder input", E + cut, x, 8
-    )
+    text.numbers("E and the text's positions, cut to two digits, are its encoder input", E + cut, x)
     exact = nn.SinusoidalPositions(2, 4, dtype=float)(E[None]).data[0]  # (L, d_model)
     text.erratum(
         "World, with the paper's positions",
@@ -163,11 +160,11 @@ def text_attention() -> nn.MultiHeadSelfAttention:
 def self_attention(text: Statements, x: Array) -> Array:
     text.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
     K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
-    text.numbers("`K1 = E @ WK1`", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
+    text.numbers("`K1 = E @ WK1`", K1, [[4, 8, 4], [6.84, 9.99, 6.84]])
     text.numbers(
-        "`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8
+        "`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]]
     )
-    text.numbers("`Q1 = E @ WQ1`", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
+    text.numbers("`Q1 = E @ WQ1`", Q1, [[8, 3, 3], [9.99, 3.99, 4]])
     text.fact(
         "each head has $K$, $V$ and $Q$ matrices of its own, $4 \\times 3$",
         same(text_attention().k_proj(x), np.hstack([K1, x @ WK2])),
@@ -177,8 +174,8 @@ def self_attention(text: Statements, x: Array) -> Array:
     text.section("Encoder 4.3.1. Scores: each query times each key")
     scores = Q1 @ K1.T  # (L, L)
     printed = [[68, 105.21], [87.88, 135.5517]]
-    text.numbers(r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$", K1 @ Q1[0], printed[0], 8)
-    text.numbers(r"$Q_1 K_1^\top$", scores, printed, 8)
+    text.numbers(r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$", K1 @ Q1[0], printed[0])
+    text.numbers(r"$Q_1 K_1^\top$", scores, printed)
 
     text.section(r"Encoder 4.3.2. Divided by $\sqrt{d}$")
     scaled = scores / np.sqrt(3)  # (L, L)
@@ -186,7 +183,6 @@ def self_attention(text: Statements, x: Array) -> Array:
         r"the scores, divided by $\sqrt{3}$",
         scaled,
         [[39.2598183, 60.74302182], [50.73754166, 78.26081048]],
-        8,
     )
     rng = np.random.default_rng(0)
     spread = {d: np.vecdot(*rng.standard_normal((2, 4000, d))).std() for d in (3, 64, 512)}
@@ -204,27 +200,24 @@ def self_attention(text: Statements, x: Array) -> Array:
         "1, $e$ and $e^2$, divided by their sum",
     )
     attention1, weights1 = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    text.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
-    text.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8)
-    text.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
+    text.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573)
+    text.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182)
+    text.numbers("both weights on World are 1", weights1[:, 1], [1, 1])
 
     text.section("Encoder 4.3.4. The values, weighted")
     rows = [[7.99, 8.84, 6.84]] * 2
-    text.numbers("`attention1`, step by step", mg.softmax(scaled) @ V1, rows, 8)
+    text.numbers("`attention1`, step by step", mg.softmax(scaled) @ V1, rows)
     text.numbers(
-        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$", attention1, rows, 8
+        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$", attention1, rows
     )
     attention2, weights2 = head(x, WQ2, WK2, WV2, 1 / np.sqrt(3))
-    text.numbers("`attention2`", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
+    text.numbers("`attention2`", attention2, [[8.84, 3.99, 7.99]] * 2)
     text.numbers(
         "in the second head, Hello's weight on Hello is 1.10613872e-14",
         weights2[0, 0] * 1e14,
         1.10613872,
-        8,
     )
-    text.numbers(
-        "and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8
-    )
+    text.numbers("and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510)
     text.fact(
         "the two rows are equal because softmax made the weights 0 and 1",
         same(attention1, V1[WORLD], 1e-8),
@@ -235,11 +228,6 @@ def self_attention(text: Statements, x: Array) -> Array:
         same(weights1[:, 0] / weights1[:, 1] / np.exp(scaled[:, 0] - scaled[:, 1]), 1),
         "a difference of scores becomes a ratio, $e$ to that difference",
     )
-    large_scores(text, x, scaled, weights1)
-    return joined_heads(text, x)
-
-
-def large_scores(text: Statements, x: Array, scaled: Array, weights1: Array) -> None:
     _, unscaled = head(x, WQ1, WK1, WV1, 1.0)
     text.erratum(
         "what comes of scores that are not divided by $\\sqrt{d}$",
@@ -264,9 +252,6 @@ def large_scores(text: Statements, x: Array, scaled: Array, weights1: Array) -> 
         r"with every column of $Q$ and $K$ twice, the scores divided by $\sqrt{6}$ are $\sqrt{2}$ times larger still: "
         r"positive products add up faster than $\sqrt{d}$",
     )
-
-
-def joined_heads(text: Statements, x: Array) -> Array:
     at_30, at_root_3 = (
         np.hstack([head(x, *h, scale)[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))])
         for scale in (1 / 30, 1 / np.sqrt(3))
@@ -275,18 +260,17 @@ def joined_heads(text: Statements, x: Array) -> Array:
         [7.54348784, 8.20276657, 6.20276657, 8.45589591, 3.85610456, 7.72085664],
         [7.65266185, 8.35857269, 6.35857269, 8.63740591, 3.91937741, 7.84804146],
     ])  # fmt: skip
-    text.numbers("`attention1`, divided by 30", at_30[:, :3], printed[:, :3], 8)
-    text.numbers("`attention2`, divided by 30", at_30[:, 3:], printed[:, 3:], 8)
+    text.numbers("`attention1`, divided by 30", at_30[:, :3], printed[:, :3])
+    text.numbers("`attention2`, divided by 30", at_30[:, 3:], printed[:, 3:])
 
     text.section("Encoder 4.3.5. The heads side by side, and projected")
     text.numbers(
         'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray character)',
         at_30,
         printed,
-        8,
     )
     Z = at_30 @ W  # (L, d_model)
-    text.numbers(r"$Z$ = the concatenation times $W$", Z, PRINTED_Z, 8)
+    text.numbers(r"$Z$ = the concatenation times $W$", Z, PRINTED_Z)
     text.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     attention = text_attention()
     q, k, v = (
@@ -467,15 +451,15 @@ def residual(text: Statements, x: Array) -> None:
 
 def the_norm(text: Statements, x: Array, Z: Array) -> None:
     total = x + Z  # (L, d_model)
-    text.numbers("mean of each row of $E + Z$", total.mean(-1), [-4.58837567, -3.59559107], 8)
+    text.numbers("mean of each row of $E + Z$", total.mean(-1), [-4.58837567, -3.59559107])
     text.numbers(
-        "standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019], 8
+        "standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019]
     )
     printed = [
         [1.71887693, -0.56365339, -0.40370747, -0.75151608],
         [1.71909039, -0.56050453, -0.40695381, -0.75163205],
     ]
-    text.numbers("`layer_norm(Z + E)`, by the text's code", text_layer_norm(total), printed, 8)
+    text.numbers("`layer_norm(Z + E)`, by the text's code", text_layer_norm(total), printed)
     norm = nn.LayerNorm(4, eps=1e-6, dtype=float)
     exact = norm(total).data
     text.numbers("and by `nn.LayerNorm`", exact, printed, 6)
@@ -574,7 +558,7 @@ CROSS = [
 def decoder_self_attention(text: Statements, words: Array) -> None:
     text.section("Decoder 1 to 3. SOS, embedded, with its position")
     position = nn.sinusoidal_table(1, 4)
-    text.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
+    text.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]])
 
     text.section("Decoder 4, 5. Self-attention, then residual connection and norm")
     attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
@@ -590,7 +574,6 @@ def decoder_self_attention(text: Statements, words: Array) -> None:
         "`layer_norm(Z_self_attention + E)`, from the $Z$ that the text prints",
         text_layer_norm(Z_SOS + E_SOS),
         NORMAL,
-        8,
     )
     other = words.copy()
     other[:, 2] += 1  # the last of three words is another one
@@ -716,7 +699,7 @@ def one_step(text: Statements) -> None:
         f"some are negative, and they add up to {logits.sum():.2f}; the text says so one step later",
     )
     probs = mg.softmax(logits).data  # (vocab,)
-    text.numbers("the softmax of the logits, all ten", probs, printed, 8)
+    text.numbers("the softmax of the logits, all ten", probs, printed)
     text.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -329,17 +329,6 @@ def greedy(text: Statements) -> None:
         best.log_prob > first.log_prob + np.log(1.5),
         f"*{sentence_of(best)}*, probability {np.exp(best.log_prob):.3f}",
     )
-    against_all(text, model, vocabulary, corpus, best)
-
-
-def against_all(
-    text: Statements,
-    model: nn.LanguageModel,
-    vocabulary: Vocabulary,
-    corpus: Sequence[str],
-    best: nn.Hypothesis,
-) -> None:
-    """Compare the beam with all sentences of up to four words, and with 1,000 random ones."""
     exact, sentence = likeliest(model, len(vocabulary), 4)
     text.fact(
         "it is the likeliest of all",

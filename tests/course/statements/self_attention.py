@@ -45,12 +45,6 @@ def what_it_stands_for(text: Statements) -> None:
         f'"... because it was too tired": {tired}',
     )
     text.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
-    what_it_attends_to(text, model, ids, nouns)
-
-
-def what_it_attends_to(
-    text: Statements, model: Resolver, ids: np.ndarray, nouns: np.ndarray
-) -> None:
     animal, place, word = (
         where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES)
     )  # (N,) each
@@ -58,18 +52,18 @@ def what_it_attends_to(
     noun, other = np.where(of_animal, animal, place), np.where(of_animal, place, animal)
     n, looks = np.arange(len(ids)), model.weights_of_it(ids)
     total = looks.sum((1, 2))  # (N, L), over layers and heads
-    more = (total[n, noun] > total[n, other]).mean()
+    to_noun, to_other = total[n, noun], total[n, other]  # (N,) each
+    more = (to_noun > to_other).mean()
     text.fact(
         '"it" attends to the noun that it stands for more than to the other',
-        more > 0.75 and total[n, noun].mean() > 2 * total[n, other].mean(),
-        f"in {more:.0%} of the sentences; on average {total[n, noun].mean() / 4:.0%} of the weight against "
-        f"{total[n, other].mean() / 4:.0%}, and {total[n, word].mean() / 4:.0%} for the adjective",
+        more > 0.75 and to_noun.mean() > 2 * to_other.mean(),
+        f"in {more:.0%} of the sentences; on average {to_noun.mean() / 4:.0%} of the weight against "
+        f"{to_other.mean() / 4:.0%}, and {total[n, word].mean() / 4:.0%} for the adjective",
     )
-    blocked = {"that noun": noun, "the other noun": other, "the adjective": word}
-    rates = {name: float((model.answer(ids, at) == nouns).mean()) for name, at in blocked.items()}
+    rate = lambda blocked: (model.answer(ids, blocked) == nouns).mean()
     text.fact(
         "the connection to the right noun is what finds the answer",
-        rates["that noun"] < 0.7 and rates["the other noun"] > 0.9,
+        rate(noun) < 0.7 and rate(other) > 0.9,
         "without it the answer is lost; the other noun is not needed",
     )
     apart = abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2  # (N,), between the two heads
@@ -167,7 +161,7 @@ def the_single_steps(text: Statements) -> tuple[np.ndarray, ...]:
         same(S @ v, z) and not same(others @ v, z, 0.01),
         f'"it" gives itself the weight {S[7, 7]:.2f}; $z$ changes if that is left out',
     )
-    return X, W_Q, W_K, W_V
+    return S, v, z, X, W_Q, W_K, W_V
 
 
 def the_scale(text: Statements) -> None:
@@ -197,26 +191,20 @@ def the_scale(text: Statements) -> None:
     )
 
 
-def the_result(
-    text: Statements, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
-) -> None:
+def the_result(text: Statements, S: np.ndarray, v: np.ndarray, z: np.ndarray) -> None:
     text.section("(4) and (5): weights, and the weighted values")
-    z = single_steps(X, W_Q, W_K, W_V)
-    S = mg.softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K)).data  # (L, L)
     text.fact(
         "(4) softmax normalises the similarities of each word",
         same(S.sum(-1), 1) and (S > 0).all(),
         "each row is positive and sums to 1",
     )
-    v = X @ W_V
-    inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
     text.fact(
         "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$",
         same(z[7], sum(S[7, j] * v[j] for j in range(11))),
     )
     text.fact(
         "(5) the weights scale the values: each $z$ is a mean of values",
-        inside,
+        same(z, z.clip(v.min(0), v.max(0))),
         "none leaves their range",
     )
     text.erratum(
@@ -228,17 +216,14 @@ def the_result(
     )
 
 
-def the_matrix_form(
-    text: Statements, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
-) -> None:
+def the_matrix_form(text: Statements, z: np.ndarray, X: np.ndarray, *weights: np.ndarray) -> None:
     text.section("The calculation with matrices")
-    z = single_steps(X, W_Q, W_K, W_V)
     text.equal(
         "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once",
-        matrix_form(X, W_Q, W_K, W_V),
+        matrix_form(X, *weights),
         z,
     )
-    Q, K, V = ((X @ W)[None] for W in (W_Q, W_K, W_V))  # (1, L, d)
+    Q, K, V = ((X @ W)[None] for W in weights)  # (1, L, d)
     head = mg.scaled_dot_product_attention(Q[None], K[None], V[None])  # one sequence, one head
     text.equal("`mg.scaled_dot_product_attention` is the same", head[0, 0], z)
     text.equal("`nn.DotProductAttention` is the same", nn.DotProductAttention()(Q, K, V)[0], z)
@@ -285,9 +270,9 @@ def state(text: Statements) -> None:
         note="It was written after reading [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).",
     )
     what_it_stands_for(text)
-    parts = the_single_steps(text)
+    S, v, z, *inputs = the_single_steps(text)
     the_scale(text)
-    the_result(text, *parts)
-    the_matrix_form(text, *parts)
+    the_result(text, S, v, z)
+    the_matrix_form(text, z, *inputs)
     several_heads(text)
     text.section("Self-attention for segmentation")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from math import cos, isclose, sin, sqrt
 from typing import Any
 
@@ -32,38 +31,24 @@ def self_attention(text: Statements, rng: np.random.Generator) -> None:
     X = rng.standard_normal((M, D))  # (M, d): a row for each word
     W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
-    A = softmax(Q @ K.T / sqrt(D_HEAD))  # (M, M)
     text.fact("$X$ has $M$ rows of $d$ features, a row for each word", X.shape == (M, D))
     text.fact(
         "$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows",
         Q.shape == K.shape == V.shape == (M, D_HEAD),
     )
-    the_scores(text, rng, X, W_Q, W_K, W_V)
-    text.fact(
-        "The softmax keeps $M \\times M$ and makes each row sum to 1",
-        A.shape == (M, M) and same(A.sum(1), 1),
-    )
-    the_product(text, X, Q, K, V)
-    what_meets(text, X, W_Q, W_K, W_V)
-
-
-def the_scores(
-    text: Statements, rng: np.random.Generator, X: Array, W_Q: Array, W_K: Array, W_V: Array
-) -> None:
     other = X.copy()
     other[2] = rng.standard_normal(D)  # another third word
-    changed = [(other @ W != X @ W).any(1).tolist() for W in (W_Q, W_K, W_V)]
+    changed = [(abs(other @ W - X @ W).max(1) > 1e-12).tolist() for W in (W_Q, W_K, W_V)]
     text.fact(
         "Each row of $X$, $Q$, $K$, $V$ belongs to one word", changed == [[False, False, True, False]] * 3,
         "with another third word, row 3 of $Q$, $K$ and $V$ changes, and no other",
     )  # fmt: skip
 
-    Q, K = X @ W_Q, X @ W_K
-    scores, a = Q @ K.T, [[q @ k for k in K] for q in Q]
+    scores = Q @ K.T  # (M, M)
     text.fact("$QK^\\top$ is $M \\times M$", scores.shape == (M, M))
     text.fact(
         "Its element $a_{ij}$ relates word $i$ to word $j$",
-        same(scores, a),
+        same(scores, [[q @ k for k in K] for q in Q]),
         "it is the dot product $q_i \\cdot k_j$",
     )
     many = rng.standard_normal((512, D))
@@ -73,20 +58,22 @@ def the_scores(
         f"over 512 words their standard deviation is {size:.2f}, and {size / sqrt(D_HEAD):.2f} after the division; "
         "lesson 4 shows what large ones would do",
     )  # fmt: skip
-
-
-def the_product(text: Statements, X: Array, Q: Array, K: Array, V: Array) -> None:
-    A = softmax(Q @ K.T / sqrt(D_HEAD))
+    A = softmax(scores / sqrt(D_HEAD))  # (M, M)
+    text.fact(
+        "The softmax keeps $M \\times M$ and makes each row sum to 1",
+        A.shape == (M, M) and same(A.sum(1), 1),
+    )
     Z = A @ V
     z = [sum(a_j * v_j for a_j, v_j in zip(a, V)) for a in A]
     text.erratum(
         "The last step", "an elementwise product with $V$", "the matrix product", refusal(lambda: A * V) and same(Z, z),
         f"{A.shape} and {V.shape} cannot be multiplied element by element; $z_i = \\sum_j a_{{ij}} v_j$, a mean of the rows of $V$",
     )  # fmt: skip
-    found = nn.DotProductAttention()(Q[None], K[None], V[None])[0]  # (M, d')
+    layer = nn.DotProductAttention()
+    found = layer(Q[None], K[None], V[None])[0]  # (M, d')
     text.erratum(
         "The formula of $Z$", r"$\softmax(QK^\top)\,V$", "$\\softmax(QK^\\top / \\sqrt{d'})\\,V$",
-        same(found, Z) and not same(found, softmax(Q @ K.T) @ V, 0.01),
+        same(found, Z) and not same(found, softmax(scores) @ V, 0.01),
         "the formula leaves out the division that the text asks for before; `nn.DotProductAttention` gives the second",
     )  # fmt: skip
     text.fact("$Z$ is $M \\times d'$", Z.shape == (M, D_HEAD))
@@ -94,10 +81,6 @@ def the_product(text: Statements, X: Array, Q: Array, K: Array, V: Array) -> Non
         "$X$, $V$ and $Z$ all have $M$ rows, a vector for each word",
         len(X) == len(V) == len(Z) == M,
     )
-
-
-def what_meets(text: Statements, X: Array, W_Q: Array, W_K: Array, W_V: Array) -> None:
-    layer = nn.DotProductAttention()
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
     influence, before = (
         np.linalg.norm(mg.jacobian(f)(X).data, axis=(1, 3)) for f in (attend, lambda x: x @ W_V)
@@ -146,28 +129,7 @@ def multi_head(text: Statements, rng: np.random.Generator) -> None:
         "Other matrices $W_Q$, $W_K$, $W_V$ give other $Z_i$", min(gaps) > 0.1,
         f"of the {len(gaps)} pairs of heads, the two closest $Z_i$ differ by up to {min(gaps):.2f}",
     )  # fmt: skip
-    several_angles(text, rng, layer, X, head, weights[0])
-    text.fact(
-        "The $Z_i$ are joined (Concat) and go through a Linear layer", same(found[0], output),
-        f"the result equals the output of `nn.MultiHeadSelfAttention` to {gap(found[0], output):.0e}",
-    )  # fmt: skip
-    text.fact(
-        "Each $Z_i$ is $M \\times d'$, unlike $X$",
-        all(z.shape == (M, D_HEAD) for z in Z),
-        f"{Z[0].shape}, and $X$ {X.shape}",
-    )
-    text.fact(
-        "The final $Z$ has the dimensions of $X$, $M \\times d$",
-        output.shape == X.shape,
-        f"{output.shape}",
-    )
-
-
-def several_angles(
-    text: Statements, rng: np.random.Generator, layer: Any, X: Array, head: Callable[..., Array], views: Array,
-) -> None:  # fmt: skip
-    """State what differs between heads: their weights `views` (h, M, M), and their part of the dimensions."""
-    apart = [gap(a, b) for a, b in itertools.combinations(views, 2)]
+    apart = [gap(a, b) for a, b in itertools.combinations(weights[0], 2)]
     text.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
         f"no two have the same weights; the two closest differ by up to {min(apart):.2f}",
@@ -195,6 +157,20 @@ def several_angles(
         "To see several angles one takes several matrices", same(alike, alike[:1]),
         "eight heads with the same matrices give the same weights eight times",
     )  # fmt: skip
+    text.fact(
+        "The $Z_i$ are joined (Concat) and go through a Linear layer", same(found[0], output),
+        f"the result equals the output of `nn.MultiHeadSelfAttention` to {gap(found[0], output):.0e}",
+    )  # fmt: skip
+    text.fact(
+        "Each $Z_i$ is $M \\times d'$, unlike $X$",
+        all(z.shape == (M, D_HEAD) for z in Z),
+        f"{Z[0].shape}, and $X$ {X.shape}",
+    )
+    text.fact(
+        "The final $Z$ has the dimensions of $X$, $M \\times d$",
+        output.shape == X.shape,
+        f"{output.shape}",
+    )
 
 
 # -- positions -----------------------------------------------------------------------------------------
@@ -253,6 +229,12 @@ BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2
 EPS = 1e-5
 
 
+def both_norms() -> tuple[nn.LayerNorm, nn.BatchNorm1d]:
+    """Return a layer norm and a batch norm for the columns of TABLE."""
+    d = TABLE.shape[1]
+    return nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
+
+
 def layer_norm(text: Statements, rng: np.random.Generator) -> None:
     text.section("Layer normalisation, by rows")
     X, d = TABLE, TABLE.shape[1]
@@ -271,7 +253,7 @@ def layer_norm(text: Statements, rng: np.random.Generator) -> None:
         "as it is done by hand",
     )
 
-    layer = nn.LayerNorm(d, EPS, dtype=float)
+    layer, _ = both_norms()
     text.fact(
         "`nn.LayerNorm` does these three steps", same(layer(X), normal),
         "with $\\gamma = 1$ and $\\beta = 0$, as they start",
@@ -318,7 +300,7 @@ def batch_norm(text: Statements, rng: np.random.Generator) -> None:
         "as by hand",
     )
 
-    layer = nn.BatchNorm1d(d, EPS, dtype=float)
+    _, layer = both_norms()
     text.fact(
         "`nn.BatchNorm1d` does these three steps",
         same(layer(X), normal),
@@ -350,8 +332,7 @@ def batch_norm(text: Statements, rng: np.random.Generator) -> None:
 
 def compare_norms(text: Statements, rng: np.random.Generator) -> None:
     text.section("Layer or batch normalisation")
-    d = TABLE.shape[1]
-    by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
+    d, (by_rows, by_columns) = TABLE.shape[1], both_norms()
     rows, columns = by_rows(TABLE).data.T, by_columns(TABLE).data
     is_normal = lambda x: same(x.mean(0), 0) and same(x.std(0), 1, 1e-4)
     text.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal(rows))
@@ -380,8 +361,7 @@ def compare_norms(text: Statements, rng: np.random.Generator) -> None:
 
 def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
     text.section("Where each of them serves")
-    d = TABLE.shape[1]
-    by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
+    d, (by_rows, by_columns) = TABLE.shape[1], both_norms()
     sentence = rng.standard_normal((1, M, d))
     batch = np.concatenate([sentence, np.zeros((1, M, d))])
     batch[1, :2] = 5 * rng.standard_normal((2, d))
@@ -418,7 +398,7 @@ def norms_in_use(text: Statements, rng: np.random.Generator) -> None:
         f"with batch norm by {normed.std(0).mean():.2f}",
     )  # fmt: skip
     mean, var = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
-    fresh = nn.BatchNorm1d(d, EPS, dtype=float)
+    _, fresh = both_norms()
     fresh(TABLE)
     by_hand = (TABLE[:1] - mean) / np.sqrt(var + EPS)
     text.fact(
@@ -509,17 +489,7 @@ def cross_attention(text: Statements, rng: np.random.Generator) -> None:
         "what enters it is the layer norm of $x$ plus the masked attention of $x$; and $x$ is the output of the block before, in "
         "the first block the embedded words",
     )  # fmt: skip
-    the_product_with_the_encoder(text, decoder.layers[0].cross_attention, *seen[0])
-    other = encoder(rng.standard_normal((1, M, D)))
-    moved = abs(decoder(Y, other).data - output).max((0, 2))
-    text.fact(
-        "There $C$ is put into the decoder",
-        (moved > 1e-3).all(),
-        "another $C$, and the result is another everywhere",
-    )
-
-
-def the_product_with_the_encoder(text: Statements, attention: Any, y: Any, C: Any) -> None:
+    attention, (y, _) = decoder.layers[0].cross_attention, seen[0]
     Q, K, V = attention.q_proj(y[0]).data, attention.k_proj(C[0]).data, attention.v_proj(C[0]).data
     heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
     A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
@@ -532,6 +502,13 @@ def the_product_with_the_encoder(text: Statements, attention: Any, y: Any, C: An
         "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadCrossAttention`",
         A[0].shape == (5, 4) and same(attention(y, C)[0], Z),
         "the weights are 5 × 4, and the result has a row for each target word",
+    )
+    other = encoder(rng.standard_normal((1, M, D)))
+    moved = abs(decoder(Y, other).data - output).max((0, 2))
+    text.fact(
+        "There $C$ is put into the decoder",
+        (moved > 1e-3).all(),
+        "another $C$, and the result is another everywhere",
     )
 
 
