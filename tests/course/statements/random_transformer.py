@@ -252,6 +252,10 @@ def self_attention(text: Statements, x: Array) -> Array:
         r"with every column of $Q$ and $K$ twice, the scores divided by $\sqrt{6}$ are $\sqrt{2}$ times larger still: "
         r"positive products add up faster than $\sqrt{d}$",
     )
+    return joined_heads(text, x)
+
+
+def joined_heads(text: Statements, x: Array) -> Array:
     at_30, at_root_3 = (
         np.hstack([head(x, *h, scale)[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))])
         for scale in (1 / 30, 1 / np.sqrt(3))
