@@ -52,6 +52,7 @@ def test_lesson_with_solutions_runs_and_is_graded_right(
     assert not re.search("^✗.*", text, re.M)
     for name in names:
         assert f"✓ {name}: right" in text
+    assert text.count("✓") - len(names) <= 10  # checked values
 
 
 @each_lesson
@@ -113,6 +114,11 @@ def test_grader_names_what_is_wrong(
     answer.__name__ = "double"
     assert exercises.grade(answer) is (answer if message == "right" else double)
     assert message in capsys.readouterr().out
+
+
+@each_lesson
+def test_markdown_of_lessons_has_nothing_that_jupyter_cannot_show(lesson: Path) -> None:
+    assert not re.search(r"^# (:::|```\{|\{\w+\}`).*", lesson.read_text("utf-8"), re.M)
 
 
 def pattern(text: ast.expr) -> str:
