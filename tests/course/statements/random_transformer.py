@@ -199,12 +199,16 @@ def self_attention(text: Statements, x: Array) -> Array:
         same(mg.softmax(np.array([1.0, 2.0, 3.0])), powers / powers.sum()),
         "1, $e$ and $e^2$, divided by their sum",
     )
-    attention1, weights1 = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
+    _, weights1 = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
     text.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573)
     text.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182)
     text.numbers("both weights on World are 1", weights1[:, 1], [1, 1])
+    return weighted_values(text, x, V1, scaled)
 
+
+def weighted_values(text: Statements, x: Array, V1: Array, scaled: Array) -> Array:
     text.section("Encoder 4.3.4. The values, weighted")
+    attention1, weights1 = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
     rows = [[7.99, 8.84, 6.84]] * 2
     text.numbers("`attention1`, step by step", mg.softmax(scaled) @ V1, rows)
     text.numbers(
