@@ -36,7 +36,7 @@ def floor(module: str) -> int:
 
 
 class Imports(ast.NodeVisitor):
-    """The modules that a module imports, also inside functions."""
+    """Return the modules that a module imports, also inside functions."""
 
     def __init__(self, module: str, path: Path) -> None:
         self.package = module.split(".")[: None if path.name == "__init__.py" else -1]

@@ -277,7 +277,7 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
 def test_fit_with_nonfinite_step_raises_or_skips_it(
     tmp_path: Path, gradient_only: bool, accumulate: int, parallel: int, clip_norm: float | None
 ) -> None:
-    """The second of two steps changes neither parameters nor buffers."""
+    """Check that the second of two steps changes neither parameters nor buffers."""
 
     def loss(model: Any, batch: Any) -> Tensor:
         x, y = batch
