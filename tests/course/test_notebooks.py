@@ -67,6 +67,7 @@ def test_hole_left_open_is_not_yet_graded(lesson: Path, capsys: pytest.CaptureFi
 
 
 def all_exercises() -> list[Any]:
+    """Return the exercises of all lessons, as parameters of a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(COURSE))
         modules = filter(None, map(exercises_of, LESSONS))

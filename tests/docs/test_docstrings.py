@@ -48,6 +48,7 @@ def is_described(doc: Any, parameter: str) -> bool:
 
 
 def faults(path: str, value: Any) -> list[str]:
+    """Return what numpydoc finds wrong in the docstring of `value`, which `path` names."""
     if isinstance(value, property) or getattr(value, "__name__", "") == "<lambda>":
         return [] if value.__doc__ else [f"{path}: no docstring"]
     doc = validate.Validator(validate.get_doc_object(pydoc.locate(path)))

@@ -37,6 +37,7 @@ def undrawn() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write 25 sentence pairs in files named as those of Multi30k."""
     path = tmp_path_factory.mktemp("data")
     words = {"man": "mann", "dog": "hund", "child": "kind", "house": "haus", "car": "auto"}
     english = [f"a {a} and a {b} .\n" for a in words for b in words]

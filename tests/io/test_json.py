@@ -69,6 +69,8 @@ def test_settings_with_invalid_entry_raise(take: Any, message: str) -> None:
 
 @dataclass(frozen=True)
 class Example:
+    """A dataclass with a default, a nested tuple and a check of its own."""
+
     width: int
     rate: float = 0.1
     pair: tuple[int, ...] = ()

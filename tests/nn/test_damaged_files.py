@@ -41,6 +41,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def make_run(path: Path) -> None:
+    """Write the directory of a translator: configuration, vocabulary and weights."""
     mg.manual_seed(0)
     vocab = Vocabulary([*SPECIALS, *"abcde"])
     config = nn.TransformerConfig(9, 9, 12, 2, 1, 1, 20, max_len=24, norm_first=True)
@@ -60,6 +61,7 @@ def make_state(path: Path) -> None:
 
 
 def read_state(path: Path) -> Any:
+    """Resume a training run, and return its weights and history."""
     resumed = trainer(path, max_epochs=2, save_every=2, decay=0.5)
     resumed.fit(resume=True)
     arrays = {name: array.tolist() for name, array in weights(resumed).items()}
@@ -97,6 +99,7 @@ def base_model() -> nn.LanguageModel:
 
 
 def make_adapter(path: Path) -> None:
+    """Write a LoRA adapter with random weights."""
     model = nn.lora(base_model(), 2, 4, ("q_proj", "v_proj", "linear1"))
     for p in model.parameters():
         p.data[...] += np.random.default_rng(1).standard_normal(p.shape) * p.requires_grad
@@ -117,6 +120,7 @@ def read_adapter(path: Path) -> Any:
 
 
 def make_image_settings(path: Path) -> None:
+    """Write the settings of an image preprocessor."""
     write_json(path / "preprocessor_config.json", {
         "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
         "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7],

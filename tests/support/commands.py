@@ -70,4 +70,5 @@ def hide_packages(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))

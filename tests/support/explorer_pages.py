@@ -22,6 +22,7 @@ HOSTILE = [
 
 
 def random_weights(seed: int, layers: int, heads: int, queries: int, keys: int) -> list[np.ndarray]:
+    """Return attention weights of each layer (heads, queries, keys), each row with a sum of 1."""
     exps = np.exp(np.random.default_rng(seed).normal(0, 3, (layers, heads, queries, keys)))
     return list(exps / exps.sum(-1, keepdims=True))
 
@@ -34,6 +35,7 @@ MAPS = {
 
 
 def data_of(page: str) -> dict[str, Any]:
+    """Return the JSON data inside an explorer page."""
     [text] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     return json.loads(text)  # type: ignore[no-any-return]
 
@@ -44,6 +46,7 @@ def stored_weights(text: str, *shape: int) -> np.ndarray:
 
 
 def stored_vectors(text: str, *shape: int) -> np.ndarray:
+    """Return float32 vectors of this shape from their base64 text."""
     return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)
 
 

@@ -25,6 +25,7 @@ from nn.train import agreement
 
 
 def model_and_optimizer(dropout: float = 0.0) -> tuple[nn.Transformer, optim.Adam]:
+    """Return the same small model and optimizer on every rank."""
     mg.manual_seed(0)
     model = nn.Transformer(
         nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64")
@@ -33,6 +34,7 @@ def model_and_optimizer(dropout: float = 0.0) -> tuple[nn.Transformer, optim.Ada
 
 
 def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return source and target ids of a batch with padding."""
     rng = np.random.default_rng(seed)
     source, target = rng.integers(3, 9, (rows, 5)), rng.integers(3, 9, (rows, 6))
     source[0, 3:] = 0
@@ -40,6 +42,7 @@ def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parts_of_rank(parallel: Any, whole: tuple[np.ndarray, ...]) -> list[Any]:
+    """Return those parts of a batch that this rank computes."""
     n = parallel.size * parallel.parts
     parts = [tuple(side[i::n] for side in whole) for i in range(min(n, len(whole[0])))]
     return parts[parallel.rank :: parallel.size]
@@ -99,6 +102,7 @@ def check_random_numbers() -> None:
 
 
 def steps() -> None:
+    """Check steps, gradients and random numbers of MPIParallel on these ranks."""
     mg.manual_seed(5)
     parallel = check_steps(MPIParallel, 1)
     assert parallel.bytes == 3 * 8 * sum(p.size for p in parallel.model.parameters())
@@ -133,6 +137,7 @@ def trainer(out: Path, kind: str, **options: Any) -> nn.Trainer:
 
 
 def whole_runs(out: str, *kinds: str) -> None:
+    """Train each kind of run to its end."""
     for kind in kinds:
         trainer(Path(out) / kind, kind).fit()
 
@@ -146,6 +151,7 @@ def killed_run(out: str, rank: str, step: str) -> None:
 
 
 def resumed_run(out: str) -> None:
+    """Resume the run with dropout."""
     trainer(Path(out), "dropout").fit(resume=True)
 
 
@@ -158,10 +164,12 @@ def interrupted_run(out: str) -> None:
 
 
 def fail() -> NoReturn:
+    """Raise the error of a full disk."""
     raise OSError(28, "No space left on device", "/data")
 
 
 def one_fails(out: str) -> None:
+    """Train while rank 1 meets a full disk."""
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 1:
         runs.at_step(t, 1, fail)
@@ -181,6 +189,7 @@ def last_save_fails(out: str) -> None:
 
 
 def one_leaves(out: str) -> None:
+    """Train while rank 1 exits with status 3."""
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 1:
         sys.exit(3)
@@ -216,6 +225,7 @@ def mismatches(out: str) -> None:
 
 
 def print_error(t: nn.Trainer) -> None:
+    """Print the ValueError that training raises."""
     try:
         t.fit()
     except ValueError as error:

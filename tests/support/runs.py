@@ -25,6 +25,7 @@ def copying(n: int = 120, seed: int = 0) -> list[tuple[list[int], list[int]]]:
 def trainer(
     run_dir: Path | None = None, seed: int = 0, decay: float | None = None, **options: Any
 ) -> nn.Trainer:
+    """Return a trainer that learns to copy with a small Transformer."""
     mg.manual_seed(seed)
     c = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.1, max_len=16)
     model = nn.Transformer(c)
@@ -57,6 +58,7 @@ def at_step(t: nn.Trainer, step: int, action: Callable[[], Any], training: bool 
 
 
 def weights(t: nn.Trainer) -> dict[str, np.ndarray]:
+    """Return copies of the weights of a trainer's model."""
     return {name: array.copy() for name, array in t.model.state_dict().items()}
 
 

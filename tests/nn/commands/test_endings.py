@@ -42,6 +42,8 @@ def last_lines(process: subprocess.Popen[str]) -> list[str]:
 
 
 def raising(error: BaseException) -> int:
+    """Return the exit status of a script that raises `error`."""
+
     def main() -> None:
         raise error
 

@@ -39,6 +39,7 @@ def made(**changes: Any) -> nn.Transformer:
 
 
 def decoded(model: Any, source: np.ndarray) -> list[tuple[list[int], Any]]:
+    """Return tokens and log-probabilities of a greedy and a beam search."""
     found = nn.greedy_search(model, source, max_len=6, eos=None)
     for hypotheses in nn.beam_search(model, source, n_best=3, max_len=6):
         found += hypotheses

@@ -13,6 +13,7 @@ from nn.text import EOS, SPECIALS, SpaceTokenizer, Vocabulary
 
 
 def translator(source_eos: bool = False) -> Translator:
+    """Return a random translator of words a, b and c."""
     vocab, split = Vocabulary([*SPECIALS, "a", "b", "c"]), SpaceTokenizer()
     config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=8)
     model = Transformer(config, np.random.default_rng(0))

@@ -127,6 +127,7 @@ def test_text_heatmap_shades_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def chinese_font() -> str:
+    """Return an installed font with Chinese characters, or skip the test."""
     installed = {f.name for f in font_manager.fontManager.ttflist}
     names = [name for name in plots._CJK_FONTS if name in installed]
     if not names:

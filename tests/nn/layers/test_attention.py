@@ -93,6 +93,7 @@ def test_mask_equals_its_definition(mask: np.ndarray, expected: Any) -> None:
 
 
 def transformer(**changes: Any) -> nn.Transformer:
+    """Return a Transformer of two small layers in float64."""
     options = {"source_vocab_size": 11, "dropout": 0.0, "max_len": 16, "dtype": "float64"}
     sizes = {"target_vocab_size": 13, "d_model": 8, "num_heads": 2, "d_ff": 12}
     layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}

@@ -15,6 +15,8 @@ from nn import init
 
 
 class Small(nn.Module):
+    """A module with every kind of part: layers, containers, a parameter, buffers."""
+
     def __init__(self) -> None:
         self.first = nn.Linear(3, 4)
         self.blocks = nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU())])

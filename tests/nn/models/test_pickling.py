@@ -25,6 +25,7 @@ def round_trip(value: Any) -> Any:
 
 
 def outputs(model: nn.Module) -> np.ndarray:
+    """Return what the model computes for fixed ids."""
     model.eval()
     arguments = (IDS, IDS[:, :2]) if isinstance(model, nn.Transformer) else (IDS,)
     with mg.no_grad():

@@ -95,6 +95,7 @@ def no_space() -> None:
 
 
 def count_operations(operations: FileOperations, directory: Path) -> int:
+    """Return how many file operations it takes to save over an older model."""
     save(directory, OLD_MODEL)
     with operations.at(directory, 0, lambda: None):
         save(directory, NEW_MODEL)
@@ -103,6 +104,8 @@ def count_operations(operations: FileOperations, directory: Path) -> int:
 
 
 def save_with_kill(operations: FileOperations, directory: Path, number: int) -> None:
+    """Save in a child process that is killed before operation `number`."""
+
     def killed() -> None:
         with operations.at(directory, number, lambda: os._exit(9)):
             save(directory, NEW_MODEL)
@@ -111,6 +114,7 @@ def save_with_kill(operations: FileOperations, directory: Path, number: int) -> 
 
 
 def save_on_full_disk(operations: FileOperations, directory: Path, number: int) -> None:
+    """Save on a disk that is full from operation `number` on."""
     try:
         with operations.at(directory, number, no_space):
             save(directory, NEW_MODEL)

@@ -23,6 +23,7 @@ def model() -> nn.LanguageModel:
 
 
 def classifier() -> nn.EncoderClassifier:
+    """Return a small BERT that classifies in three classes."""
     config = nn.EncoderConfig(
         30, 16, 4, 1, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", positions="learned",
         embeddings=nn.EmbeddingConfig(scale=False, norm=True), activation="gelu",

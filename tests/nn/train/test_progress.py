@@ -15,6 +15,7 @@ LINES = ["step 8/20  valid_loss 0.25", "step 16/20  valid_loss 0.25"]
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, stream: Any, **options: Any) -> str:
+    """Return what a progress line writes to `stream` in 16 steps with two milestones."""
     monkeypatch.setattr(sys, "stderr", stream)
     with ProgressLine(20, initial=4, **options) as line:
         for step in range(5, 21):

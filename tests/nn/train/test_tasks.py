@@ -53,6 +53,7 @@ def drawing() -> Task:
 def run(
     task: Callable[[], Task], run_dir: Path, schedule: Any = None, **options: Any
 ) -> nn.Trainer:
+    """Return a trainer of the task with fixed seeds and AdamW."""
     mg.manual_seed(0)
     model, batches, valid, objective = task()
     adam = optim.AdamW(model.parameters(), lr=5e-3, clip_norm=1.0)

@@ -62,6 +62,7 @@ add("rms_norm", _rms_norm_sample, _rms_norm, lambda x, w, eps: mg.rms_norm(x, we
 
 
 def _attention_sample(d: Draw) -> Sample:
+    """Draw attention with any of its masks, biases, scales and groups of heads."""
     n, kv, lq, lk = d.one_of(1, 2), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
     h, dk, dv = kv * d.one_of(1, 1, 2), d.one_of(1, 2), d.one_of(1, 3)
     shapes = (None, (n, 1, 1, lk), (1, h, lq, lk), (n, h, lq, lk), (lq, lk))
