@@ -543,7 +543,7 @@ def main(
         summary = {
             "steps": trainer.step,
             "training_seconds": round(trainer.seconds, 1),
-            "valid_loss": trainer.best,
+            f"valid_{args.select}": trainer.best,
             "held_out_loss": trainer.evaluate(held_out),
             **report(translator, trainer, test, args),
             "seconds": round(time.perf_counter() - began, 1),

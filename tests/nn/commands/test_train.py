@@ -242,7 +242,7 @@ def test_select_bleu_leaves_out_longer_validation_pairs(
 ) -> None:
     (tmp_path / "valid.tsv").write_text("Take two cups.\t请给我两个杯子。\n" + "a " * 600 + "\tb\n")
     line = f"--data {files['gz']} {SMALL} --valid {tmp_path}/valid.tsv --select bleu --quiet"
-    assert call(train.main, f"{line} --out {tmp_path}/run").result["valid_loss"] >= 0  # BLEU
+    assert call(train.main, f"{line} --out {tmp_path}/run").result["valid_bleu"] >= 0
     hide_packages(monkeypatch, "sacrebleu")
     error = "error: --select bleu needs sacrebleu: pip install sacrebleu"
     assert error_of(train.main, f"{line} --out {tmp_path}/other") == error
