@@ -64,13 +64,17 @@ def texts(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.stack([np.resize(row, LENGTH) for row in rows])
 
 
-def train(steps: int = 800, seed: int = 0) -> nn.LanguageModel:
-    """Train two layers of two heads on such texts."""
+def train(steps: int = 800, seed: int = 6) -> nn.LanguageModel:
+    """Train two layers of two heads on such texts.
+
+    Processors round differently, and training in float32 turns that into different heads. In float64 it does not.
+    """
     rng = np.random.default_rng(seed)
     config = nn.LanguageModelConfig(
         len(WORDS), 64, 2, 2, 128, dropout=0.0, max_len=LENGTH, tie=False, pad_id=None
     )
     model = nn.LanguageModel(config, rng)
+    model.to(np.float64)
     optimizer = optim.Adam(model.parameters(), lr=5e-3, clip_norm=1.0)
     schedule = optim.Schedule(optimizer, optim.cosine_schedule(steps, warmup=50))
     for _ in range(steps):
