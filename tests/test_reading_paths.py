@@ -54,17 +54,20 @@ def called_codes(function: Callable[[], Any]) -> list[CodeType]:
 
 
 def loss_of_a_batch(folder: Path) -> Callable[[], Any]:
+    """Return a call that goes from a batch to its loss."""
     model = nn.LanguageModel(CONFIG, np.random.default_rng(0))
     ids = np.array([[4, 5, 6, 7], [8, 9, 0, 0]])
     return lambda: model.loss(ids)
 
 
 def next_token(folder: Path) -> Callable[[], Any]:
+    """Return a call that generates one token with a copy for inference."""
     model = nn.for_inference(nn.LanguageModel(CONFIG, np.random.default_rng(0)))
     return lambda: nn.generate(model, [4, 5, 6], max_len=1)
 
 
 def directory(folder: Path) -> Callable[[], Any]:
+    """Return a call that loads a saved model."""
     nn.save(folder, nn.LanguageModel(nn.LanguageModelConfig(50, 32, 4, 1, 64)))
     return lambda: nn.load(folder)
 

@@ -17,6 +17,7 @@ from minigrad import GradientError, Tensor
 
 
 def leaf(*shape: int, seed: int = 0) -> Tensor:
+    """Return a random leaf of a graph."""
     return Tensor(np.random.default_rng(seed).standard_normal(shape), requires_grad=True)
 
 

@@ -193,6 +193,7 @@ def test_optimizer_step_after_the_forward_pass_is_noticed() -> None:
 
 
 def add_gradient(p: Tensor) -> None:
+    """Add 4 to each element of the gradient."""
     mg.linear(np.ones((4, 2)), p).sum().backward()
 
 

@@ -22,6 +22,7 @@ class Layer(NamedTuple):
 
 
 def parameters() -> dict[str, Any]:
+    """Return random parameters in lists, tuples, dicts and a named tuple."""
     layer = Layer(rng.standard_normal((3, 2)), rng.standard_normal(2))
     return {"layers": [layer], "scale": 0.5, "pair": (np.ones(2), {"deep": np.ones((1, 2))})}
 
@@ -34,6 +35,7 @@ def loss(tree: Any, x: Any = X) -> Any:
 
 
 def flat(tree: Any) -> np.ndarray:
+    """Join all leaves of a tree in one vector."""
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves(tree)])
 
 

@@ -83,6 +83,7 @@ W, X, V = (RNG.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 4)))
 
 
 def f(x: Any, w: Any = W) -> Any:
+    """Return a vector that depends on each element of x in a nonlinear way."""
     return np.tanh(w @ x) ** 2 / (1 + (x * x).sum())
 
 

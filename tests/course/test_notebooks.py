@@ -28,6 +28,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exercises_of(lesson: Path) -> ModuleType | None:
+    """Return the module with a lesson's exercises, None if it has none."""
     found = re.search(r"^from (exercises\.\w+) import", lesson.read_text("utf-8"), re.M)
     return importlib.import_module(found[1]) if found else None
 
@@ -87,6 +88,7 @@ def test_grader_accepts_the_solution_and_names_four_mistakes(exercise: Any) -> N
 
 
 def change(x: Any) -> Any:
+    """Change the argument in place, as an answer must not."""
     x *= 2
     return x
 

@@ -25,16 +25,19 @@ def passed(seconds: float, value: Any) -> Any:
 
 @mg.custom_op(x=lambda g: passed(2.0, g))
 def slow(x, /):
+    """Take 3 seconds forward and 2 backward, by the clock of the test."""
     return passed(3.0, x.copy())
 
 
 @mg.custom_op(x=lambda g: slow(g) if isinstance(g, Tensor) else g)
 def outer(x, /):
+    """Call `slow` in the backward pass."""
     return x.copy()
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the profiler read the clock of the test."""
     monkeypatch.setattr(profiler, "time", SimpleNamespace(perf_counter=lambda: SECONDS[0]))
 
 

@@ -45,6 +45,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(run_dir: Path) -> Any:
+    """Return the object that the page's scripts call, with a small translator."""
     return importlib.import_module("asked").Asked(str(run_dir))
 
 
@@ -117,6 +118,7 @@ def live_page(*folders: Path) -> str:
 
 
 def files_in(page: str) -> dict[str, bytes]:
+    """Return the files packed into the page, by name."""
     found = dict(re.findall(r'data-file="(.*?)">(.*?)</script>', page))
     return {name: gzip.decompress(base64.b64decode(text)) for name, text in found.items()}
 

@@ -25,6 +25,7 @@ FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{
 
 
 def part(name: str) -> Any:
+    """Import one of the modules that build the site."""
     return importlib.import_module(name)
 
 

@@ -47,6 +47,7 @@ def test_kernel_has_values_and_gradients_of_its_definition(
 
 
 def computed() -> set[str]:
+    """Return the ops that a layer norm and a GELU record."""
     return ops_of(mg.gelu(mg.layer_norm(Tensor(X, requires_grad=True))))
 
 

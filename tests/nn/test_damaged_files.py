@@ -53,10 +53,12 @@ def make_run(path: Path) -> None:
 
 
 def read_run(path: Path) -> Any:
+    """Translate with the model of a run."""
     return [t.text for t in nn.Translator.load(path).translate(["a b c", "d", "b a d c b"])]
 
 
 def make_state(path: Path) -> None:
+    """Train one epoch, and leave the state of the training."""
     trainer(path, max_epochs=1, save_every=2, decay=0.5).fit()
 
 
@@ -69,6 +71,7 @@ def read_state(path: Path) -> Any:
 
 
 def read_translator(path: Path) -> Any:
+    """Generate with a model and its tokenizer."""
     return nn.generate_text(nn.load(path), nn.text.load(path), TEXTS, max_len=5)
 
 
@@ -84,6 +87,7 @@ def make_llama(path: Path) -> None:
 
 
 def read_language_model(path: Path) -> Any:
+    """Return logits, a chat's tokens and generated texts of a directory."""
     text, model = nn.text.load(path), nn.load(path)
     logits = model(text.batch(TEXTS)[0]).data.tolist()
     return logits, text.chat([{"role": "user", "content": "the cat"}]), read_translator(path)

@@ -26,10 +26,12 @@ rng = np.random.default_rng(0)
 
 
 def floats(*shape: int) -> np.ndarray:
+    """Return random weights between 0.2 and 0.8."""
     return rng.uniform(0.2, 0.8, shape).astype(np.float32)
 
 
 def booleans(*shape: int) -> np.ndarray:
+    """Return a random mask that keeps the first element of each row."""
     mask = rng.random(shape) < 0.6
     mask[..., 0] = True
     return mask

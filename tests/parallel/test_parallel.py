@@ -137,6 +137,7 @@ def test_data_parallel_with_invalid_argument_raises(options: Any, error: Any, me
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a call in another thread, or raise its error."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *args).result(60)
 

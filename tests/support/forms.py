@@ -41,7 +41,7 @@ class Call:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments by the names of NumPy's parameters."""
+        """Return the arguments by the names of NumPy's parameters."""
         is_ufunc = isinstance(self.function, np.ufunc)
         return (
             dict(zip("x" if is_ufunc else signature(self.function).parameters, self.args))

@@ -32,6 +32,7 @@ def train(run: Path, options: str) -> list[str]:
 
 
 def wait_for_step(process: subprocess.Popen[str]) -> None:
+    """Wait until training has printed its first step."""
     assert process.stderr is not None and process.stderr.readline().startswith("step ")
 
 

@@ -37,6 +37,7 @@ CALLS = {
 
 
 def module_of(name: str) -> Any:
+    """Return the module of a command, or of a script if the name has a directory."""
     directory, _, script = name.rpartition("/")
     return load(script) if directory else importlib.import_module(f"nn.commands.{name}")
 

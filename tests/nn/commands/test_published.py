@@ -89,6 +89,7 @@ def test_sentence_encoder_with_another_activation_raises(tmp_path: Path) -> None
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
+    """Return a file with an empty and a repeated line."""
     (tmp_path / "lines").write_text("the cat sat\n\nwhy is it\nthe dog ran\nwhy is it\n")
     return tmp_path / "lines"
 

@@ -56,6 +56,7 @@ def test_additive_attention_equals_its_definition() -> None:
 
 
 def attend(keys: int, mask: Any = None, **options: Any) -> Any:
+    """Run attention of two heads from three queries to `keys` positions."""
     query, key = np.ones((2, 3, 8), np.float32), np.ones((2, keys, 8), np.float32)
     return nn.MultiHeadAttention(8, 2)(query, key, mask=mask, **options)
 

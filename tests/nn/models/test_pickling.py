@@ -89,6 +89,7 @@ def translator() -> nn.Translator:
 
 
 def sentence_encoder(path: Path) -> nn.SentenceEncoder:
+    """Return a sentence encoder with a layer for each activation."""
     encoder = nn.sentence_encoder(tiny_folders.encoder_folder(path))
     encoder.maps = [(nn.Linear(16, 16), function) for function in _ACTIVATIONS.values()]
     return encoder

@@ -29,6 +29,7 @@ def model(seed: int, norm_eps: float) -> Model:
 
 
 def fingerprint(model: Model) -> tuple[float, bytes]:
+    """Return what tells two saved models apart."""
     weights = b"".join(array.tobytes() for array in model.state_dict().values())
     return model.config.norm_eps, weights
 
@@ -87,10 +88,12 @@ def in_child(work: Callable[[], Any]) -> int:
 
 
 def save(directory: Path, model: Model, **options: Any) -> None:
+    """Save in several shards."""
     nn.save(directory, model, max_shard_size=3000, **options)
 
 
 def no_space() -> None:
+    """Fail as a full disk does."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

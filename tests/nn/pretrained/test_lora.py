@@ -108,6 +108,7 @@ def test_lora_layers_have_the_mode_of_the_model() -> None:
 
 
 def trains_embedding() -> nn.LanguageModel:
+    """Return a model with adapters whose embedding is trained as well."""
     lm = nn.lora(model(), 2, 4)
     lm.embedding.tokens.requires_grad_(True)
     return lm

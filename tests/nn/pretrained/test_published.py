@@ -31,6 +31,7 @@ MARIAN = nn.TransformerConfig(30, *LM[:4], 2, 32, tie="all", max_len=20, positio
 
 
 def bert(**changes: Any) -> nn.EncoderConfig:
+    """Return the configuration of a BERT, with some options changed."""
     options = {"num_types": 2, "positions": "learned", "activation": "gelu", "norm_eps": 1e-12}
     embeddings = nn.EmbeddingConfig(scale=False, norm=True)
     return nn.EncoderConfig(*LM, **{**options, "embeddings": embeddings, "max_len": 20, **changes})
@@ -48,6 +49,7 @@ MADE: dict[str, Callable[[], Any]] = {
 
 
 def result(model: Any) -> np.ndarray:
+    """Return the output of a model for two sequences of four tokens."""
     ids = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
     return model(ids, ids).data if isinstance(model, nn.Transformer) else model(ids).data
 
@@ -60,11 +62,13 @@ def folder(path: Path, name: str = "gpt2", **changes: Any) -> Path:
 
 
 def change_settings(path: Path, **changes: Any) -> None:
+    """Change entries of a directory's config.json."""
     settings = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(settings | changes))
 
 
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """Read the weights of a directory."""
     file = SafetensorsFile(path / "model.safetensors")
     return {name: file.read(name) for name in file}
 

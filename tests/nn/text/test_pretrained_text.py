@@ -122,6 +122,7 @@ NAMED = [{"name": "tool_use", "template": "{{ 1 / tools|length }}"}]
 
 
 def chat_text(path: Path, template: Any) -> Any:
+    """Load a tokenizer with a chat template."""
     pytest.importorskip("jinja2", reason="chat templates need it")
     text_files(path, chat_template=template, bos_token="[CLS]")
     return nn.text.load(path)

@@ -19,12 +19,14 @@ IDS = np.arange(50)
 
 
 def fit(**options: Any) -> None:
+    """Create a trainer with these options."""
     model = nn.Linear(2, 1)
     settings = {"max_steps": 1, "progress": False, **options}
     nn.Trainer(model, optim.Adam(model.parameters()), [], objective=lambda *x: 0.0, **settings)
 
 
 def generate(**options: Any) -> list[int]:
+    """Generate with a small model and these options."""
     config = nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=20)
     model = nn.LanguageModel(config, np.random.default_rng(0))
     return nn.generate(model, [1, 2], **{"max_len": 6, **options})

@@ -23,12 +23,14 @@ Task = tuple[nn.Module, Any, Any, Any]
 
 
 def language_model() -> Task:
+    """Return a language model, its batches and those for validation."""
     config = nn.LanguageModelConfig(11, 16, 2, 1, 24, dropout=0.1, max_len=12)
     batches = nn.WindowBatches(TEXT, 9, 6)
     return nn.LanguageModel(config), batches, nn.WindowBatches(TEXT[:80], 9, 6), None
 
 
 def classifier() -> Task:
+    """Return a classifier, its batches and those for validation."""
     config = nn.EncoderConfig(11, 16, 2, 1, 24, dropout=0.1, max_len=12, num_classes=3)
     batches, valid = (nn.Batches(ROWS, LABELS, batch_size=size) for size in (8, 20))
     return nn.EncoderClassifier(config), batches, valid, None

@@ -13,11 +13,13 @@ noise = 0.1
 
 # %%
 def model(parameters, time):
+    """Return a damped oscillation."""
     amplitude, decay, frequency, phase = parameters
     return amplitude * np.exp(-decay * time) * np.cos(frequency * time + phase)
 
 
 def loss(parameters):
+    """Return the negative logarithm of the posterior, up to a constant."""
     residuals = (data - model(parameters, time)) / noise
     prior = np.sum((parameters - 1.0) ** 2) / 25
     return 0.5 * (np.sum(residuals**2) + prior)
