@@ -271,7 +271,7 @@ def draw(results: dict[str, Any], path: Path) -> str:
 
 
 def _bars(panels: list[tuple[str, dict[str, Any]]]) -> Any:
-    """A figure with a panel of bars for each title, minigrad's in colour."""
+    """Return a figure with a panel of bars for each title, minigrad's in colour."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(panels))

@@ -11,7 +11,7 @@ from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
 
 
 def parameters(s: Size) -> dict[str, Any]:
-    """Float32 arrays by name."""
+    """Return float32 parameters by name."""
     rng = np.random.default_rng(0)
     d = s.d_model
     made: dict[str, Any] = {}
@@ -115,7 +115,7 @@ class Model:
 def adam(
     p: dict[str, Any], g: dict[str, Any], m: dict[str, Any], v: dict[str, Any], t: Any, xp: Any
 ) -> Any:
-    """One step with the norm of the gradients clipped; new parameters and averages."""
+    """Clip the gradients' norm and take a step; return new parameters and averages."""
     norm = xp.sqrt(sum(xp.sum(a * a) for a in g.values()))
     factor = xp.minimum(1.0, CLIP / (norm + 1e-6))
     for name in p:
@@ -134,9 +134,9 @@ def training_step(
     xp: Any,
     gradients: Callable[[Callable[[Any], Any], Any], Any],
 ) -> Callable[[], None]:
-    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam.
+    """Return a training step: forward with dropout, smoothed loss, backward, clipping, Adam.
 
-    `gradients(loss, p)` are those of `loss` with respect to the parameters p, arrays by name.
+    `gradients(loss, p)` returns those of `loss` with respect to the parameters p, arrays by name.
     """
     s = SIZES[size]._replace(**changes)
     source, target = s.data()

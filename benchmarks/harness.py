@@ -76,7 +76,7 @@ class Worker:
 def compare(
     libraries: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int = 2
 ) -> list[Worker]:
-    """Let the libraries take turns at a task; the workers that could start, with their times."""
+    """Let the libraries take turns at a task; return the workers that could start."""
     workers = []
     for library in libraries:
         try:
@@ -98,7 +98,7 @@ def take_turns(workers: list[Worker], rounds: int, warmup: int) -> list[Worker]:
 
 
 def machine() -> str:
-    """The machine, for the head of a table."""
+    """Describe the machine, for the head of a table."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
@@ -134,7 +134,7 @@ def follow(pipe: Any, step: Callable[[], None]) -> None:
 
 
 def in_processes(prepare: Callable[[], Callable[[], None]], processes: int) -> Callable[[], None]:
-    """A step that this process and forked ones take at once; each prepares its own part."""
+    """Return a step that this process and forked ones take at once; each prepares its own part."""
     import multiprocessing
 
     def part(pipe: Any) -> None:
@@ -161,7 +161,7 @@ def in_processes(prepare: Callable[[], Callable[[], None]], processes: int) -> C
 
 
 def serve(library: str, task: str, config: dict[str, Any]) -> None:
-    """What a worker does: prepare the task, and run it once for each line of input."""
+    """Prepare the task of a worker, and run it once for each line of input."""
     import resource
 
     sys.path.insert(0, str(HERE.parent))

@@ -35,7 +35,7 @@ def mpi(rounds: int) -> dict[str, Any]:
 
 
 def line(rounds: int) -> tuple[float, float]:
-    """α and β of an all-reduce of two ranks of this machine: a line through its times."""
+    """Fit a line, α and β, to the times of an all-reduce of two ranks of this machine."""
     tasks = [Worker("minigrad", "all_reduce_mpi", {"ranks": 2, "floats": n}) for n in MESSAGES]
     times = [median(worker.seconds) for worker in take_turns(tasks, rounds, 1)]
     sizes = 4.0 * np.array(MESSAGES)
@@ -83,7 +83,7 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
 
 
 def scale(rounds: int) -> dict[str, Any]:
-    """Efficiency to 1,000 nodes, from the step of this machine with all its cores."""
+    """Predict the efficiency of up to 1,000 nodes from a step of this whole machine."""
     result: dict[str, Any] = {}
     for size in ("small", "base"):
         (forked,) = compare(["minigrad"], "train", {"size": size}, rounds)

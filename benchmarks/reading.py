@@ -28,7 +28,7 @@ def own_memory() -> float:
 
 
 def made_up(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs of 5 to 30 random ids a side."""
+    """Yield pairs of 5 to 30 random ids a side."""
     rng = np.random.default_rng(0)
     for start in range(0, count, 10_000):
         lengths = rng.integers(5, 31, (min(10_000, count - start), 2))
@@ -39,7 +39,7 @@ def made_up(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def read(batches: PairBatches, count: int) -> None:
-    """Go through `count` batches; say now and then how much memory is held."""
+    """Read `count` batches; print now and then how much memory is held."""
     began, tokens = time.perf_counter(), 0
     epochs: Any = itertools.chain.from_iterable(map(batches.epoch, itertools.count()))
     for i, (source, target) in enumerate(itertools.islice(epochs, count), 1):

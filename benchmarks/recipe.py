@@ -78,7 +78,7 @@ class TorchTransformer(torch.nn.Module):
             p.copy_(torch.tensor(np.concatenate([state[part] for part in parts])))
 
     def forward(self, source: Any, target: Any) -> Any:
-        """Logits (N, L_t, vocab)."""
+        """Return logits (N, L_t, vocab)."""
         embed = lambda ids: self.dropout(
             self.table(ids) * self.scale + self.positions[: ids.shape[1]]
         )
@@ -92,7 +92,7 @@ class TorchTransformer(torch.nn.Module):
 
 
 def our_step(model: nn.Transformer, lr: float, warmup: int, smoothing: float = 0.1) -> Step:
-    """An update of the recipe, in minigrad; it returns the loss."""
+    """Return an update of the recipe in minigrad, which returns the loss."""
     optimizer = Adam(model.parameters(), lr, betas=(0.9, 0.98), eps=1e-8, clip_norm=1.0)
     schedule = Schedule(optimizer, inverse_sqrt_schedule(warmup))
 
@@ -108,7 +108,7 @@ def our_step(model: nn.Transformer, lr: float, warmup: int, smoothing: float = 0
 
 
 def torch_step(model: TorchTransformer, lr: float, warmup: int, smoothing: float = 0.1) -> Step:
-    """The same in PyTorch."""
+    """Return the same update in PyTorch."""
     optimizer = torch.optim.Adam(model.parameters(), lr, betas=(0.9, 0.98), eps=1e-8, fused=True)
     factor = lambda i: min((i + 1) / warmup, (warmup / (i + 1)) ** 0.5)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -25,7 +25,7 @@ __all__ = ["NETWORKS", "Network", "all_reduce", "batches_for", "efficiency", "ta
 
 
 class Network(NamedTuple):
-    """The seconds before a message comes, and for each of its bytes."""
+    """Network with the seconds of each message and of each of its bytes."""
 
     name: str
     alpha: float
@@ -43,7 +43,7 @@ NODES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
 
 def all_reduce(algorithm: str, ranks: int, size: float, network: Network) -> float:
-    """Seconds until all ranks have the sum of `size` bytes."""
+    """Return the seconds until all ranks have the sum of `size` bytes."""
     _, alpha, beta = network
     depth = math.ceil(math.log2(ranks))
     if algorithm == "tree":
@@ -53,12 +53,12 @@ def all_reduce(algorithm: str, ranks: int, size: float, network: Network) -> flo
 
 
 def efficiency(compute: float, communication: float) -> float:
-    """The share of a step in which a machine computes."""
+    """Return the share of a step in which a machine computes."""
     return compute / (compute + communication)
 
 
 def batches_for(target: float, compute: float, communication: float) -> int:
-    """How many batches to accumulate for an efficiency of `target`."""
+    """Return how many batches to accumulate for an efficiency of `target`."""
     return max(1, math.ceil(target / (1 - target) * communication / compute - 1e-9))
 
 

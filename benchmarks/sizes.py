@@ -1,4 +1,4 @@
-"""The models and batches that the libraries are compared on."""
+"""Models and batches on which the libraries are compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Size(NamedTuple):
         return source, rng.integers(3, self.vocab, (self.batch, self.length + 1))
 
     def useful_flops(self) -> float:
-        """6 × parameters × the tokens that pass them, of all matrices."""
+        """Return 6 × parameters × the tokens that pass them, over all matrices."""
         d, layers = self.d_model, self.layers
         encoder, decoder = (
             layers * (4 * d * d + 2 * d * self.d_ff),
@@ -36,13 +36,13 @@ class Size(NamedTuple):
 
 
 def sentences(batch: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids (batch, length) without padding, and one of two classes for each row."""
+    """Return token ids (batch, length) without padding, and one of two classes for each row."""
     rng = np.random.default_rng(0)
     return rng.integers(1000, 20_000, (batch, length)), rng.integers(0, 2, batch)
 
 
 def prompt_of(length: int) -> list[int]:
-    """The token ids of a text to go on from."""
+    """Return the token ids of a prompt."""
     return np.random.default_rng(0).integers(1000, 20_000, length).tolist()
 
 

@@ -18,7 +18,7 @@ def chain(
     reverse: Callable[[Any], Any],
     centre: Callable[[Any], Any],
 ) -> Callable[[], None]:
-    """`n` ops called `name`, one after another, on matrices (side, side) of the library xp."""
+    """Return a chain of `n` ops called `name` on matrices (side, side) of the library xp."""
     rng = np.random.default_rng(0)
     x, w = (variable(rng.standard_normal((side, side)) / 4) for _ in range(2))
     mask = constant(rng.random((side, side)) < 0.5)

@@ -1,4 +1,4 @@
-"""The tasks, in HIPS autograd."""
+"""Tasks in HIPS autograd."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ VERSION = getattr(autograd, "__version__", "1")
 
 
 def train(size: str, **changes: int) -> Callable[[], None]:
-    """A training step."""
+    """Return a training step."""
     return training_step(size, changes, anp, lambda loss, p: autograd.grad(loss)(p))

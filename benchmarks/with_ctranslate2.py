@@ -1,4 +1,4 @@
-"""The tasks, in CTranslate2 (inference only)."""
+"""Tasks in CTranslate2 (inference only)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = ctranslate2.__version__
 
 
 def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens for `batch` sources, in float32."""
+    """Return a call that decodes exactly `steps` tokens for `batch` sources, in float32."""
     from transformers import MarianMTModel
 
     model = MarianMTModel.from_pretrained(path)

@@ -1,4 +1,4 @@
-"""The tasks, in JAX with jit."""
+"""Tasks in JAX with jit."""
 
 from __future__ import annotations
 

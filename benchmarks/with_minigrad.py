@@ -1,4 +1,4 @@
-"""The tasks, in minigrad."""
+"""Tasks in minigrad."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = mg.__version__
 
 
 def ops(name: str, n: int, side: int) -> Callable[[], None]:
-    """A chain of `n` small ops, forward and backward."""
+    """Return a chain of `n` small ops, forward and backward."""
     variable = lambda array: Tensor(array, requires_grad=True)
     centre = lambda h: h - h.mean(-1, keepdims=True)
     return chain(name, n, side, mg, variable, lambda array: array, lambda h: h[::-1], centre)
@@ -37,7 +37,7 @@ _contexts = ExitStack()  # what was left out stays so, to the end of the process
 
 
 def _leave_out(part: str) -> None:
-    """Leave out something that is there for speed: a kernel gives way to its definition."""
+    """Replace a kernel by its definition, or leave out another part that is there for speed."""
     if part == "kept memory":
         os.environ["MINIGRAD_MALLOC"] = "default"
     elif part:
@@ -47,7 +47,7 @@ def _leave_out(part: str) -> None:
 def train(
     size: str, processes: int = 2, activation: str = "relu", without: str = "", **changes: int
 ) -> Callable[[], None]:
-    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
+    """Return a training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
     _leave_out(without)
     kind = functools.partial(mg.DataParallel, processes=processes)
     step, _ = _training(size, kind, activation, changes)
@@ -57,7 +57,7 @@ def train(
 def _training(
     size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]
 ) -> tuple[Any, Any]:
-    """A training step, and who takes it: `kind(optimizer, loss, model=model)`."""
+    """Return a training step, and the `kind(optimizer, loss, model=model)` that takes it."""
     s = SIZES[size]._replace(**changes)
     mg.manual_seed(0)
     config = nn.TransformerConfig(
@@ -95,7 +95,7 @@ def _training(
 
 
 def train_mpi(size: str, ranks: int, **changes: int) -> Any:
-    """The same step by ranks of an MPI job, one thread each. The first takes the others along."""
+    """Return the same step by ranks of an MPI job, one thread each, which the first starts."""
     mg.set_num_threads(1)
     step, parallel = _training(size, mg.MPIParallel, "relu", changes)
     lead = _leading(parallel, step)
@@ -141,7 +141,7 @@ def _leading(parallel: Any, step: Callable[[], Any]) -> Any:
 
 
 def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens for `batch` sources, with the cache."""
+    """Return a call that decodes exactly `steps` tokens for `batch` sources, with the cache."""
     keep_freed_memory()
     model = nn.for_inference(nn.load(path))
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
@@ -151,14 +151,14 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
 
 
 def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens after a prompt, greedily, with the cache."""
+    """Return a call that generates exactly `steps` tokens greedily, with the cache."""
     keep_freed_memory()
     model, prompt = nn.for_inference(nn.load(path)), prompt_of(context)
     return lambda: nn.generate(model, prompt, max_len=steps, eos=None)
 
 
 def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
-    """The hidden states of a batch of sentences."""
+    """Return a call that computes the hidden states of a batch of sentences."""
     keep_freed_memory()
     model, (ids, _) = nn.for_inference(nn.load(path, head="none")), sentences(batch, length)
     return lambda: model.hidden(ids, np.ones(ids.shape, bool))
@@ -186,7 +186,7 @@ def fine_tune(path: str, batch: int, length: int, processes: int = 2) -> Callabl
 
 
 def load(path: str) -> Callable[[], Any]:
-    """A model from its folder."""
+    """Return a call that loads a model from its directory."""
     return lambda: nn.load(path)
 
 

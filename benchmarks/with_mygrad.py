@@ -1,4 +1,4 @@
-"""The tasks, in MyGrad."""
+"""Tasks in MyGrad."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def gradients(loss: Callable[[Any], Any], p: dict[str, Any]) -> dict[str, Any]:
 
 
 def train(size: str, **changes: int) -> Callable[[], None]:
-    """A training step."""
+    """Return a training step."""
     return training_step(size, changes, mygrad, gradients)

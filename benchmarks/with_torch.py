@@ -1,4 +1,4 @@
-"""The tasks, in PyTorch."""
+"""Tasks in PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ torch.set_num_threads(2)
 
 
 def ops(name: str, n: int, side: int) -> Callable[[], None]:
-    """A chain of `n` small ops, forward and backward."""
+    """Return a chain of `n` small ops, forward and backward."""
     variable = lambda array: torch.tensor(array, requires_grad=True)
     centre = lambda h: h - h.mean(-1, keepdim=True)
     return chain(name, n, side, torch, variable, torch.tensor, lambda h: h.flip(0), centre)
@@ -72,7 +72,7 @@ def _step(
     target: torch.Tensor,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> Callable[[], None]:
-    """A training step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
+    """Return a step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
     adam = torch.optim.Adam(model.parameters(), LR, fused=True)
     forward = model if forward is None else forward  # a compiled model has no truth value
 
@@ -90,7 +90,7 @@ def _step(
 
 
 def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], None]:
-    """A training step in one process with two threads."""
+    """Return a training step in one process with two threads."""
     s = SIZES[size]._replace(**changes)
     torch.manual_seed(0)
     model = Translator(s)
@@ -99,7 +99,7 @@ def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], Non
 
 
 def train_compiled(size: str, **changes: int) -> Callable[[], None]:
-    """The same, through torch.compile."""
+    """Return the same step, compiled by torch.compile."""
     return train(size, compiled=True, **changes)
 
 
@@ -126,7 +126,7 @@ def train_processes(size: str, **changes: int) -> Callable[[], None]:
 
 
 def _part(store: str, s: Size, rank: int) -> Callable[[], None]:
-    """What one of two processes does: a step with every second row of the batch."""
+    """Return the step of one of two processes, with every second row of the batch."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}/store", rank=rank, world_size=2
@@ -175,7 +175,7 @@ def published(path: str, shape: str) -> dict[str, int]:
 
 
 def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens after a prompt, greedily, with the cache."""
+    """Return a call that generates exactly `steps` tokens greedily, with the cache."""
     model, prompt = loaded("AutoModelForCausalLM", path), torch.tensor([prompt_of(context)])
     options = {"max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
 
@@ -187,7 +187,7 @@ def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
 
 
 def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
-    """The hidden states of a batch of sentences."""
+    """Return a call that computes the hidden states of a batch of sentences."""
     model, (ids, _) = loaded("AutoModel", path), map(torch.tensor, sentences(batch, length))
 
     def step() -> Any:
@@ -216,12 +216,12 @@ def fine_tune(path: str, batch: int, length: int) -> Callable[[], None]:
 
 
 def load(path: str) -> Callable[[], Any]:
-    """A model from its folder."""
+    """Return a call that loads a model from its directory."""
     return lambda: loaded("AutoModelForCausalLM", path)
 
 
 def loaded(kind: str, path: str) -> Any:
-    """A model from its folder, in float32, without words about it."""
+    """Load a model from its directory, in float32, and print nothing."""
     import transformers
     from transformers.utils import logging
 
@@ -231,7 +231,7 @@ def loaded(kind: str, path: str) -> Any:
 
 
 def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens for `batch` sources, by Hugging Face's `generate`."""
+    """Return a call of `generate` for exactly `steps` tokens of `batch` sources."""
     model = loaded("MarianMTModel", path)
     source = torch.tensor(np.random.default_rng(0).integers(1, 1000, (batch, length)))
     options = {

@@ -1,4 +1,4 @@
-"""What the live page asks of the library, in the browser; each call takes JSON and gives JSON."""
+"""Calls of the live page, which runs the library in the browser. Each takes and returns JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEMBERED = 16  # old sentences in each batch of teaching, so that these are no
 
 
 class Asked:
-    """A trained translator: says sentences with some heads silent, and learns new ones."""
+    """A trained translator that translates with some heads silenced, and learns new sentences."""
 
     def __init__(self, run_dir: str) -> None:
         self.run_dir = Path(run_dir)
@@ -36,7 +36,7 @@ class Asked:
         return "null"
 
     def about(self, _: str = "") -> str:
-        """The heads of each attention by its name, the words that are known, some sentences, the size, what it runs on."""
+        """Return the heads of each attention, the known words, some sentences, the model's size and its platform."""
         heads = {
             name: attention.num_heads
             for name, attention in attentions_of(self.translator.model).items()
@@ -53,7 +53,7 @@ class Asked:
         )
 
     def translate(self, asked: str) -> str:
-        """Of {"text", "silent": {name: heads}}: the translation, what it did not know, and its page of attention."""
+        """Translate the text of {"text", "silent": {name: heads}}; return unknown words and the page of attention too."""
         call = json.loads(asked)
         with gate_heads(self.translator.model, self._gates(call["silent"])):
             found = self.translator.translate([call["text"]])[0]
@@ -88,7 +88,7 @@ class Asked:
         )
 
     def teach(self, asked: str) -> Iterator[str]:
-        """Learn {"pairs", "steps"}; at each step the loss of the new sentences, and of old ones seen beside them."""
+        """Learn {"pairs", "steps"}; yield at each step the loss of the new sentences and of old ones beside them."""
         call = json.loads(asked)
         new = [(source.split(), target.split()) for source, target in call["pairs"]]
         if not new or not all(source and target for source, target in new):
@@ -112,7 +112,7 @@ class Asked:
         )
 
     def _make_room(self, pairs: list[Any]) -> None:
-        """New words get the next numbers, and rows of their own in the tables of the model."""
+        """Add new words to the vocabularies, and a row for each to the tables of the model."""
         old = self.translator
         vocabs = []
         for side, vocab in enumerate((old.source_vocab, old.target_vocab)):
