@@ -67,7 +67,8 @@ def texts(rng: np.random.Generator, count: int) -> np.ndarray:
 def train(steps: int = 800, seed: int = 6) -> nn.LanguageModel:
     """Train two layers of two heads on such texts.
 
-    Processors round differently, and training in float32 turns that into different heads. In float64 it does not.
+    Training in float32 gives different heads on different processors, because they round differently. So train in
+    float64.
     """
     rng = np.random.default_rng(seed)
     config = nn.LanguageModelConfig(

@@ -29,7 +29,7 @@ def model(seed: int, norm_eps: float) -> Model:
 
 
 def fingerprint(model: Model) -> tuple[float, bytes]:
-    """Return what tells two saved models apart."""
+    """Return the epsilon of the norms and the bytes of all weights."""
     weights = b"".join(array.tobytes() for array in model.state_dict().values())
     return model.config.norm_eps, weights
 
