@@ -227,12 +227,13 @@ def test_train_on_a_file_chooses_tokenizers_and_resumes(
     assert call(train.main, f"{line} --resume").result["steps"] > 0  # a job that is queued again
 
 
-def test_evaluate_counts_each_of_several_references(run: SimpleNamespace) -> None:
+def test_evaluate_counts_each_of_several_references(run: SimpleNamespace, tmp_path: Path) -> None:
     """A translation is compared with all references, and the matching one is shown."""
     (a, _), (b, _) = run.test[:2]
     spaced = run.translator.translate([a])[0].text.replace(" ", "   ")
     test = [(a, "x"), (a, spaced), (b, "w")]
-    result, judged = train.evaluate(run.translator, test, train.parse(["--beam", "1", "--quiet"]))
+    args = train.parse(["--beam", "1", "--quiet", "--out", str(tmp_path / "run")])
+    result, judged = train.evaluate(run.translator, test, args)
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
     assert [x[1:] for x in judged] == [(spaced, True), ("w", False)]
 
