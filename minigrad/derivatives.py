@@ -132,9 +132,6 @@ class _Traced:
 
     def pull(self, ys: list[Tensor], gs: Any, retain_graph: bool = False) -> list[Tensor]:
         """Return the gradients of the inputs, recorded if they depend on another leaf."""
-        for y in ys:
-            if not isinstance(y, Tensor):
-                raise TypeError(f"the function must return a Tensor, got a {type(y).__name__}")
         create = self.is_tied(ys, gs or ())
         grads = gradients(
             ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True
@@ -158,6 +155,14 @@ class _Traced:
         return self.outer and (
             has_outer_leaf or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
+
+
+def _checked(ys: list[Any]) -> list[Tensor]:
+    """Return the results of a function, which must be tensors."""
+    for y in ys:
+        if not isinstance(y, Tensor):
+            raise TypeError(f"the function must return a Tensor, got a {type(y).__name__}")
+    return ys
 
 
 def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
@@ -219,7 +224,7 @@ def value_and_grad(
     def derived(*args: Any, **kwargs: Any) -> Any:
         run = _Traced("grad", f, args, argnums, kwargs)
         y = run.result[0] if has_aux else run.result
-        gs = run.pull([y], None)
+        gs = run.pull(_checked([y]), None)
         value = y.detach() if all(g._node is None for g in gs) else y
         return (value, run.result[1]) if has_aux else value, run.by_argument(gs)
 
@@ -290,7 +295,7 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
         takes a tree of its structure.
     """
     run = _Traced("vjp", f, xs, range(len(xs)), {})
-    ys = leaves(run.result)
+    ys = _checked(leaves(run.result))
 
     def pullback(*gs: Any) -> tuple[Any, ...]:
         is_sequence = isinstance(run.result, (list, tuple))
@@ -327,7 +332,7 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     arguments = _as_tuple(xs)
     run = _Traced("jvp", f, arguments, range(len(arguments)), {})
     directions = _directions(run, xs, vs)
-    ys = leaves(run.result)
+    ys = _checked(leaves(run.result))
     tied = run.is_tied(ys, directions)
     us = [_new_input("jvp", np.zeros(y.shape, y.dtype), False) for y in ys]
     pulled = gradients(ys, run.inputs, us, create_graph=True, allow_unused=True)
@@ -378,7 +383,13 @@ def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
     """Return the leaves of the directions `vs`, each in the dtype of its input."""
     if _is_single(xs):
         vs = vs if type(vs) in (list, tuple) and len(vs) == 1 and not is_array(vs) else (vs,)
-    vectors = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
+    parts = tuple(vs) if isinstance(vs, (list, tuple)) else (vs,)
+    if len(parts) != len(run.trees):
+        raise ValueError(
+            f"the direction must have {len(run.trees)} parts, one for each argument, got "
+            f"{len(parts)}"
+        )
+    vectors = [v for pair in zip(run.trees, parts) for v in aligned(*pair, is_array)]
     return [
         v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, vectors)
     ]
@@ -406,7 +417,8 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     def derived(*args: Any, **kwargs: Any) -> Any:
         with use_definitions():  # batches of gradients need rules in plain NumPy
             run = _Traced("jacobian", f, args, argnums, kwargs)
-        return rebuilt(run.result, [run.by_argument(_rows(run, y)) for y in leaves(run.result)])
+        ys = _checked(leaves(run.result))
+        return rebuilt(run.result, [run.by_argument(_rows(run, y)) for y in ys])
 
     return derived
 

@@ -362,6 +362,13 @@ def _expand_dims(a: BatchedArray, axis: Any) -> BatchedArray:
     return BatchedArray(np.expand_dims(a.values, _axes(tuple(axes), a.ndim + len(axes))))
 
 
+def _pad(a: BatchedArray, widths: Any, mode: Any = "constant", **options: Any) -> BatchedArray:
+    if "constant_values" in options:  # a pair for each axis
+        pairs = np.broadcast_to(options["constant_values"], (a.ndim, 2))
+        options["constant_values"] = [(0, 0), *pairs.tolist()]
+    return BatchedArray(np.pad(a.values, [(0, 0), *widths], mode, **options))
+
+
 def _moveaxis(a: BatchedArray, source: Any, destination: Any) -> BatchedArray:
     return BatchedArray(np.moveaxis(a.values, _axes(source, a.ndim), _axes(destination, a.ndim)))
 
@@ -422,6 +429,7 @@ RULES: dict[Any, Callable[..., Any]] = {
         f: _elementwise(f)
         for f in (np.where, np.clip, np.isclose, np.isneginf, np.isposinf, np.sinc, np.round)
     },
+    np.imag: _elementwise(np.imag),
     np.linalg.solve: _solve,
     np.squeeze: lambda a, axis: BatchedArray(np.squeeze(a.values, _axes(axis, a.ndim))),
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),
@@ -436,9 +444,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.shape: lambda a: a.shape,
     **{f: _filled_like(f) for f in (np.zeros_like, np.ones_like, np.empty_like, np.full_like)},
     np.split: _split,
-    np.pad: lambda a, widths, mode="constant", **options: BatchedArray(
-        np.pad(a.values, [(0, 0), *widths], mode, **options)
-    ),
+    np.pad: _pad,
     np.flip: _along(np.flip),
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: BatchedArray(
         np.diagonal(a.values, offset, _axes(axis1, a.ndim), _axes(axis2, a.ndim))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from .batched import BatchedArray
 from .errors import GradientError
 
 tick = itertools.count(1).__next__
@@ -30,15 +31,21 @@ def owner_of(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def memory_of(value: Any) -> Any:
+    """Return the values of all examples of a BatchedArray, and anything else unchanged."""
+    return value.values if isinstance(value, BatchedArray) else value
+
+
 def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
     """Return the changes of an array that owns its memory: {(start, end): time}."""
     entry = _changed.get(id(owner))
     return entry[1] if entry is not None and entry[0]() is owner else {}
 
 
-def mark_changed(array: np.ndarray) -> None:
+def mark_changed(array: Any) -> None:
     """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
     global last
+    array = memory_of(array)
     owner = owner_of(array)
     key, ranges = id(owner), _ranges(owner)
     if not ranges:
@@ -56,6 +63,7 @@ def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
     for value in values:
         if isinstance(value, tuple):
             check_unchanged(name, since, value)
+        value = memory_of(value)
         if not isinstance(value, np.ndarray):
             continue
         ranges = _ranges(owner_of(value))

@@ -17,24 +17,19 @@ import numpy as np
 
 from .changes import mark_changed
 from .modes import MODE, VMAPPED
-from .nested import as_tensors, needs_gradient, numpy_name, on_arrays, refusal, without_tensors
+from .nested import (
+    as_tensors,
+    needs_gradient,
+    numpy_name,
+    on_arrays,
+    refusal,
+    signature,
+    without_tensors,
+)
 from .tensor import DISPATCH, unwrap
 
-IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
-    np.where: lambda condition, x=None, y=None, /: ...,
-    np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": ...,
-    np.dot: lambda a, b, out=None: ...,
-    np.vdot: lambda a, b, /: ...,
-    np.inner: lambda a, b, /: ...,
-    np.bincount: lambda x, /, weights=None, minlength=0: ...,
-}
 _HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
 _CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
-
-
-def signature(numpy: Any) -> inspect.Signature:
-    """Return the signature of a NumPy function."""
-    return inspect.signature(IN_C.get(numpy, numpy))
 
 
 class Form:
@@ -69,8 +64,8 @@ class Form:
         is_plain = MODE.get().watch is None and not VMAPPED.get()
         if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
-            if self._writes and (kwargs or len(args) > 1):
-                self._note_writes(args, kwargs)
+            if self._overwrites and (kwargs or len(args) > 1):
+                self._note_overwrite(args, kwargs)
             return result if self.numpy in _CONVERTERS else as_tensors(result)
         count, names = self._accepted
         if count is None:
@@ -83,19 +78,16 @@ class Form:
         return self.function(*operands, **self._options(values, names))
 
     @functools.cached_property
-    def _writes(self) -> bool:
-        """True if NumPy's function can write into one of its arguments."""
-        writing = self._defaults.keys() & {"out", "overwrite_input"}
-        return bool(writing) or self.numpy is np.nan_to_num
+    def _overwrites(self) -> bool:
+        """True if NumPy's function can write into its first argument."""
+        return "overwrite_input" in self._defaults or self.numpy is np.nan_to_num
 
-    def _note_writes(self, args: Any, kwargs: dict[str, Any]) -> None:
-        """Mark the arrays that NumPy wrote into as changed."""
+    def _note_overwrite(self, args: Any, kwargs: dict[str, Any]) -> None:
+        """Mark the first argument as changed if NumPy wrote into it."""
         values = dict(zip(self._defaults, args)) | kwargs
-        outputs = [values.get("out")]
         in_place = self.numpy is np.nan_to_num and not values.get("copy", True)
         if values.get("overwrite_input") or in_place:
-            outputs.append(unwrap(values[next(iter(self._defaults))]))
-        for array in outputs:
+            array = unwrap(values[next(iter(self._defaults))])
             if isinstance(array, np.ndarray):
                 mark_changed(array)
 

@@ -144,6 +144,27 @@ def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
     return c.reshape(shape) if extra else c
 
 
+def _check_shape(name: str, c: Any, parent: Node) -> None:
+    """Raise an error for a gradient that cannot be summed to the shape of its operand."""
+    shape = parent.shape
+    extra = c.ndim - len(shape)
+    if extra < 0 or any(m not in (1, n) for m, n in zip(shape, c.shape[extra:])):
+        raise GradientError(
+            f"{name}: the gradient of an operand of shape {tuple(shape)} must have this shape, but "
+            f"its rule returned shape {tuple(c.shape)}"
+        )
+
+
+def _in_dtype(name: str, c: Any, parent: Node) -> Any:
+    """Return a gradient in the dtype of its operand, which is real."""
+    if c.dtype.kind == "c":
+        raise GradientError(
+            f"{name}: the gradient of an operand of dtype {parent.dtype} must be real, but its "
+            f"rule returned dtype {c.dtype}"
+        )
+    return c.astype(parent.dtype)
+
+
 class Backward:
     """Backward pass through a graph.
 
@@ -243,9 +264,10 @@ class Backward:
                         continue
                     c = self._coerced(c, parent)
                 if c.shape != parent.shape:
+                    _check_shape(node.op.name, c, parent)
                     c = unbroadcast(c, parent.shape)
                 if c.dtype is not parent.dtype:
-                    c = c.astype(parent.dtype)
+                    c = _in_dtype(node.op.name, c, parent)
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
@@ -260,7 +282,10 @@ class Backward:
                 elif parent in owned and type(c) is ndarray:
                     np.add(total, c, out=total)
                 else:
-                    grads[parent] = self._coerced(total + c, parent)
+                    total = self._coerced(total + c, parent)
+                    if total.dtype is not parent.dtype:  # of another byte order
+                        total = total.astype(parent.dtype)
+                    grads[parent] = total
                     if numeric:
                         owned.add(parent)
             g = c = total = edges = args = buffer = None  # so that no array outlives its use
@@ -280,6 +305,12 @@ class Backward:
                 rule = op.through_tensors(rule, node)
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)
             if op.joint:  # one rule returns the gradients of all operands
+                if not isinstance(c, (tuple, list)) or len(c) != len(node.inputs):
+                    got = len(c) if isinstance(c, (tuple, list)) else f"a {type(c).__name__}"
+                    raise GradientError(
+                        f"{op.name}: vjp must return {len(node.inputs)} gradients, one for each "
+                        f"operand, got {got}"
+                    )
                 results = list(zip(node.inputs, c))
                 break
             results.append((parent, c))

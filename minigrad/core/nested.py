@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,20 @@ from .batched import BatchedArray, as_array
 from .changes import mark_changed
 from .modes import MODE
 from .tensor import Tensor, wrap
+
+IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
+    np.where: lambda condition, x=None, y=None, /: ...,
+    np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": ...,
+    np.dot: lambda a, b, out=None: ...,
+    np.vdot: lambda a, b, /: ...,
+    np.inner: lambda a, b, /: ...,
+    np.bincount: lambda x, /, weights=None, minlength=0: ...,
+}
+
+
+def signature(numpy: Any) -> inspect.Signature:
+    """Return the signature of a NumPy function."""
+    return inspect.signature(IN_C.get(numpy, numpy))
 
 
 def needs_gradient(value: Any) -> bool:
@@ -79,8 +95,7 @@ def _map_parts(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Call `function` with the arrays of all tensors."""
-    out = kwargs.get("out")
-    outputs = out if isinstance(out, tuple) else (out,)
+    outputs = _outputs(function, args, kwargs)
     if any(isinstance(x, Tensor) for x in outputs):
         raise TypeError(
             f"{numpy_name(function)}: out must be an ndarray, got a Tensor; use the result instead"
@@ -90,3 +105,25 @@ def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -
         if x is not None:
             mark_changed(x)
     return result
+
+
+def _outputs(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the arguments that `function` writes into, given as `out=` or by position."""
+    if "out" in kwargs:
+        out = kwargs["out"]
+        return out if isinstance(out, tuple) else (out,)
+    if isinstance(function, np.ufunc):
+        return tuple(args[function.nin :])
+    i = _position_of_out(function)
+    return () if i is None else tuple(args[i : i + 1])
+
+
+@functools.lru_cache(1024)
+def _position_of_out(function: Callable[..., Any]) -> int | None:
+    """Return the position of the parameter `out`, or None if it has none."""
+    try:
+        parameters = signature(function).parameters
+    except ValueError:  # a function in C
+        return None
+    names = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
+    return names.index("out") if "out" in names else None

@@ -134,16 +134,16 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
     """Return derivatives along one axis, the product with a matrix of weights."""
     n = shape_of(f)[axis]
+    dtype = f.dtype if f.dtype.kind == "f" else float
     if needs_gradient(h):
         if np.ndim(h):
             raise TypeError(
                 "gradient: positions must not require gradients; divide differences of f by "
                 "differences of the positions"
             )
-        return _slope(f, 1.0, axis, edge_order) / h
+        return astype(_slope(f, 1.0, axis, edge_order) / h, dtype)
     weights: Any = np.gradient  # its annotations lack coordinates
     weights = weights(np.eye(n), without_tensors(h), axis=0, edge_order=edge_order)
-    dtype = f.dtype if f.dtype.kind == "f" else float
     return moveaxis(tensordot(weights.astype(dtype), f, ((1,), (axis,))), 0, axis)
 
 

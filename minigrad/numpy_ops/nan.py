@@ -12,6 +12,7 @@ from ..ops import reduction
 from ..ops.axes import Axis
 from ..ops.elementwise import where
 from ..ops.reduction import prod, root, var
+from ..ops.shape import astype
 
 __all__ = [
     "nansum",
@@ -205,6 +206,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     if array.dtype.kind in "iub":
         return where(True, x, 0)
     limits = np.finfo(array.dtype)
-    y = where(np.isnan(array), nan, x)
-    y = where(np.isposinf(array), limits.max if posinf is None else posinf, y)
-    return where(np.isneginf(array), limits.min if neginf is None else neginf, y)
+    y = where(np.isnan(array), astype(nan, array.dtype), x)
+    posinf = limits.max if posinf is None else astype(posinf, array.dtype)
+    neginf = limits.min if neginf is None else astype(neginf, array.dtype)
+    return where(np.isneginf(array), neginf, where(np.isposinf(array), posinf, y))

@@ -37,18 +37,40 @@ class _SciPy:
 sp = _SciPy()
 
 
-def _normal(x: Any, log_of: Any = 0) -> Any:
-    """Return the density of the normal distribution, divided by exp(log_of)."""
-    return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
+def _normal(x: Any) -> Any:
+    """Return the density of the normal distribution."""
+    with np.errstate(over="ignore"):  # the square may be inf
+        return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def _slope_of_log_ndtr(x: Any) -> Any:
+    """Return the density of the normal distribution, divided by ndtr(x)."""
+    low, high = np.where(x < 0, x, 0), np.where(x < 0, 0, x)
+    tail = math.sqrt(2 / math.pi) / sp.erfcx(-math.sqrt(0.5) * low)  # ndtr underflows below -38
+    return np.where(x < 0, tail, _normal(high) / sp.ndtr(high))
+
+
+def _slope_of_erfcx(y: Any, x: Any) -> Any:
+    """Return 2 x erfcx(x) - 2 / √π, by its asymptotic series where the terms cancel."""
+    far = x > 100
+    u = 0.5 / np.where(far, x, 1) ** 2
+    series = -2 * u * (1 - 3 * u * (1 - 5 * u * (1 - 7 * u * (1 - 9 * u))))
+    return np.where(far, series / ROOT_PI, 2 * x * y - 2 / ROOT_PI)
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    """Return the density of the gamma distribution."""
+    return np.exp(sp.xlogy(a - 1, x) - x - sp.gammaln(a))
 
 
 # For each function by name, the rules of its operands in order; None for an operand without a rule.
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
+    "erfcx": (lambda g, y, x: g * _slope_of_erfcx(y, x),),
     "erfinv": (lambda g, y: g * np.exp(y * y) * (ROOT_PI / 2),),
     "ndtr": (lambda g, x: g * _normal(x),),
-    "log_ndtr": (lambda g, y, x: g * _normal(x, y),),
+    "log_ndtr": (lambda g, x: g * _slope_of_log_ndtr(x),),
     "ndtri": (lambda g, y: g / _normal(y),),
     # logistic functions, exponentials and logarithms
     "expit": (lambda g, y: g * y * (1 - y),),
@@ -72,8 +94,8 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
         lambda g, a, b: g * (sp.psi(a) - sp.psi(a + b)),
         lambda g, a, b: g * (sp.psi(b) - sp.psi(a + b)),
     ),
-    "gammainc": (None, lambda g, a, x: g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
-    "gammaincc": (None, lambda g, a, x: -g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
+    "gammainc": (None, lambda g, a, x: g * _gamma_density(a, x)),
+    "gammaincc": (None, lambda g, a, x: -g * _gamma_density(a, x)),
     # Bessel functions
     "jv": (None, lambda g, v, x: g * (sp.jv(v - 1, x) - sp.jv(v + 1, x)) / 2),
     "iv": (None, lambda g, v, x: g * (sp.iv(v - 1, x) + sp.iv(v + 1, x)) / 2),

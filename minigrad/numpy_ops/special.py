@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import as_array
 from ..core.forms import numpy_form
 from ..core.registry import function, op, ufunc
 from ..core.tensor import DISPATCH, Tensor, to_array, wrap
@@ -174,7 +175,7 @@ Tensor.real = property(  # type: ignore[assignment]
     doc="Real part, which is the tensor itself for real numbers.",
 )
 Tensor.imag = property(  # type: ignore[assignment]
-    lambda x: wrap(np.asarray(x.data.imag), None),
+    lambda x: wrap(as_array(np.imag(x.data)), None),
     doc="Imaginary part, which is 0 for real numbers.",
 )
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg

@@ -147,7 +147,12 @@ remainder = ufunc(
 # -- exponentials and logarithms
 
 exp = ufunc(np.exp, "Compute eˣ.", "exp", x=lambda g, y: g * y)
-expm1 = ufunc(np.expm1, "Compute eˣ - 1, exact for small x.", "expm1", x=lambda g, y: g * (y + 1))
+expm1 = ufunc(
+    np.expm1,
+    "Compute eˣ - 1, exact for small x.",
+    "expm1",
+    x=lambda g, x: g * np.exp(x),  # y + 1 cancels far below 0
+)
 log = ufunc(np.log, "Compute the natural logarithm.", "log", x=lambda g, x: safe_divide(g, x))
 log1p = ufunc(
     np.log1p,

@@ -309,10 +309,16 @@ def root(squares: Tensor) -> Tensor:
     return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares)))
 
 
+def _may_divide(y: Any) -> bool:
+    """Return whether a product, divided by one of its factors, is the product of the others."""
+    y = unwrap(y)
+    return all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y))
+
+
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """Return g times the product of all other elements of the slice, also if some are 0."""
     shape = keepdims_shape(x.shape, axis)
-    if all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
+    if _may_divide(y):
         return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
@@ -369,7 +375,10 @@ def average(
     axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
         return mean(x, axis, keepdims=keepdims)
-    weights = _along(weights, shape_of(x), axis)
+    x = as_operand(x)
+    weights = _along(weights, x.shape, axis)
+    least = float if x.dtype.kind in "iub" else x.dtype
+    weights = astype(weights, np.result_type(x.dtype, weights.dtype, least))
     total = sum(weights, axis, keepdims=keepdims)
     if not all_true(unwrap(total) != 0):
         raise ZeroDivisionError("average: weights must not sum to zero in a slice")
@@ -528,7 +537,7 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
     if axis is None or not x.ndim:
         return _cumprod_gradient(g.reshape(-1), x.reshape(-1), 0).reshape(x.shape)
     y = np.cumprod(x, axis)
-    if all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
+    if _may_divide(y):
         return _sum_from_end(g * y, x.shape, axis) / x
     # if a factor is 0: row j contains the running products without the j-th factor
     rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)

@@ -43,6 +43,12 @@ def test_leaf_gradients_own_their_memory() -> None:
     assert g.tolist() == [1, 1, 1]
 
 
+def test_gradient_has_the_byte_order_of_its_leaf() -> None:
+    x = Tensor(np.ones(3, ">f8"), requires_grad=True)
+    np.outer(x, x).sum().backward()
+    assert x.grad.dtype == ">f8" and x.grad.tolist() == [6, 6, 6]
+
+
 def test_backward_visits_each_node_once() -> None:
     x = y = Tensor(np.float64(1.0), requires_grad=True)
     for _ in range(60):  # 2^60 paths

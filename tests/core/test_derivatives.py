@@ -70,6 +70,15 @@ def test_hessian_and_hvp_equal_formulas() -> None:
     np.testing.assert_allclose(h.data, v)
 
 
+def test_jvp_and_hvp_of_numbers_and_lists_equal_formulas() -> None:
+    product = lambda a, b: a**3 * b
+    assert mg.jvp(np.sin, 0.5, 2.0)[1].item() == 2 * np.cos(0.5)
+    assert mg.jvp(product, (2.0, 3.0), [1.0, -1.0])[1].item() == 36 - 8
+    assert [h.item() for h in mg.hvp(product, (2.0, 3.0), (1.0, 2.0))] == [60, 12]
+    assert mg.jvp(np.square, [1.0, 2.0], [3.0, 4.0])[1].tolist() == [6, 16]
+    assert mg.hvp(lambda x: (x**3).sum())([1.0, 2.0], [1.0, 0.5]).tolist() == [6, 6]
+
+
 def test_jacobian_has_the_axes_of_result_and_argument() -> None:
     assert mg.jacobian(lambda a: a.T @ a)(A).shape == (3, 3, 2, 3)
     assert [b.shape for b in mg.jacobian(lambda a, x: a @ x, (0, 1))(A, V)] == [(2, 2, 3), (2, 3)]
@@ -103,6 +112,8 @@ LEAF = Tensor(V, requires_grad=True)
     "call, error, message",
     [
         (lambda: mg.grad(lambda x: 1.0)(1.0), TypeError, "must return a Tensor, got a float"),
+        (lambda: mg.jvp(lambda x: 1.0, V, V), TypeError, "must return a Tensor, got a float"),
+        (lambda: mg.jvp(np.add, (V, V), [V]), ValueError, "must have 2 parts, .* got 1"),
         (
             lambda: mg.grad(np.sin, 1)(1.0),
             ValueError,

@@ -244,6 +244,9 @@ def test_write_beside_a_saved_part_of_an_array_is_allowed() -> None:
         lambda c: np.add.at(c, [0, 0], 5.0),
         lambda c: np.median(c, overwrite_input=True),
         lambda c: np.nan_to_num(c, copy=False),
+        lambda c: np.round(c, 0, c.data),
+        lambda c: mg.floor(c, c.data),
+        lambda c: np.choose(np.zeros(3, int), [c], c.data),
     ],
 )
 def test_numpy_function_that_writes_is_noticed(write: Callable[..., Any]) -> None:

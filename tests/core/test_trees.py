@@ -95,7 +95,7 @@ def test_direction_or_gradient_of_another_structure_is_refused() -> None:
         ValueError, match=r"a dict with the keys \['square', 'sums'\], got a ndarray"
     ):
         mg.vjp(squares_and_sums, X)[1](V)
-    with pytest.raises(ValueError, match="the tree must have 1 parts, got 2"):
+    with pytest.raises(ValueError, match="direction must have 1 parts, .* got 2"):
         mg.jvp(squares_and_sums, (X,), (V, V))
 
 

@@ -87,11 +87,21 @@ def f(x: Any, w: Any = W) -> Any:
     return np.tanh(w @ x) ** 2 / (1 + (x * x).sum())
 
 
+def changed(y: Any) -> Any:
+    """Change y in place by an operator and by an index, and return it."""
+    y += 1
+    y[0] = y[1]
+    return y
+
+
 @pytest.mark.parametrize(
     "transformed",
     [
         mg.jacobian(f),
         mg.hessian(lambda x: f(x).sum()),
+        mg.hessian(np.prod),
+        mg.hessian(lambda x: np.cumprod(x) @ x),
+        lambda x: changed(x * 2),
         lambda x: {"same": mg.Tensor(W), "first": (x[0], x.argmax())},
         lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
         lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
@@ -123,7 +133,9 @@ def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
     [
         *(np.std, np.cov, np.trace, np.diff, np.median, np.ptp, np.nansum, np.nan_to_num, np.round),
         *(np.trapezoid, np.count_nonzero, np.argmax, np.sort, np.rot90),
+        *(np.imag, lambda x: x.imag),
         lambda x: np.full_like(x, 2.0),
+        lambda x: np.pad(x, ((1, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
         lambda x: np.quantile(x, 0.3, axis=0),
         lambda x: np.kron(x, x),
         lambda x: np.vstack([x, np.roll(x, 1)]),
@@ -158,6 +170,11 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
         (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
         (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
         (mg.vmap(f), TypeError, "vmap must not be called inside vmap"),
+        (
+            mg.grad(lambda x: [y := mg.Tensor(x.data), (x * y).sum(), changed(y)][1]),
+            mg.GradientError,
+            "multiply: an array of shape .* was changed in place after it was used",
+        ),
         (mg.dropout, TypeError, "random values must not be drawn inside vmap"),
         (
             lambda x: (mg.Tensor(W, True) @ x).sum().backward(),

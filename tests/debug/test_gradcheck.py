@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import GradcheckError, Tensor, custom_op
+from minigrad import GradcheckError, GradientError, Tensor, custom_op
 
 rng = np.random.default_rng(0)
 A, B = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
@@ -173,6 +173,23 @@ def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
     c, x = np.ones(3), Tensor(np.ones(3), True)
     custom_op(a=lambda g, b: b)(lambda a, b: (a * b).sum())(x, c).backward()
     assert x.grad.data is not c and x.grad.data.base is not c
+
+
+@pytest.mark.parametrize(
+    "rules, message",
+    [
+        ({"a": lambda g: np.ones(5)}, r"operand of shape \(3,\) .* returned shape \(5,\)"),
+        ({"a": lambda g: np.ones(1)}, r"returned shape \(1,\)"),
+        ({"a": lambda g: 1.0}, r"returned shape \(\)"),
+        ({"a": lambda g: g * 1j}, "dtype float64 must be real, .* dtype complex128"),
+        ({"vjp": lambda g, a, b: (g,)}, "must return 2 gradients, .* got 1"),
+        ({"vjp": lambda g, a, b: g}, "must return 2 gradients, .* got a ndarray"),
+    ],
+)
+def test_custom_op_refuses_gradients_that_do_not_fit(rules: Any, message: str) -> None:
+    x = Tensor(np.ones(3), requires_grad=True)
+    with pytest.raises(GradientError, match=message):
+        custom_op(**rules)(lambda a, b: a * b)(x, np.ones(3)).sum().backward()
 
 
 @pytest.mark.parametrize(

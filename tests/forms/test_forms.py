@@ -22,7 +22,7 @@ from opinfo import naming
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.core.forms import IN_C, signature
+from minigrad.core.nested import IN_C, signature
 from minigrad.core.tensor import DISPATCH
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
@@ -208,6 +208,9 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
         check(draw(function, np.random.default_rng(seed)), seed)
 
 
+SINGLE = np.array([1.0, 2.0], np.float32)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -222,6 +225,10 @@ def test_function_of_tensors_in_random_forms_equals_numpy(function: Any) -> None
         Call(np.linalg.norm, [np.array([[1.7, 2.0, 0.2], [0.9, 0.6, 1.3]]), 1]),  # equal columns
         Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
         Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
+        Call(np.average, [SINGLE], {"weights": np.array([True, False])}),
+        Call(np.average, [np.array([1, 2], np.int8)], {"weights": SINGLE}),
+        Call(np.nan_to_num, [SINGLE], {"nan": np.float64(0), "posinf": np.array(1)}),
+        Call(np.gradient, [SINGLE, np.array(1.5)]),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),

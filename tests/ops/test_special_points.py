@@ -29,6 +29,7 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("prod of tiny values", np.prod, [1e-200, 2e-200], [2e-200, 1e-200]),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK)[:, 0], [[1, 2], [3, INF]], ZEROS),
+    ("elu far below 0", lambda x: mg.elu(x) + np.expm1(x), -40.0, 2 * math.exp(-40)),
     ("where with an infinity", lambda x: mg.where(x > 5, INF, x), [1.0, 1.0], [1, 1]),
     ("log behind where", lambda x: np.where(x > 0, np.log(x), 0), [0, 1, 0.5], [0, 1, 2]),
     ("quantile by its rank", lambda q: mg.quantile([5, 1, 2.0], q), [0, 0.5, 1], [2, 6, 6]),

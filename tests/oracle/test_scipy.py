@@ -105,6 +105,23 @@ def test_derivative_of_zero_times_logarithm_is_finite(f: Any, edge: float) -> No
     np.testing.assert_allclose(by_b.data, [0, 0, 0, 2 / 3])
 
 
+def test_derivatives_of_log_ndtr_far_from_zero_equal_its_expansion() -> None:
+    x = np.array([-1e9, -1e7, -1e4, 40, 1e200])
+    slope = mg.elementwise_grad(special.log_ndtr)
+    with np.errstate(over="raise"):
+        first, second = slope(x).data, mg.elementwise_grad(slope)(x).data
+    np.testing.assert_allclose(first, np.where(x < 0, -x - 1 / x, 0), rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(second, np.where(x < 0, x**-2 - 1, 0), rtol=1e-14, atol=1e-300)
+
+
+@pytest.mark.parametrize(("f", "sign"), [(special.gammainc, 1), (special.gammaincc, -1)])
+def test_derivatives_of_gammainc_of_one_at_zero_are_those_of_the_exponential(
+    f: Any, sign: int
+) -> None:
+    slope = mg.grad(lambda x: f(1.0, x))
+    assert slope(0.0).item() == sign and mg.grad(slope)(0.0).item() == -sign
+
+
 @pytest.mark.parametrize("f", [special.spence, special.logsumexp])
 def test_special_function_without_rule_refuses_tensor_with_gradient(f: Any) -> None:
     x = np.array([0.3, 0.6])

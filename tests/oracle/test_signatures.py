@@ -16,7 +16,7 @@ import pytest
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
-from minigrad.core.forms import signature
+from minigrad.core.nested import signature
 from minigrad.core.registry import FUNCTIONS
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")

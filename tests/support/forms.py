@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.core.forms import signature
+from minigrad.core.nested import signature
 
 BEFORE_2_4 = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 """True if NumPy has no signatures of its functions in C, and accepts some forms that it refuses since."""
