@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, as_operand
 from ..ops import reduction
 from ..ops.axes import all_axes, check_choice, one_axis, shape_of
 from ..ops.elementwise import subtract, where
@@ -120,6 +120,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     Tensor or tuple of Tensor, one for each axis
         Estimates in the shape of `f`.
     """
+    f = as_operand(f)
     axes = all_axes("gradient", axis, np.ndim(f))
     spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
     if len(spacings) != len(axes) or (not axes and any(map(np.ndim, varargs))):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, to_array, unwrap
+from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from ..ops.axes import one_axis, shape_of
 from ..ops.elementwise import where
 from ..ops.indexing import take_along_axis
@@ -177,7 +177,7 @@ def quantile(
 
 def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Tensor:
     """Compute `quantile` for the function `name`."""
-    ranks = to_array(q)
+    x, ranks = as_operand(x), to_array(q)
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
         raise ValueError(f"{name}: q must be from 0 to 1, got {ranks}")
     if isinstance(q, (int, float)) or ranks.dtype.kind != "f":

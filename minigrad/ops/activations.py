@@ -9,8 +9,8 @@ import numpy as np
 
 from ..core.batched import BatchedArray, as_array
 from ..core.registry import function, op
-from ..core.tensor import Tensor
-from .elementwise import clip, expm1, logaddexp, where
+from ..core.tensor import Tensor, as_operand
+from .elementwise import clip, expm1, logaddexp, negative, where
 
 __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "erf"]
 
@@ -66,7 +66,7 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
         Shape of x.
     """
     plain = not isinstance(beta, Tensor) and beta == 1
-    return logaddexp(x, 0.0) if plain else logaddexp(x * beta, 0.0) / beta
+    return logaddexp(x, 0.0) if plain else logaddexp(as_operand(x) * beta, 0.0) / beta
 
 
 @function(methods="log_sigmoid")
@@ -82,7 +82,7 @@ def log_sigmoid(x: Any) -> Tensor:
     Tensor
         Shape of x.
     """
-    return -logaddexp(-x, 0.0)
+    return -logaddexp(negative(x), 0.0)
 
 
 @function(methods="leaky_relu")
@@ -100,6 +100,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
     Tensor
         Shape of x.
     """
+    x = as_operand(x)
     return where(x > 0, x, x * negative_slope)
 
 
@@ -118,6 +119,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     Tensor
         Shape of x.
     """
+    x = as_operand(x)
     return where(x > 0, x, expm1(clip(x, None, 0)) * alpha)
 
 

@@ -129,7 +129,8 @@ def power(a, b, /):
     Tensor
         Broadcast shape of a and b.
     """
-    if getattr(a, "dtype", np.dtype(float)).kind == "b":  # its ** has another dtype, int8
+    if getattr(a, "dtype", np.dtype(bool)).kind == "b":
+        # ** of bools is int8, and of Python's numbers complex
         return np.power(a, b)
     return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
 

@@ -11,7 +11,7 @@ from ..core.batched import all_true, as_array
 from ..core.registry import function, op
 from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from .axes import Axis, all_axes, booleans, check_broadcast, shape_of
-from .elementwise import safe_divide, sqrt, square, times_exp
+from .elementwise import safe_divide, sqrt, square, subtract, times_exp
 from .elementwise import where as choose
 from .shape import astype
 
@@ -176,7 +176,8 @@ _mean_of = mean  # for functions with a parameter `mean`
 def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
     """Return the number of elements that count in each slice, in a floating dtype."""
     mask = np.broadcast_to(True if where is None else booleans("where", where), shape_of(x))
-    dtype = x.dtype if x.dtype.kind in "fc" else float
+    dtype = to_array(x).dtype
+    dtype = dtype if dtype.kind in "fc" else np.dtype(float)
     return as_array(np.sum(mask, axis=axis, keepdims=keepdims)).astype(dtype)
 
 
@@ -240,7 +241,9 @@ def var(
             _mean_of(x, axis, keepdims=True, dtype=dtype, where=where) if mean is None else mean
         )
         middle = middle if dtype is None else astype(middle, dtype)
-        squares = sum(square(x - middle), axis, keepdims=keepdims, where=where, dtype=dtype)
+        squares = sum(
+            square(subtract(x, middle)), axis, keepdims=keepdims, where=where, dtype=dtype
+        )
         y = squares / as_array(np.maximum(n - less, 0), squares.dtype)
         if y.dtype != np.float32 or dtype is not None:
             return y

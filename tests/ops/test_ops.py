@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,43 @@ def test_op_of_one_tensor_among_arrays_has_the_same_gradient(info: OpInfo) -> No
                 values[i] = leaves[i]
                 results = [y for y in sample.call(*values) if y.requires_grad]
                 assert_equal(gradients(results, [leaves[i]], gs[: len(results)]), [expected])
+
+
+@every
+def test_op_of_lists_equals_op_of_arrays(info: OpInfo) -> None:
+    for sample in info.each_sample():
+        if all(x.size for x in sample.operands if isinstance(x, np.ndarray)):
+            with naming(sample):
+                lists = [x.tolist() if isinstance(x, np.ndarray) else x for x in sample.operands]
+                results = info.call(*lists, **sample.options)
+                parts = list(results) if isinstance(results, (list, tuple)) else [results]
+                expected = sample.call(*sample.floats.values())
+                assert_equal([y.data for y in parts], [y.data for y in expected])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        mg.gradient,
+        mg.median,
+        mg.nanmean,
+        mg.nanstd,
+        partial(mg.quantile, q=0.3),
+        partial(mg.std, where=[True, False, True]),
+        partial(mg.var, mean=[0.5]),
+    ],
+    ids=lambda f: getattr(f, "func", f).__name__,
+)
+def test_function_of_list_equals_function_of_array(f: Any) -> None:
+    values = [-0.5, 2.0, 3.5]
+    assert_equal([f(values).data], [f(np.array(values)).data])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_power_of_numbers_is_that_of_numpy() -> None:
+    assert np.isnan(mg.power(-0.5, 0.5).item())
+    with pytest.raises(ValueError, match="negative integer powers"):
+        mg.power(2, -1)
 
 
 # -- memory --------------------------------------------------------------------------------------------
