@@ -46,19 +46,28 @@ def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
 
 
 @cache
-def has_small_kernels() -> bool:
-    """Return whether OpenBLAS computes small products without packing on this processor.
+def openblas_core() -> str:
+    """Return the processor for which OpenBLAS's kernels are made; "" for another library.
 
-    Its kernels for small products need AVX-512. The environment variable OPENBLAS_CORETYPE can
-    choose the kernels of an older processor.
+    It is that of this machine, or the one in the environment variable OPENBLAS_CORETYPE.
     """
     core_name = _openblas("get_corename")
     if core_name is None:
-        return False
+        return ""
     import ctypes
 
     core_name.restype = ctypes.c_char_p
-    return core_name() in (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
+    return core_name().decode()
+
+
+def has_small_kernels() -> bool:
+    """Return whether OpenBLAS computes small products without packing, which needs AVX-512."""
+    return openblas_core() in ("SkylakeX", "Cooperlake", "SapphireRapids")
+
+
+def has_avx2_kernels() -> bool:
+    """Return whether OpenBLAS computes products with its kernels for AVX2."""
+    return openblas_core() in ("Haswell", "Zen")
 
 
 @cache

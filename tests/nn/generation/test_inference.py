@@ -209,18 +209,23 @@ def test_gelu_in_place_equals_gelu(form: str) -> None:
     np.testing.assert_array_equal(y, mg.gelu(x, approximate=form).data)
 
 
-@pytest.mark.parametrize(("blas", "kernels"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("blas", "kernels", "threads"),
+    [(False, "", 1), (True, "", 2), (True, "small", 1), (True, "AVX2", 1), (True, "AVX2", 2)],
+)
 @pytest.mark.parametrize(("dtype", "order"), [("float32", "C"), ("float32", "F"), ("float64", "C")])
 def test_product_equals_matrix_product(
-    blas: bool, kernels: bool, dtype: str, order: Any, monkeypatch: pytest.MonkeyPatch
+    blas: bool, kernels: str, threads: int, dtype: str, order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast, "has_blas", lambda: blas)
-    monkeypatch.setattr(fast, "has_small_kernels", lambda: kernels)
-    monkeypatch.setattr(fast, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(fast, "has_small_kernels", lambda: kernels == "small")
+    monkeypatch.setattr(fast, "has_avx2_kernels", lambda: kernels == "AVX2")
+    monkeypatch.setattr(fast, "get_num_threads", lambda: threads)
     rng = np.random.default_rng(0)
-    for shape in [(1031, 300), (130, 1031), (16, 8192), (300, 40), (40, 300), (0, 256), (256, 0)]:
+    shapes = [(1031, 300), (8209, 256), (130, 1031), (300, 1031), (16, 8192), (300, 40), (40, 300)]
+    for shape in [*shapes, (0, 256), (256, 0)]:
         weight = fast.in_fast_layout(np.asarray(rng.standard_normal(shape), dtype, order))
-        for n in (0, 1, 2, 3, 5, 16, 31, 33, 64, 65, 96, 97):
+        for n in (0, 1, 2, 3, 4, 5, 6, 7, 15, 16, 22, 31, 33, 64, 65, 95, 96, 97):
             rows = rng.standard_normal((n, shape[1])).astype(dtype)
             y = fast.product(rows, weight)
             assert y.dtype == dtype and y.flags.c_contiguous and y.flags.writeable
