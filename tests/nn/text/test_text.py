@@ -219,7 +219,9 @@ def test_vocabulary_of_bad_tokens_raises(tokens: list[str], message: str) -> Non
 TABLE = "\ufeffEnglish\tChinese\nHi.\t你好。\tCC-BY\n\n\t空\nHi.\t你好。\nRun!\t 跑！ \n".encode()
 
 
-@pytest.mark.parametrize(("name", "data"), [("a.tsv", TABLE), ("a.tsv.gz", gzip.compress(TABLE))])
+@pytest.mark.parametrize(
+    ("name", "data"), [("a.tsv", TABLE), ("a.tsv.gz", gzip.compress(TABLE))], ids=["plain", "gzip"]
+)
 def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path, name: str, data: bytes) -> None:
     path, left_out = tmp_path / name, Counter[str]()
     path.write_bytes(data)
