@@ -209,12 +209,17 @@ def _widen(x: Any) -> Any:
 
 
 def in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a forward function that computes float16 operands in float32 and rounds its result."""
+    """Return a forward function that computes float16 operands in float32 and rounds its result.
+
+    It computes integers and booleans in float64.
+    """
 
     @functools.wraps(forward)
     def wrapper(*args: Any, **options: Any) -> Any:
         if type(args[0]) is np.ndarray and args[0].dtype.char in "fd":  # the usual case
             return forward(*args, **options)
+        if any(map(_is_integer, args)):
+            args = tuple([x.astype(float) if _is_integer(x) else x for x in args])
         kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
         if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
             return forward(*args, **options)
@@ -224,6 +229,10 @@ def in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
             return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
 
     return wrapper
+
+
+def _is_integer(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype.kind in "iub"
 
 
 def rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:

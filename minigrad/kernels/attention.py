@@ -55,7 +55,9 @@ def split_heads(x, /, num_heads):
     Tensor, shape (N, h, L, d)
         View of x if its memory layout permits.
     """
-    if x.shape[-1] % num_heads:
+    if np.ndim(x) != 3:
+        raise ValueError(f"x must have shape (N, L, h * d), got {np.shape(x)}")
+    if num_heads < 1 or x.shape[-1] % num_heads:
         raise ValueError(f"num_heads must divide the last axis of x, got {num_heads=}")
     return _split(x, num_heads)
 
@@ -73,6 +75,8 @@ def merge_heads(x, /):
     Tensor, shape (N, L, h·d)
         Heads of each position side by side.
     """
+    if np.ndim(x) != 4:
+        raise ValueError(f"x must have shape (N, h, L, d), got {np.shape(x)}")
     return _merge(x)
 
 
@@ -176,7 +180,7 @@ def _attention_vjp(
     n, kv_heads, rows, _ = weights.shape
     q, g, y = (x.reshape(n, kv_heads, rows, x.shape[-1]) for x in (query, g, y))
     drop_mask = None if drop_mask is None else drop_mask.reshape(weights.shape)
-    dq, dk, dv = np.empty_like(q), np.empty_like(key), np.empty_like(value)
+    dq, dk, dv = (np.empty_like(x, g.dtype) for x in (q, key, value))
     dbias = np.zeros(_four_axes(bias).shape, bias.dtype) if needs[3] else None
     for part in _batches(weights.shape):
         p, dy = weights[part], g[part]

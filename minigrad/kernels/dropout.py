@@ -11,6 +11,7 @@ from ..core.random import random_words
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from ..ops.activations import relu
+from ..ops.shape import floating
 from .blocks import BLOCK, row_blocks
 from .definitions import kernel
 
@@ -125,6 +126,6 @@ def relu_dropout(
     """
     if not training or p == 0:
         return relu(x)
-    x = x if isinstance(x, Tensor) else Tensor(x)
+    x = floating(x)
     mask, scale = dropout_mask(x.shape, p, generator)
     return _relu_dropout(x, mask=mask, scale=scale)

@@ -77,7 +77,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     indices : array of int, shape (...)
         From 0 to n - 1.
     padding_idx : int, optional
-        Row that gets no gradient.
+        Row that gets no gradient; -1 is the last.
 
     Returns
     -------
@@ -95,4 +95,10 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
             f"embedding: indices must be from 0 to {length - 1}, got {indices.min()} to "
             f"{indices.max()}"
         )
+    if padding_idx is not None:
+        if not -length <= padding_idx < length:
+            raise IndexError(
+                f"embedding: padding_idx must be from {-length} to {length - 1}, got {padding_idx}"
+            )
+        padding_idx %= length
     return _embedding(weight, indices=indices, padding_idx=padding_idx)

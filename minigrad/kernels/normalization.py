@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import centring_mean, mean
 from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
@@ -92,6 +92,8 @@ def _normalize_block(
 
 @kernel(vjp=_row_norm_vjp, definition=row_norm_definition)
 def _row_norm(x, weight, bias, /, eps, centred):
+    if not np.ndim(x):
+        raise ValueError("x must have rows, a last axis, got a scalar")
     rows = as_rows(x)
     n, width = rows.shape
     for name, value in (("weight", weight), ("bias", bias)):
@@ -155,5 +157,6 @@ def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
         Normalized rows.
     """
     if eps is None:
-        eps = float(np.finfo(np.result_type(unwrap(x), np.float16)).eps)
+        dtype = to_array(x).dtype
+        eps = float(np.finfo(dtype if dtype.kind == "f" else float).eps)
     return _row_norm(x, weight, None, eps, False)

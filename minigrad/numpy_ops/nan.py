@@ -12,7 +12,7 @@ from ..ops import reduction
 from ..ops.axes import Axis
 from ..ops.elementwise import where
 from ..ops.reduction import prod, root, var
-from ..ops.shape import astype
+from ..ops.shape import astype, clone
 
 __all__ = [
     "nansum",
@@ -204,7 +204,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     """
     array = to_array(x)
     if array.dtype.kind in "iub":
-        return where(True, x, 0)
+        return clone(x)
     limits = np.finfo(array.dtype)
     y = where(np.isnan(array), astype(nan, array.dtype), x)
     posinf = limits.max if posinf is None else astype(posinf, array.dtype)

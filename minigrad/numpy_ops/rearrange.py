@@ -214,6 +214,8 @@ def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
     n = shape_of(x)[axis]
     if not 0 < size <= n:
         raise ValueError(f"unfold: size must be from 1 to {n}, got {size}")
+    if step < 1:
+        raise ValueError(f"unfold: step must be at least 1, got {step}")
     return sliding_window_view(x, size, axis)[(slice(None),) * axis + (slice(None, None, step),)]
 
 

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.batched import all_true
 from ..core.registry import function
 from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from ..ops.axes import one_axis, shape_of
 from ..ops.elementwise import where
 from ..ops.indexing import take_along_axis
-from ..ops.shape import astype, flattened_last, moveaxis, ravel, reshape
+from ..ops.shape import astype, flattened_last, floating, moveaxis, ravel, reshape
 
 __all__ = ["sort", "argsort", "top_k", "median", "quantile", "percentile"]
 
@@ -116,7 +117,7 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
     array = to_array(x)
     axis = one_axis("top_k", axis, array.ndim)
     n = array.shape[axis]
-    if not 0 < k <= n:
+    if not isinstance(k, (int, np.integer)) or not 0 < k <= n:
         raise ValueError(f"top_k: k must be from 1 to {n}, got {k}")
     chosen = np.sort(np.argpartition(array, n - k, axis).take(np.arange(n - k, n), axis), axis)
     falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
@@ -180,8 +181,9 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) ->
     x, ranks = as_operand(x), to_array(q)
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
         raise ValueError(f"{name}: q must be from 0 to 1, got {ranks}")
-    if isinstance(q, (int, float)) or ranks.dtype.kind != "f":
-        q = astype(q, x.dtype if x.dtype.kind == "f" and not ranks.ndim else float)
+    dtype = ranks.dtype
+    if isinstance(q, (int, float)) or dtype.kind != "f":
+        dtype = x.dtype if x.dtype.kind == "f" and not ranks.ndim else np.dtype(float)
     last, with_ones = flattened_last(x, axis, name)
     if not last.shape[-1]:
         if name == "quantile":
@@ -189,18 +191,24 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) ->
                 f"{name}: x must have elements over axis {axis}, got shape {shape_of(x)}"
             )
         return Tensor(
-            np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, x.dtype)
+            np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, dtype)
         )
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
     ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
     end = last.shape[-1] - 1
-    y = moveaxis(_at_positions(ordered, reshape(q, -1) * end, end, method), -1, 0)
+    positions = reshape(astype(q, float), -1) * end  # float16 counts to 2,048
+    y = moveaxis(_at_positions(ordered, positions, end, method, dtype), -1, 0)
     return reshape(y, (*ranks.shape, *(with_ones if keepdims else y.shape[1:])))
 
 
-def _at_positions(ordered: Tensor, position: Tensor, end: int, method: str) -> Tensor:
-    """Return values of sorted rows (..., end + 1) at positions (k,), which may be fractions."""
+def _at_positions(
+    ordered: Tensor, position: Tensor, end: int, method: str, dtype: np.dtype
+) -> Tensor:
+    """Return values of sorted rows (..., end + 1) at positions (k,), which may be fractions.
+
+    The fractions are rounded to `dtype`.
+    """
     whole: dict[str, Any] = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
     if method in whole:
         return ordered[..., whole[method](position.data).astype(np.intp)]
@@ -208,16 +216,24 @@ def _at_positions(ordered: Tensor, position: Tensor, end: int, method: str) -> T
         raise ValueError(
             f"quantile: method must be linear, midpoint, {', '.join(whole)}, got {method!r}"
         )
+    ordered = floating(ordered)
     low, high = np.floor(position.data).astype(np.intp), np.ceil(position.data).astype(np.intp)
     if method == "midpoint":
-        half = np.asarray(0.5, position.dtype)
+        half = np.asarray(0.5, dtype)
         return ordered[..., low] * half + ordered[..., high] * half
     # Interpolate on the line to the right of an integer position, or to the left of the last one,
     # so that the derivative with respect to the position exists.
     start = np.clip(low, 0, max(end - 1, 0))
-    rise = ordered[..., np.minimum(start + 1, end)] - ordered[..., start]
-    fraction = position - low.astype(position.dtype)
-    return ordered[..., low] + where((low == high) & ~np.isfinite(rise.data), 0, rise) * fraction
+    with np.errstate(over="ignore", invalid="ignore"):
+        rise = ordered[..., np.minimum(start + 1, end)] - ordered[..., start]
+    fraction = astype(position - low, dtype)
+    steep = ~np.isfinite(rise.data)
+    y = ordered[..., low] + where(steep, 0, rise) * fraction
+    if all_true(~steep):
+        return y
+    steep = steep & (low != high)
+    start, stop = (where(steep, ordered[..., i], 0) for i in (low, high))
+    return where(steep, start * (1 - fraction) + stop * fraction, y)
 
 
 def hundredths(q: Any) -> Any:

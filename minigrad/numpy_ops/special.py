@@ -11,10 +11,10 @@ import numpy as np
 from ..core.batched import as_array
 from ..core.forms import numpy_form
 from ..core.registry import function, op, ufunc
-from ..core.tensor import DISPATCH, Tensor, to_array, wrap
+from ..core.tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..core.tensor import unwrap as untracked
 from ..ops.compare import floor_divide
-from ..ops.elementwise import multiply, ratio, remainder, safe_divide, times_exp, where
+from ..ops.elementwise import add, multiply, ratio, remainder, safe_divide, times_exp, where
 from ..ops.indexing import getitem
 from ..ops.shape import clone
 
@@ -236,8 +236,8 @@ def unwrap(
     Tensor
         Angles in the shape of p.
     """
-    array = to_array(p)
-    return p + (np.unwrap(array, discont, axis, period=period) - array)
+    p, array = as_operand(p), to_array(p)
+    return add(p, np.unwrap(array, discont, axis, period=period) - array)
 
 
 @function(numpy=np.divmod, methods="__divmod__ __rdivmod__")

@@ -10,7 +10,8 @@ import numpy as np
 from ..core.batched import BatchedArray, as_array
 from ..core.registry import function, op
 from ..core.tensor import Tensor, as_operand
-from .elementwise import clip, expm1, logaddexp, negative, where
+from .elementwise import clip, expm1, logaddexp, multiply, negative, where
+from .shape import floating
 
 __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "erf"]
 
@@ -31,6 +32,12 @@ def relu(x, /):
     return np.maximum(x, 0)
 
 
+def _floats(x: Any) -> Any:
+    """Return an array of integers or booleans as float64."""
+    x = as_array(x)
+    return x.astype(float) if x.dtype.kind in "iub" else x
+
+
 @op(methods="sigmoid", x=lambda g, y: g * y * (1 - y))
 def sigmoid(x, /):
     """Compute 1 / (1 + exp(-x)).
@@ -45,7 +52,7 @@ def sigmoid(x, /):
         Values from 0 to 1 in the shape of x.
     """
     with np.errstate(over="ignore"):  # where e⁻ˣ is infinite, the result is 0
-        y = as_array(np.exp(-x))
+        y = as_array(np.exp(-_floats(x)))
         y += 1
         return np.reciprocal(y, out=y)
 
@@ -65,8 +72,9 @@ def softplus(x: Any, beta: float = 1.0) -> Tensor:
     Tensor
         Shape of x.
     """
+    x = floating(x)
     plain = not isinstance(beta, Tensor) and beta == 1
-    return logaddexp(x, 0.0) if plain else logaddexp(as_operand(x) * beta, 0.0) / beta
+    return logaddexp(x, 0.0) if plain else logaddexp(x * beta, 0.0) / beta
 
 
 @function(methods="log_sigmoid")
@@ -82,7 +90,7 @@ def log_sigmoid(x: Any) -> Tensor:
     Tensor
         Shape of x.
     """
-    return -logaddexp(negative(x), 0.0)
+    return -logaddexp(negative(floating(x)), 0.0)
 
 
 @function(methods="leaky_relu")
@@ -119,7 +127,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
     Tensor
         Shape of x.
     """
-    x = as_operand(x)
+    x = floating(x)
     return where(x > 0, x, expm1(clip(x, None, 0)) * alpha)
 
 
@@ -136,7 +144,7 @@ def silu(x: Any) -> Tensor:
     Tensor
         Shape of x.
     """
-    return x * sigmoid(x)
+    return multiply(x, sigmoid(x))
 
 
 # -- erf
@@ -196,8 +204,7 @@ def erf(x, /):
     """
     if isinstance(x, BatchedArray):  # masks cannot index it
         return BatchedArray(erf.op.forward(x.values))  # type: ignore[attr-defined]
-    x = np.asarray(x)
-    x = x if x.dtype.kind == "f" else x.astype(float)
+    x = _floats(np.asarray(x))
     if x.dtype.itemsize <= 4:
         x = np.clip(x, -4, 4)
         return np.clip(x * ratio(_SINGLE, x * x), -1, 1)

@@ -12,7 +12,7 @@ from ..core.batched import all_true
 from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op
-from ..core.tensor import Tensor, as_operand, unwrap
+from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .einsum import einsum
@@ -137,9 +137,14 @@ def dot(a: Any, b: Any) -> Tensor:
     return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
 
 
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugates; x itself if it is real."""
+    return Tensor(np.conj(unwrap(x))) if to_array(x).dtype.kind == "c" else x
+
+
 @function(numpy=np.vdot)
 def vdot(a: Any, b: Any) -> Tensor:
-    """Sum the products of all elements.
+    """Sum the products of all elements, with the complex conjugates of a.
 
     Parameters
     ----------
@@ -151,7 +156,7 @@ def vdot(a: Any, b: Any) -> Tensor:
     Tensor
         Scalar.
     """
-    return matmul(reshape(a, -1), reshape(b, -1))
+    return matmul(conjugate(reshape(a, -1)), reshape(b, -1))
 
 
 @function(numpy=np.inner)
@@ -226,7 +231,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 
 @function(numpy=(np.vecdot, np.linalg.vecdot))
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
-    """Sum products along `axis` of arrays that broadcast.
+    """Sum products along `axis` of arrays that broadcast, with the complex conjugates of a.
 
     Parameters
     ----------
@@ -246,7 +251,7 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
             f"vecdot: a and b must have one length along axis, got shapes {shape_of(a)} and "
             f"{shape_of(b)}"
         )
-    products = multiply(moveaxis(a, axis, -1), moveaxis(b, axis, -1))
+    products = multiply(conjugate(moveaxis(a, axis, -1)), moveaxis(b, axis, -1))
     total = reduction.sum(products, -1)
     return total if products.dtype.kind == "f" else astype(total, products.dtype)
 
@@ -411,7 +416,8 @@ def tril(x: Any, k: int = 0) -> Tensor:
     Tensor, shape (..., n, m)
         Lower triangles.
     """
-    return where(_lower(x, k), x, 0)
+    x = as_operand(x)
+    return where(_lower(x, k), x, np.zeros((), x.dtype))
 
 
 @function(numpy=np.triu, methods="triu")
@@ -429,7 +435,8 @@ def triu(x: Any, k: int = 0) -> Tensor:
     Tensor, shape (..., n, m)
         Upper triangles.
     """
-    return where(_lower(x, k - 1), 0, x)
+    x = as_operand(x)
+    return where(_lower(x, k - 1), np.zeros((), x.dtype), x)
 
 
 # -- inverses and determinants

@@ -14,7 +14,7 @@ from .activations import softplus
 from .axes import check_broadcast, check_choice, shape_of
 from .elementwise import absolute, multiply, square, subtract, where, xlogy
 from .indexing import take_along_axis
-from .shape import astype, reshape
+from .shape import astype, floating, reshape
 from .softmax import log_softmax
 from .targets import REDUCTIONS, Targets, reduced
 
@@ -55,7 +55,7 @@ def _of_elements(losses: Any, reduction: str) -> Tensor:
 
 def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
     _check(name, input, target, reduction)
-    return subtract(input, target)
+    return subtract(floating(input), target)
 
 
 # -- regression
@@ -235,7 +235,7 @@ def binary_cross_entropy_with_logits(
         Scalar, or the loss of each element.
     """
     _check("binary_cross_entropy_with_logits", input, target, reduction)
-    x = as_operand(input)
+    x = floating(input)
     positive = as_operand(target)
     if positive.dtype.kind != "f":
         positive = astype(positive, np.result_type(x.dtype, np.float16))
@@ -267,6 +267,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
         Scalar, or the loss of each element.
     """
     _check("kl_div", input, target, "sum" if reduction == "batchmean" else reduction)
+    input, target = floating(input), floating(target)
     if log_target:
         losses = multiply(np.exp(target), subtract(target, input))
     else:

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, to_array
 from . import reduction
 from .axes import Axis, all_axes
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .linalg import inv
 from .reduction import is_half, restored, total
-from .shape import expand_dims, flattened_last, moveaxis, reshape
+from .shape import expand_dims, flattened_last, floating, moveaxis, reshape
 
 __all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 
@@ -26,6 +26,11 @@ def _euclidean_norm(x, /, axis=None, keepdims=False):
     if is_half(x):
         return np.sqrt(total(np.square(x, dtype=np.float32), axis, keepdims)).astype(np.float16)
     return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
+
+
+def _sizes(x: Any) -> Any:
+    """Return absolute values of complex numbers, and other numbers as they are."""
+    return absolute(x) if to_array(x).dtype.kind == "c" else x
 
 
 def _check_order(name: str, ord: Any) -> None:
@@ -58,10 +63,11 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
         Shape of x without the reduced axes.
     """
     _check_order("norm", ord)
+    x = floating(x)
     if axis is not None and not isinstance(axis, tuple):
         axis = index(axis)  # refuses lists, as NumPy does
     if axis is None and ord is None:
-        return _euclidean_norm(x, axis=None, keepdims=keepdims)
+        return _euclidean_norm(_sizes(x), axis=None, keepdims=keepdims)
     axes = all_axes("norm", axis, np.ndim(x))
     if len(axes) == 1:
         return _vector_norm(x, ord, axes[0], keepdims)
@@ -80,6 +86,7 @@ def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
 
 
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
+    x = _sizes(x)
     if ord is None or ord == 2:
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
     if isinstance(ord, str):
@@ -109,7 +116,7 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
 
 def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     if ord is None or ord in ("f", "fro"):
-        return _euclidean_norm(x, axis=axis, keepdims=keepdims)
+        return _euclidean_norm(_sizes(x), axis=axis, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = svdvals(moveaxis(x, axis, (-2, -1)))
         y = (
@@ -151,7 +158,7 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
         Shape of x without the reduced axes.
     """
     _check_order("vector_norm", ord)
-    flat, with_ones = flattened_last(x, axis, "vector_norm")
+    flat, with_ones = flattened_last(floating(x), axis, "vector_norm")
     y = _vector_norm(flat, ord, -1, False)
     return reshape(y, with_ones) if keepdims else y
 

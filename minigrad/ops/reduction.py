@@ -11,9 +11,9 @@ from ..core.batched import all_true, as_array
 from ..core.registry import function, op
 from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from .axes import Axis, all_axes, booleans, check_broadcast, shape_of
-from .elementwise import safe_divide, sqrt, square, subtract, times_exp
+from .elementwise import absolute, safe_divide, sqrt, square, subtract, times_exp
 from .elementwise import where as choose
-from .shape import astype
+from .shape import astype, floating
 
 __all__ = [
     "sum",
@@ -123,7 +123,8 @@ def _mean(x, /, axis=None, keepdims=False):
         all_axes("mean", axis, 0)  # NumPy allows axis 0 of a scalar for a sum, not for a mean
     if is_half(x):  # NumPy adds in single precision
         return np.mean(x, axis=axis, keepdims=keepdims)
-    y = np.add.reduce(x, axis=axis, keepdims=keepdims)
+    dtype = float if x.dtype.kind in "iub" else None
+    y = np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=dtype)
     return y / (x.size // (y.size or 1))
 
 
@@ -155,6 +156,7 @@ def mean(
         return _mean(x, axis=axis, keepdims=keepdims)
     if is_half(x):
         return astype(mean(x, axis, keepdims=keepdims, dtype=np.float32, where=where), np.float16)
+    x = floating(x)
     return sum(x, axis, keepdims=keepdims, where=where) / count(x, axis, keepdims, where)
 
 
@@ -235,15 +237,15 @@ def var(
     if where is None:  # one count for all slices
         n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
-        n = count(x, axis, keepdims, where)
+        n = count(x, axis, keepdims, where).real
     with np.errstate(over="ignore"):
         middle = (
             _mean_of(x, axis, keepdims=True, dtype=dtype, where=where) if mean is None else mean
         )
         middle = middle if dtype is None else astype(middle, dtype)
-        squares = sum(
-            square(subtract(x, middle)), axis, keepdims=keepdims, where=where, dtype=dtype
-        )
+        rest = subtract(x, middle)
+        rest = absolute(rest) if rest.dtype.kind == "c" else rest
+        squares = sum(square(rest), axis, keepdims=keepdims, where=where, dtype=dtype)
         y = squares / as_array(np.maximum(n - less, 0), squares.dtype)
         if y.dtype != np.float32 or dtype is not None:
             return y
@@ -408,9 +410,8 @@ def _along(weights: Any, shape: tuple[int, ...], axes: Any) -> Any:
 def _extreme(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """Return g at the extreme elements of each slice (or its NaN), divided among equal ones."""
     chosen = ((x == restored(y, x.shape, axis)) | np.isnan(x)).astype(g.dtype)
-    return safe_divide(
-        restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True)
-    )
+    share = safe_divide(restored(g, x.shape, axis), total(chosen, axis))
+    return chosen * share.astype(g.dtype)
 
 
 @op(numpy=(np.max, np.amax), methods="max", x=_extreme)

@@ -12,7 +12,7 @@ from ..core.batched import BatchedArray, as_array
 from ..core.creation import ints
 from ..core.forms import numpy_form
 from ..core.registry import function, op
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, as_operand
 from .axes import all_axes, check_choice, one_axis, shape_of
 
 __all__ = [
@@ -48,6 +48,12 @@ def astype(x, /, dtype):
         Copy of x in this dtype.
     """
     return as_array(x).astype(dtype)
+
+
+def floating(x: Any) -> Any:
+    """Return integers and booleans as float64, in which they do not wrap around."""
+    x = as_operand(x)
+    return astype(x, float) if x.dtype.kind in "iub" else x
 
 
 @op(methods="clone copy", numpy=np.copy, x=lambda g: g)

@@ -28,6 +28,8 @@ class Targets:
         smoothing: float,
         dtype: Any,
     ) -> None:
+        if not shape:
+            raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
         classes = shape[-1]
         constants = [x for x in (weight, smoothing) if isinstance(x, Tensor)]
         if constants and needs_gradient(constants):

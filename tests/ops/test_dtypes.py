@@ -50,3 +50,72 @@ def test_interp_of_falling_small_integers_does_not_wrap_around() -> None:
     heights = np.array([9, 4, 6], np.uint8)
     y = np.interp([0.5, 1.5], Tensor([0.0, 1.0, 2.0], requires_grad=True), heights)
     np.testing.assert_allclose(y.data, [6.5, 5.0])
+
+
+SMALL = np.array([100, 7, 3, 0, 1], np.uint8)
+SIGNED = np.array([[-128, 100], [127, 2]], np.int8)
+
+
+@pytest.mark.parametrize(
+    ("f", "arrays"),
+    [
+        *[(f, [SIGNED[0]]) for f in (mg.norm, mg.vector_norm, mg.sigmoid, mg.silu, mg.log_sigmoid)],
+        *[(f, [SIGNED]) for f in (mg.norm, mg.matrix_norm, mg.layer_norm, mg.rms_norm)],
+        *[(lambda x, p=p: mg.norm(x, p), [SIGNED[0]]) for p in (np.inf, 4, 3, 1, 0, -1)],
+        *[(lambda x, p=p: mg.norm(x, p), [SIGNED]) for p in (np.inf, 1, 2, "nuc")],
+        *[(f, [SMALL]) for f in (mg.sigmoid, mg.softplus, mg.elu, mg.log_sigmoid)],
+        *[(f, [np.array([2**62] * 3)]) for f in (mg.mean, mg.nanmean, mg.var, mg.std)],
+        (mg.mean, [np.array([2**63] * 2, np.uint64)]),
+        (lambda x: mg.quantile(x, 0.3), [SIGNED[0]]),
+        (mg.median, [np.array([], int)]),
+        *[(f, [SMALL, SMALL[::-1]]) for f in (mg.l1_loss, mg.mse_loss, mg.huber_loss, mg.kl_div)],
+        (mg.binary_cross_entropy_with_logits, [SMALL, SMALL % 2]),
+        (mg.smooth_l1_loss, [SMALL, SMALL[::-1]]),
+        (lambda x: mg.cross_entropy(x, [0, 1]), [SIGNED]),
+        (lambda x, w: mg.linear_cross_entropy(x, w, [0, 1]), [SIGNED, SIGNED]),
+        (lambda x: mg.scaled_dot_product_attention(x, x, x), [SIGNED[None, None]]),
+        (lambda x, w: mg.linear(x, w, np.ones(2)), [SIGNED, SIGNED]),
+        (lambda x: mg.relu_dropout(x, generator=np.random.default_rng(0)), [SIGNED]),
+    ],
+)
+def test_function_of_integers_equals_that_of_floats(f: Any, arrays: list[np.ndarray]) -> None:
+    y, expected = f(*arrays), f(*[x.astype(float) for x in arrays])
+    assert y.dtype == float
+    np.testing.assert_allclose(y.data, expected.data, rtol=1e-12)
+
+
+def test_gradients_beside_integers_are_floats() -> None:
+    x = np.arange(4.0).reshape(1, 1, 2, 2)
+    gradients = []
+    for fixed in (x, x.astype(int)):
+        v = Tensor(x + 1, requires_grad=True)
+        y = mg.scaled_dot_product_attention(fixed, fixed, v) + mg.layer_norm(
+            fixed, weight=v[0, 0, 0]
+        )
+        gradients.append(mg.gradients((y * x).sum(), v)[0].data)
+    np.testing.assert_allclose(*gradients, rtol=1e-12)
+
+
+def test_booleans_stay_booleans() -> None:
+    mask = mg.ones(3, 3, dtype=bool)
+    for y, expected in ((mask.tril(), np.tri(3)), (mask.triu(), np.tri(3).T)):
+        assert y.dtype == bool
+        np.testing.assert_array_equal(y.data, expected)
+    assert mg.nan_to_num(mask).dtype == bool
+
+
+def test_products_and_norms_of_complex_numbers_equal_numpy() -> None:
+    a, b = np.array([1 + 2j, 3 - 1j]), np.array([0.5j, 2 + 1j])
+    for f in (np.vdot, np.vecdot, np.correlate):
+        np.testing.assert_allclose(f(Tensor(a), Tensor(b)).data, f(a, b))
+    for g in (np.linalg.norm, np.var, np.std):
+        np.testing.assert_allclose(g(Tensor(a)).data, g(a))
+    np.testing.assert_allclose(mg.var(a, where=[True, True]).data, np.var(a))
+
+
+def test_float16_has_no_limit_of_positions_and_counts() -> None:
+    x = np.repeat([0, 1], 2499).astype(np.float16)
+    assert mg.median(x).item() == 0.5
+    t = Tensor(np.zeros(65536, np.float16), requires_grad=True)
+    t.max().backward()
+    assert np.sum(t.grad.data, dtype=float) == 1

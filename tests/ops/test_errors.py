@@ -32,11 +32,27 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
+    (lambda: mg.unfold(THREE, 0, 2, -1), ValueError, "unfold: step must be at least 1, got -1"),
+    (lambda: mg.layer_norm(1.0), ValueError, "x must have rows, a last axis, got a scalar"),
+    (lambda: mg.cross_entropy(1.0, 1), ValueError, "input must have classes, a last axis, got a"),
+    (
+        lambda: mg.split_heads(THREE, 1),
+        ValueError,
+        r"x must have shape \(N, L, h \* d\), got \(3,\)",
+    ),
+    (lambda: mg.split_heads(THREE[None, None], 0), ValueError, "num_heads must divide the last"),
+    (lambda: mg.merge_heads(THREE), ValueError, r"x must have shape \(N, h, L, d\), got \(3,\)"),
+    (
+        lambda: mg.embedding(THREE[:, None], [0], 3),
+        IndexError,
+        "padding_idx must be from -3 to 2, ",
+    ),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
+    (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),
     # reductions
     (
@@ -91,3 +107,9 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_op_called_wrongly_names_the_argument(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_padding_index_counts_from_the_end() -> None:
+    weight = Tensor(np.ones((3, 2)), requires_grad=True)
+    mg.embedding(weight, [2, 0], padding_idx=-1).sum().backward()
+    np.testing.assert_array_equal(weight.grad.data, [[1, 1], [0, 0], [0, 0]])

@@ -131,3 +131,33 @@ def test_det_of_nearly_singular_matrix_has_third_derivatives_of_its_triple_produ
     x = q @ np.diag([1.0, 2.0, smallest]) @ q.T
     expected = third_derivatives(lambda x: (x[0] * np.cross(x[1], x[2])).sum(), x)
     np.testing.assert_allclose(third_derivatives(np.linalg.det, x), expected, atol=1e-6)
+
+
+NOT_FINITE = [
+    [1.0, 2.0, 4.0, np.nan, 16.0, 25.0],
+    [1.0, 2.0, 4.0, 7.0, np.inf],
+    [-np.inf, 3.0, 2.0],
+]
+
+
+@pytest.mark.parametrize("f", NOT_FINITE, ids=str)
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_gradient_reads_neighbours_only(f: list[float], edge_order: int) -> None:
+    with np.errstate(invalid="ignore"):
+        expected = np.gradient(f, edge_order=edge_order)
+        np.testing.assert_array_equal(mg.gradient(f, edge_order=edge_order).data, expected)
+
+
+@pytest.mark.parametrize("v", [[1.0, np.inf], [np.nan, 1.0, 0.0], [-np.inf]], ids=str)
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_convolution_does_not_spread_values_that_are_not_finite(v: list[float], mode: Any) -> None:
+    a = [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(mg.convolve(a, v, mode).data, np.convolve(a, v, mode))
+    np.testing.assert_array_equal(mg.correlate(a, v, mode).data, np.correlate(a, v, mode))
+
+
+def test_quantile_between_an_infinite_and_a_finite_element() -> None:
+    x, q = [-np.inf, 1.0, 2.0, np.inf], [0, 0.1, 0.3, 0.5, 0.9, 1]
+    expected = [-np.inf, -np.inf, -np.inf, 1.5, np.inf, np.inf]  # NumPy's 0.1 is NaN
+    np.testing.assert_array_equal(mg.quantile(x, q).data, expected)
+    assert mg.quantile([-1e308, 1e308], 0.25).item() == -0.5e308

@@ -46,8 +46,8 @@ def test_prune_heads_equals_outputs_of_zero(parts: list[list[int]], bias: bool) 
     left = [head for head in range(4) if head not in heads]
     assert attention.pruned_heads == tuple(sorted(heads)) and attention.num_heads == len(left)
     z, weights_of_pruned = nn.with_weights(attention, *arguments)
-    np.testing.assert_allclose(z.data, y.data, rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(weights_of_pruned, weights[:, left])
+    np.testing.assert_allclose(z.data, y.data, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(weights_of_pruned, weights[:, left], rtol=1e-12)
 
 
 def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
