@@ -89,7 +89,7 @@ amount = _number(0.0, float)
 def piped() -> Iterator[str]:
     """Yield the lines of standard input, which must be UTF-8."""
     if isinstance(sys.stdin, io.TextIOWrapper):  # regardless of the locale
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
     try:
         for line in sys.stdin:
             yield line.strip()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,28 @@ __all__ = [
     "tokenizer_named",
 ]
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60"
-_CHAR = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+|[^\w\s]|_")
 _OPENING = "([{“‘«¿¡$£€#"
 _CLOSING = ".,;:!?)]}%”’»…。，！？；：、"
+
+
+@cache
+def _word_pattern() -> re.Pattern[str]:
+    """Return a pattern of words and punctuation marks; combining marks belong to words."""
+    word = rf"[\w{_marks()}]"
+    return re.compile(rf"{word}+(?:['’]{word}+)*|[^\w\s]")
+
+
+@cache
+def _char_pattern() -> re.Pattern[str]:
+    """Return a pattern of Chinese and Japanese characters, other words and punctuation marks."""
+    return re.compile(rf"[{_CJK}]|(?:[^\W_{_CJK}]|[{_marks()}])+|[^\w\s]|_")
+
+
+def _marks() -> str:
+    """Return all combining marks, such as the vowel signs of Hindi."""
+    characters = map(chr, range(0x300, 0x1F000))
+    return "".join(c for c in characters if unicodedata.category(c) in ("Mn", "Mc"))
 
 
 class Tokenizer:
@@ -181,7 +199,7 @@ class WordTokenizer(Tokenizer):
         list of str
             Tokens in the order of the string.
         """
-        return _WORD.findall(text)
+        return _word_pattern().findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
         """Return the tokens with spaces between words, and none before a comma or full stop.
@@ -236,7 +254,7 @@ class CharTokenizer(Tokenizer):
         list of str
             Tokens in the order of the string.
         """
-        return _CHAR.findall(text)
+        return _char_pattern().findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
         """Return the tokens with a space between each two words of ASCII letters and digits.

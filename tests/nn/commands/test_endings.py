@@ -166,6 +166,11 @@ def test_run_script_closed_standard_input_is_empty() -> None:
     assert (done.returncode, done.stdout) == (0, b"[]\n")
 
 
+def test_run_script_standard_input_with_a_byte_order_mark_drops_it() -> None:
+    done = subprocess.run(python("print([*piped()])"), input=b"\xef\xbb\xbfa\n", stdout=PIPE)
+    assert done.stdout == b"['a']\n"
+
+
 def test_run_script_standard_input_of_another_encoding_is_one_line() -> None:
     done = subprocess.run(python("[*piped()]"), input=b"a\n\xff\n", capture_output=True)
     assert done.returncode == 1 and done.stderr.startswith(b"error: standard input: not UTF-8")

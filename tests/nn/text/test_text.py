@@ -46,7 +46,9 @@ from nn.text.tokenize import _simplifier
     [
         (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . 5 km !"),
         (WordTokenizer(lowercase=True), "Ab C", "ab c"),
+        (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
+        (CharTokenizer(), "हिन्दी 日本", "हिन्दी 日 本"),
         (SpaceTokenizer(), "我 有 一只 猫", "我 有 一只 猫"),
     ],
 )  # fmt: skip
