@@ -577,6 +577,10 @@ class Optimizer:
         """
         name = type(self).__name__
         current = self.state_dict()
+        if not current.keys() <= state.keys():
+            raise ValueError(
+                f"{name}: state must have the keys {sorted(current)}, got {sorted(state)}"
+            )
         expected = {name: array.shape for name, array in current["arrays"].items()}
         got = {name: np.shape(array) for name, array in state["arrays"].items()}
         if expected != got or len(current["groups"]) != len(state["groups"]):
@@ -597,7 +601,9 @@ class Optimizer:
             counts.append([checked_count(name, "steps", n, 0) for n in listed])
             self._check({**group.settings, **loaded})
         for key, array in state["arrays"].items():
-            if not np.isfinite(array).all():
+            with np.errstate(over="ignore"):
+                values = np.asarray(array).astype(current["arrays"][key].dtype)
+            if not np.isfinite(values).all():
                 raise ValueError(f"{name}: state must be finite, got NaN or infinity in {key}")
         for group, steps, settings in zip(self._groups, counts, state["groups"]):
             group.steps = steps

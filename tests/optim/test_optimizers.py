@@ -234,13 +234,15 @@ def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     "change, message",
     [
         (lambda s: s["arrays"].update({"0.exp_avg": np.array([1, np.nan])}), "must be finite, got"),
+        (lambda s: s["arrays"].update({"0.exp_avg": np.array([1, 1e300])}), "must be finite, got"),
         (lambda s: s["arrays"].pop("0.exp_avg"), "state must have the arrays"),
+        (lambda s: s.pop("groups"), "state must have the keys"),
         (lambda s: s["groups"][0].pop("eps"), "state must have the settings"),
         (lambda s: s["groups"][0].update(steps=[1, 2, 3]), "must be one number or 1, got 3"),
     ],
 )
 def test_load_state_dict_refuses_state_and_keeps_its_own(change: Any, message: str) -> None:
-    adam = optim.Adam([leaf(gradient=[1, 1])])
+    adam = optim.Adam([leaf(dtype=np.float32, gradient=[1, 1])])
     adam.step()
     before = copy.deepcopy(adam.state_dict())
     state = copy.deepcopy(before)
