@@ -85,6 +85,12 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
         raise ValueError("model must have adapters outside of its head; nn.lora adds them")
     origin = model.origin or origin_of_trained(model)
     paths = _linears_by_path(model, origin)
+    kept = {name for parts in paths.values() for name in parts}
+    if lost := linears_of(model, LoRALinear).keys() - kept:
+        raise ValueError(
+            "model must have adapters only on layers with weights of their own, got one on "
+            f"{listed(sorted(lost))}, which shares its weights with another layer"
+        )
     whole = {
         path: parts
         for path, parts in paths.items()

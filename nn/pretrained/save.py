@@ -7,6 +7,7 @@ from typing import Any
 
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
+from minigrad.io.reading import listed
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
 from minigrad.ops.axes import check_choice
 
@@ -75,6 +76,12 @@ def save(
             "by save_adapter"
         )
     origin = model.origin or origin_of_trained(model)
+    kept = {name for stored in origin.arrays.values() for name in stored.parameters}
+    if lost := [name for name, _ in model.named_parameters() if name not in kept]:
+        raise ValueError(
+            f"save: model must have the parameters of its family, got also {listed(lost)}; "
+            "nn.save_weights keeps any model"
+        )
     stored = dtype or model.config.dtype
     names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
     settings = {**origin.settings, **dict.fromkeys(names, stored)}

@@ -114,6 +114,15 @@ def trains_embedding() -> nn.LanguageModel:
     return lm
 
 
+def test_save_of_loaded_model_with_adapter_on_its_tied_output_raises(tmp_path: Path) -> None:
+    """The files of the model have one array for the embedding and the output."""
+    nn.save(tmp_path / "tied", model())
+    lm = nn.merge_lora(nn.lora(nn.load(tmp_path / "tied"), 2, 4, ("output",)))
+    with pytest.raises(ValueError, match=r"parameters of its family, got also output\.weight; nn"):
+        nn.save(tmp_path / "again", lm)
+    assert not (tmp_path / "again").exists()
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -123,6 +132,7 @@ def trains_embedding() -> nn.LanguageModel:
         (lambda: nn.lora(nn.lora(model())), "model must have no adapters; merge_lora"),
         (lambda: nn.save_adapter("x", trains_embedding()), "must train only adapters, linear layers and a head, but it trains .*; nn.save"),
         (lambda: nn.save_adapter("x", nn.lora(classifier(), targets="dense")), "model must have adapters outside of its head"),
+        (lambda: nn.save_adapter("x", nn.lora(model(), 2, 4, ("output", "linear1"))), "layers with weights of their own, got one on output"),
         (lambda: nn.save("x", nn.lora(model())), "merge_lora"),
     ],
 )  # fmt: skip
