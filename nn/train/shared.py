@@ -95,4 +95,6 @@ class SharedLosses:
                 if self.interrupts.noted and size == 1:
                     raise Stopped
         total, count = self._together.sum([total, count])
-        return total / max(count, 1)
+        if not count:
+            raise ValueError("batches must have at least one target, got none")
+        return total / count

@@ -37,6 +37,11 @@ def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
     assert not t.model.training
 
 
+def test_evaluate_without_targets_raises() -> None:
+    with pytest.raises(ValueError, match="batches must have at least one target, got none"):
+        trainer().evaluate([])
+
+
 def test_fit_with_patience_stops_early() -> None:
     t = trainer(patience=2, max_epochs=50)
     losses = iter([3.0, 2.0, 2.5, 2.1, 1.0])
