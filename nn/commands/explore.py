@@ -18,8 +18,7 @@ import nn
 from minigrad.extras import require
 from nn.inspection import plots
 
-from .inputs import command_parser, load_text
-from .translate import is_run
+from .inputs import command_parser, is_run, load_text
 
 __all__ = ["main"]
 
@@ -50,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> Path:
     """
     args = parse(argv)
     out = args.out or Path("runs") / f"{args.model.resolve().name}.html"
+    if out.suffix not in (".html", *PICTURES):
+        raise ValueError(f"--out must end in .html, {', '.join(PICTURES)}, got {out}")
     if out.suffix in PICTURES:
         require("matplotlib", f"minigrad explore --out {out}")
     if is_run(args.model):
@@ -93,6 +94,8 @@ def explore_published(directory: Path, sentence: str, out: Path) -> None:
     text = load_text(directory)
     model = nn.load(directory)
     ids = text.encode(sentence)
+    if not ids:
+        raise ValueError("text must have at least one token, got none")
     target = None
     if hasattr(model.config, "source_vocab_size"):
         target = nn.generate(model, source=[ids])[0]

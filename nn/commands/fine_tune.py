@@ -12,6 +12,7 @@ tokenizers: pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -64,8 +65,13 @@ def main(argv: Sequence[str] | None = None) -> float:
         Accuracy on the held-out texts.
     """
     args = parse(argv)
+    if (args.out / "config.json").exists():
+        raise ValueError(f"--out must be a directory without a model, got {args.out}")
     mg.manual_seed(args.seed)
-    pairs = read_pairs(args.data)
+    left_out = Counter[str]()
+    pairs = read_pairs(args.data, left_out=left_out)
+    for reason, n in left_out.items():
+        print(f"{args.data}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
     labels = sorted({label for _, label in pairs})
     if len(labels) < 2:
         raise ValueError(f"{args.data} must have texts of at least 2 labels, got {len(labels)}")

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.console import count, piped
+from minigrad.io import read_json
 from nn import text
 from nn.pretrained.load import refuse_gguf
 
-__all__ = ["add_number", "command_parser", "load_text", "read_batches", "read_texts"]
+__all__ = ["add_number", "command_parser", "is_run", "load_text", "read_batches", "read_texts"]
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
 """Tokenizers of sacrebleu that need no other package."""
@@ -49,6 +50,12 @@ def add_number(
 ) -> None:
     """Add an option with a number to a parser or a group of options."""
     group.add_argument(name, default=default, help=help, type=kind, metavar=metavar)
+
+
+def is_run(directory: Path) -> bool:
+    """Return True for a run directory, and False for a published model."""
+    refuse_gguf(directory)
+    return "tokenizers" in read_json(directory / "config.json")
 
 
 def load_text(directory: Path) -> text.ModelText:

@@ -61,7 +61,7 @@ from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
 from nn.train import ModelLoss, MovingAverage, ProgressLine, Trainer, average_weights
 
-from .inputs import BLEU_TOKENIZERS, add_number, command_parser
+from .inputs import BLEU_TOKENIZERS, add_number, command_parser, is_run
 
 __all__ = ["main"]
 
@@ -179,6 +179,8 @@ def parse(
         args = with_settings_of_run(args, parser, argv)
     elif (args.out / "last.safetensors").exists():
         parser.error(f"{args.out} holds a run already: pass --resume, or another --out")
+    elif (args.out / "config.json").exists() and not is_run(args.out):
+        parser.error(f"--out must be a directory without a model, got {args.out}")
     if args.tie == "all" and not args.joint:
         parser.error("--tie all needs the one vocabulary of --joint")
     if (args.valid or args.test) and not args.data:
@@ -262,9 +264,10 @@ def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Name
 
 
 def is_wide(texts: Sequence[str]) -> bool:
-    """Return True for texts in Chinese, Japanese or Korean characters."""
+    """Return True for texts in Chinese or Japanese characters, which have no spaces."""
     sample = "".join(texts[:1000])
-    return sum(unicodedata.east_asian_width(c) in "WF" for c in sample) > 0.2 * len(sample)
+    wide = [c for c in sample if unicodedata.east_asian_width(c) in "WF"]
+    return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
 
 
 def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
@@ -484,7 +487,7 @@ def build(
 def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
     """Write what `Translator.load` needs, or resume the run that wrote it."""
     if trainer.parallel.rank == 0:  # of the processes of mpiexec, the first writes
-        if not (args.out / "config.json").exists():
+        if not (args.out / "last.safetensors").exists():  # config.json may be of a failed run
             settings = {k: v for k, v in vars(args).items() if k not in CALL_OPTIONS}
             translator.save(args.out, settings=settings)
         elif not translator.has_vocabularies_of(args.out):

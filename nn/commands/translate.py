@@ -20,14 +20,20 @@ from pathlib import Path
 
 import nn
 from minigrad.extras import require
-from minigrad.io import read_json
-from nn.pretrained.load import refuse_gguf
 from nn.text import SPECIALS, SpaceTokenizer, read_lines, translation_scores
 
-from .inputs import BLEU_TOKENIZERS, add_number, command_parser, load_text, read_batches
+from .inputs import (
+    BLEU_TOKENIZERS,
+    add_number,
+    command_parser,
+    is_run,
+    load_text,
+    read_batches,
+)
 
 __all__ = ["main"]
 
+BEST = "best.safetensors"
 Translate = Callable[[list[str]], list[str]]
 
 
@@ -46,7 +52,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_number(runs, "--length-penalty", 1.0, "of the beam search", float, "A")
     runs.add_argument("--scores", action="store_true", help="print the score of each translation")
     weights = "a file of the run"
-    runs.add_argument("--weights", default="best.safetensors", metavar="FILE", help=weights)
+    runs.add_argument("--weights", default=BEST, metavar="FILE", help=weights)
     average = "use the mean of the last N weights that the run kept (see train --average)"
     add_number(runs, "--average", None, average)
     add = parser.add_argument_group("models of many languages").add_argument
@@ -87,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 status = 1
         translations = dict(zip(possible, translate(possible)))
         batch = [translations.get(sentence, "") for sentence in sentences]  # a line for each line
-        print(*batch, sep="\n", flush=True)
+        print("".join(f"{line}\n" for line in batch), end="", flush=True)
         lines += batch
     if args.references:
         references = list(read_lines(args.references))
@@ -97,12 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
     return status
-
-
-def is_run(directory: Path) -> bool:
-    """Return True for a run directory, and False for a published model."""
-    refuse_gguf(directory)
-    return "tokenizers" in read_json(directory / "config.json")
 
 
 def load_run(args: argparse.Namespace) -> nn.Translator:
@@ -120,6 +120,8 @@ def load_run(args: argparse.Namespace) -> nn.Translator:
 
 def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
     """Return a check of a sentence, and a function that translates sentences with a run."""
+    if args.language or args.to:
+        raise ValueError(f"--from and --to are for published models, got {args.model}")
     translator = load_run(args)
     beam = args.beam or 4
 
@@ -140,6 +142,14 @@ def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None],
 
 def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
     """Return a check of a sentence, and a function that translates with a published model."""
+    chosen = {
+        "--weights": args.weights != BEST,
+        "--average": args.average,
+        "--scores": args.scores,
+        "--length-penalty": args.length_penalty != 1,
+    }
+    for option in [option for option, value in chosen.items() if value]:
+        raise ValueError(f"{option} is for runs of minigrad train, got {args.model}")
     text = load_text(args.model)
     model = nn.for_inference(nn.load(args.model))
     if not hasattr(model.config, "source_vocab_size"):

@@ -19,8 +19,8 @@ Pair = tuple[str, str]
 
 _HEADINGS = {
     "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",
-    "translation", "text", "english", "chinese", "german", "french", "spanish", "en", "zh", "de",
-    "fr", "es", "eng", "cmn", "源", "目标", "英文", "中文",
+    "translation", "text", "label", "labels", "english", "chinese", "german", "french", "spanish",
+    "en", "zh", "de", "fr", "es", "eng", "cmn", "源", "目标", "英文", "中文",
 }  # fmt: skip
 """Names of columns in the first row of a table of sentences."""
 

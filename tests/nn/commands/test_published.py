@@ -215,6 +215,9 @@ def test_explore_writes_a_page_of_a_published_model(
     assert '"cat"' in (tmp_path / "a.html").read_text(encoding="utf-8")
     error = error_of(explore.main, f"{line}.png")
     assert "--out must end in .html for a published model" in error
+    if model == "gpt":  # the others add special tokens
+        error = error_of(explore.main, line.replace("the cat sat", "") + ".html")
+        assert error == "error: text must have at least one token, got none"
 
 
 def test_translate_arguments_or_standard_input_prints_translations(
@@ -226,6 +229,14 @@ def test_translate_arguments_or_standard_input_prints_translations(
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
     assert call(translate.main, line).out == [expected[0], "", expected[1]]
     assert "not a model that translates" in error_of(translate.main, f"{encoder} why")
+
+
+@pytest.mark.parametrize(
+    "option", ["--weights last.safetensors", "--average 2", "--scores", "--length-penalty 2"]
+)
+def test_translate_with_an_option_of_runs_is_refused(marian: Path, option: str) -> None:
+    error = error_of(translate.main, f"{marian} why {option}")
+    assert error == f"error: {option.split()[0]} is for runs of minigrad train, got {marian}"
 
 
 def test_translate_with_references_prints_scores(
@@ -248,11 +259,16 @@ def test_translate_with_references_prints_scores(
 
 def test_fine_tune_with_two_texts_takes_one_step(encoder: Path, lines: Path) -> None:
     """A schedule of one step has no warmup."""
-    lines.write_text("the cat\ta\nthe dog\tb\n")
-    assert call(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1").result in (
-        0,
-        1,
-    )
+    lines.write_text("text\tlabel\nthe cat\ta\nthe dog\tb\n")
+    done = call(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1")
+    assert done.result in (0, 1) and done.out[0] == f"{lines}: left out 1 row: a row of headings"
+
+
+def test_fine_tune_into_a_directory_of_a_model_keeps_it(encoder: Path, lines: Path) -> None:
+    before = (encoder / "config.json").read_bytes()
+    error = error_of(fine_tune.main, f"{encoder} {lines} --out {encoder}")
+    assert error.endswith(f"--out must be a directory without a model, got {encoder}")
+    assert (encoder / "config.json").read_bytes() == before and not (encoder / "run").exists()
 
 
 @pytest.mark.parametrize("part", ["all", "lora", "head"])

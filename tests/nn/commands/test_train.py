@@ -46,6 +46,13 @@ def test_load_pairs_holds_out_new_sentences(options: str, tmp_path: Path) -> Non
     assert len(sources) == len({*sources}) == 8000 and len(test) == 600
 
 
+def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:
+    args = train.parse(["--data", "pairs.tsv"])
+    texts = {"我有一只猫": "char", "ねこがいる": "char", "고양이가 있다": "word", "a cat": "word"}
+    for text, name in texts.items():
+        assert train.choose_tokenizer(None, [text], args).name == name
+
+
 # -- a whole run -----------------------------------------------------------------------------------
 
 
@@ -143,6 +150,27 @@ def test_train_into_a_directory_of_a_run_or_of_other_files_is_refused(
     (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
     line = error_of(train.main, f"--resume --out {tmp_path}")
     assert f"--resume: {tmp_path} holds no run: it has files" in line
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    message = f"--out must be a directory without a model, got {tmp_path}"
+    assert message in error_of(train.main, f"{TINY} --out {tmp_path}")
+    assert (tmp_path / "config.json").read_text(encoding="utf-8") == "{}"
+
+
+def test_train_over_a_run_that_failed_writes_its_own_settings(
+    undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that fails before its first saved state leaves config.json and vocab.json."""
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Trainer, "_step", fail)
+        error_of(train.main, f"{TINY} --out {tmp_path}")
+    call(train.main, f"{TINY} --pair en-es --d-model 16 --steps 1 --out {tmp_path}")
+    translator = nn.Translator.load(tmp_path)
+    assert translator.model.config.d_model == 16
+    assert "house" in translator.source_vocab
 
 
 def test_resume_of_a_missing_run_begins_it(undrawn: None, tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_translate_standard_input_prints_a_line_for_each(
     assert done.result == len(done.err) == bool(wrong) and error in "".join(done.err)
 
 
+def test_translate_empty_standard_input_prints_nothing(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert call(translate.main, [str(run.directory)]).out == []
+
+
 @pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
 def test_translate_at_a_prompt_answers_until_it_ends(
     run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list
@@ -59,7 +66,11 @@ def test_translate_at_a_prompt_answers_until_it_ends(
 
 @pytest.mark.parametrize(
     "arguments, message",
-    [([" "], "texts must have at least one token each, got ' '"), (["hello", "--max-len", "0"], "at least 1")],
+    [
+        ([" "], "texts must have at least one token each, got ' '"),
+        (["hello", "--max-len", "0"], "at least 1"),
+        (["hello", "--to", "fra"], "--from and --to are for published models, got "),
+    ],
 )  # fmt: skip
 def test_translate_bad_argument_is_one_line(
     run: SimpleNamespace, arguments: list[str], message: str
@@ -76,6 +87,8 @@ def test_explore_writes_a_page_or_a_picture(
     for name in ("new/a.html", "new/a.png"):
         assert call(explore.main, [*line, "--out", name]).out == [name]
         assert error_of(explore.main, [*line, "--out", f"file/{name}"]).startswith("error: ")
+    error = "error: --out must end in .html, .png, .svg, .pdf, got new/a.htm"
+    assert error_of(explore.main, [*line, "--out", "new/a.htm"]) == error
     assert "hola mundo" in (tmp_path / "new/a.html").read_text(encoding="utf-8")
     assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
     assert call(explore.main, line).out == ["runs/en-es.html"]
