@@ -9,9 +9,10 @@ import numpy as np
 from ..core.batched import all_true
 from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
-from ..core.tensor import Tensor, as_operand, unwrap
+from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from ..ops import reduction
 from ..ops.axes import all_axes, check_choice, one_axis, shape_of
+from ..ops.compare import not_equal
 from ..ops.elementwise import subtract, where
 from ..ops.indexing import getitem, take
 from ..ops.joining import concatenate
@@ -55,8 +56,11 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     ]
     x = concatenate(parts, axis) if len(parts) > 1 else x
     before = (slice(None),) * axis
+    difference = not_equal if to_array(x).dtype == bool else subtract  # as NumPy
     for _ in range(n):
-        x = subtract(getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1))))
+        x = difference(
+            getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1)))
+        )
     return x
 
 
@@ -188,7 +192,15 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     start = getitem(xp, i)
     width = where(i == j, 1.0, getitem(xp, j) - start)
     fraction = (where(low | high, knots[i], x) - start) / width
-    y = take(fp, i) + (take(fp, j) - take(fp, i)) * fraction
+    first, last = take(fp, i), take(fp, j)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rise = last - first
+    steep = ~np.isfinite(rise.data)
+    y = first + where(steep, 0, rise) * fraction
+    if not all_true(~steep):  # the position gets no gradient, and a weight of 0 does not read inf
+        weight = fraction.data
+        first, last = where(weight == 1, 0, first), where(weight == 0, 0, last)
+        y = where(steep, first * (1 - weight) + last * weight, y)
     return where(high, getitem(fp, -1), where(low, getitem(fp, 0), y))
 
 
@@ -240,4 +252,6 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
     Tensor
         Vector whose length depends on `mode`.
     """
+    if np.size(a) < np.size(v):
+        return flip(conjugate(correlate(v, a, mode)))
     return convolve(a, conjugate(flip(v)), mode)

@@ -14,7 +14,7 @@ from ..core.registry import function, op, ufunc
 from ..core.tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..core.tensor import unwrap as untracked
 from ..ops.compare import floor_divide
-from ..ops.elementwise import add, multiply, ratio, remainder, safe_divide, times_exp, where
+from ..ops.elementwise import add, ratio, remainder, safe_divide, times_exp, where
 from ..ops.indexing import getitem
 from ..ops.shape import clone
 
@@ -210,7 +210,7 @@ fmod = ufunc(
     np.fmod,
     "Compute the remainder of a / b, which has the sign of a.",
     a=lambda g: g,
-    b=lambda g, a, b: -g * np.trunc(a / b),
+    b=lambda g, y, a, b: -g * np.rint((a - y) / b),  # a / b may be rounded up to an integer
 )
 
 
@@ -304,7 +304,7 @@ def polyval(p: Any, x: Any) -> Tensor:
     Tensor
         Values in the shape of x.
     """
-    y: Any = multiply(x, 0)
+    y: Any = wrap(np.zeros_like(to_array(x)), None)
     for i in range(np.shape(p)[0]):
         y = y * x + getitem(p, i)
     return y

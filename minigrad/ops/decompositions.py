@@ -14,6 +14,7 @@ M. Seeger et al. (2017), "Auto-differentiating linear algebra", for QR.
 from __future__ import annotations
 
 from functools import reduce
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     EighResult
         `eigenvalues` (..., n), smallest first, and `eigenvectors` (..., n, n), in columns.
     """
-    check_choice("eigh", "UPLO", UPLO.upper(), "L", "U")
+    check_choice("eigh", "UPLO", str(UPLO).upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
     return EighResult(y[..., 0, :], y[..., 1:, :])
 
@@ -328,6 +329,10 @@ def matrix_power(x: Any, n: int) -> Tensor:
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise np.linalg.LinAlgError(f"matrix_power: x must be square matrices, got shape {shape}")
+    try:
+        n = index(n)
+    except TypeError:
+        raise TypeError(f"matrix_power: n must be an integer, got {n!r}") from None
     if n == 0:
         return Tensor(np.broadcast_to(np.eye(shape[-1], dtype=unwrap(x).dtype), shape))
     return reduce(matmul, [x] * (n - 1), clone(x)) if n > 0 else matrix_power(inv(x), -n)

@@ -77,24 +77,30 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
     return narrow
 
 
-def plain_index(index: Any) -> Any:
-    """Return an index with arrays in place of its tensors and lists.
+_PLAIN = (int, slice, type(None), type(...), np.generic, BatchedArray)
 
-    Lists are copied, because they can change before the backward pass.
+
+def plain_index(index: Any) -> Any:
+    """Return an index with arrays in place of its tensors and sequences.
+
+    Sequences are copied, because they can change before the backward pass.
     """
     if isinstance(index, tuple):
-        return tuple(
-            [
-                plain_index(part) if isinstance(part, (Tensor, np.ndarray, list)) else part
-                for part in index
-            ]
-        )
-    if isinstance(index, slice):
-        return index
-    if isinstance(index, list):
-        return np.array(index) if index else np.zeros(0, INTP)
+        return tuple([part if isinstance(part, _PLAIN) else _plain_part(part) for part in index])
+    return index if isinstance(index, _PLAIN) else _plain_part(index)
+
+
+def _plain_part(index: Any) -> Any:
+    """Return the array of a tensor or a sequence in an index."""
     index = unwrap(index)
-    return as_indices(index) if isinstance(index, np.ndarray) else index
+    if isinstance(index, np.ndarray):
+        return as_indices(index)
+    if isinstance(index, BatchedArray):
+        return index
+    array = np.asarray(index).copy()
+    if not array.size:
+        return array.astype(INTP)
+    return as_indices(array) if array.dtype.kind in "iub" else index  # NumPy refuses the others
 
 
 @function(methods="__getitem__")

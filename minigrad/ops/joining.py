@@ -297,7 +297,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
         Parts of x.
     """
     axis, n = one_axis("split", axis, np.ndim(x)), indices_or_sections
-    if not np.ndim(n := unwrap(n)) and shape_of(x)[axis] % int(n):
+    if not np.ndim(n := unwrap(n)) and int(n) > 0 and shape_of(x)[axis] % int(n):
         raise ValueError(
             f"split: sections must divide the length {shape_of(x)[axis]}, got {n}; array_split "
             f"makes unequal parts, and split(x, [{n}]) splits before element {n}"

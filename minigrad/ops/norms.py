@@ -16,7 +16,7 @@ from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .linalg import inv
 from .reduction import is_half, restored, total
-from .shape import expand_dims, flattened_last, floating, moveaxis, reshape
+from .shape import astype, expand_dims, flattened_last, floating, moveaxis, reshape
 
 __all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 
@@ -86,6 +86,8 @@ def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
 
 
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
+    if is_half(x):  # its powers overflow
+        return astype(_vector_norm(astype(x, np.float32), ord, axis, keepdims), np.float16)
     x = _sizes(x)
     if ord is None or ord == 2:
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
@@ -196,9 +198,15 @@ def cond(x: Any, p: Any = None) -> Tensor:
     Returns
     -------
     Tensor, shape (...)
-        Condition numbers.
+        Condition numbers; inf for singular matrices, which get no gradient.
     """
+    x = floating(x)
+    # "nuc" of NumPy does not converge for singular matrices
+    singular = np.isinf(np.linalg.cond(to_array(x), "fro" if p == "nuc" else p))
+    x = where(singular[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
     if p is None or p in (2, -2):
         s = svdvals(x)
-        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
-    return norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+        y = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        y = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    return where(singular, np.inf, y)

@@ -176,10 +176,10 @@ _mean_of = mean  # for functions with a parameter `mean`
 
 
 def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
-    """Return the number of elements that count in each slice, in a floating dtype."""
+    """Return the number of elements that count in each slice, in a real floating dtype."""
     mask = np.broadcast_to(True if where is None else booleans("where", where), shape_of(x))
     dtype = to_array(x).dtype
-    dtype = dtype if dtype.kind in "fc" else np.dtype(float)
+    dtype = np.finfo(dtype).dtype if dtype.kind in "fc" else np.dtype(float)
     return as_array(np.sum(mask, axis=axis, keepdims=keepdims)).astype(dtype)
 
 
@@ -237,7 +237,7 @@ def var(
     if where is None:  # one count for all slices
         n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
-        n = count(x, axis, keepdims, where).real
+        n = count(x, axis, keepdims, where)
     with np.errstate(over="ignore"):
         middle = (
             _mean_of(x, axis, keepdims=True, dtype=dtype, where=where) if mean is None else mean
@@ -298,6 +298,8 @@ def std(
     """
     options = {"keepdims": keepdims, "correction": correction, "ddof": ddof, "unbiased": unbiased}
     options |= {"where": where, "mean": mean}
+    if dtype is None and mean is None and is_half(x):  # its variance overflows
+        return astype(std(x, axis, **options, dtype=np.float32), np.float16)
     with np.errstate(over="ignore"):
         y = root(var(x, axis, **options, dtype=dtype))
     if y.dtype == np.float32 and not all_true(~np.isinf(y.data)):

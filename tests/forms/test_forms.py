@@ -232,6 +232,9 @@ SINGLE = np.array([1.0, 2.0], np.float32)
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),
+        Call(
+            np.correlate, [np.array([0.3, 1.7]), np.array([1.0, 3.0, 2.0, 5.0])], {"mode": "same"}
+        ),
     ],
 )
 def test_call_that_random_forms_seldom_draw_equals_numpy(call: Call) -> None:

@@ -102,6 +102,7 @@ def test_booleans_stay_booleans() -> None:
         assert y.dtype == bool
         np.testing.assert_array_equal(y.data, expected)
     assert mg.nan_to_num(mask).dtype == bool
+    assert Tensor([True, False, False]).diff().tolist() == [True, False]
 
 
 def test_products_and_norms_of_complex_numbers_equal_numpy() -> None:
@@ -119,3 +120,12 @@ def test_float16_has_no_limit_of_positions_and_counts() -> None:
     t = Tensor(np.zeros(65536, np.float16), requires_grad=True)
     t.max().backward()
     assert np.sum(t.grad.data, dtype=float) == 1
+
+
+@pytest.mark.parametrize("f", [mg.std, lambda x: mg.norm(x, 3), lambda x: mg.norm(x, 4)])
+@pytest.mark.parametrize("scale", [1e-3, 300.0])
+def test_float16_of_large_and_small_powers_has_gradients(f: Any, scale: float) -> None:
+    x = np.array([1.0, -2.0, 0.5]) * scale
+    g = mg.elementwise_grad(f)(x.astype(np.float16))
+    assert g.dtype == np.float16
+    np.testing.assert_allclose(g.data, mg.elementwise_grad(f)(x).data, rtol=0.01)

@@ -48,6 +48,9 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "padding_idx must be from -3 to 2, ",
     ),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
+    (lambda: mg.split(TWO, 0), ValueError, "sections must be at least 1, got 0"),
+    (lambda: mg.matrix_power(CUBE, 2.0), TypeError, "matrix_power: n must be an integer, got 2.0"),
+    (lambda: mg.eigh(CUBE, None), ValueError, "eigh: UPLO must be 'L' or 'U'"),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),

@@ -1,7 +1,9 @@
-"""Integers of every width index, also where the machine's own have 32 bits, as in a browser and on small boards."""
+"""Indices: integers of every width, also where the machine's have 32 bits, and sequences."""
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -50,3 +52,24 @@ def test_index_that_does_not_fit_is_refused(monkeypatch: Any, width: Any, index:
     monkeypatch.setattr(indexing, "INTP", width)
     with pytest.raises(IndexError, match="indices must fit into int"):
         mg.Tensor(np.arange(3.0), True)[np.array([index])]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        array("q", [0, 0]),
+        deque([0, 0]),
+        (slice(None), (0, 0)),
+        ((0, 0), [1, 1]),
+        (0, ((0, 0), (0, 1))),
+        (slice(None), array("q", [0, 0])),
+    ],
+    ids=str,
+)
+def test_getitem_repeated_indices_in_any_sequence_add_up(index: Any) -> None:
+    x = mg.Tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
+    y = x[index]
+    np.testing.assert_array_equal(y.data, x.data[index])
+    expected = np.zeros(x.shape)
+    np.add.at(expected, index, 1)
+    np.testing.assert_array_equal(mg.gradients(y.sum(), x)[0].data, expected)

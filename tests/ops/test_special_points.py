@@ -33,6 +33,9 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("where with an infinity", lambda x: mg.where(x > 5, INF, x), [1.0, 1.0], [1, 1]),
     ("log behind where", lambda x: np.where(x > 0, np.log(x), 0), [0, 1, 0.5], [0, 1, 2]),
     ("quantile by its rank", lambda q: mg.quantile([5, 1, 2.0], q), [0, 0.5, 1], [2, 6, 6]),
+    ("fmod, whose quotient is rounded up to 10", lambda b: np.fmod(1.0, b), 0.1, -9),
+    ("polyval far from 0", lambda x: np.polyval([1.0, 2.0], x), 1e200, 1),
+    ("cond of a singular matrix", lambda x: np.linalg.cond(x, 1), [[1, 2], [2, 4]], ZEROS),
     ("slope of norm", lambda x: mg.grad(np.linalg.norm)(x), [0.0, 0.0], [0, 0]),
     ("slope of prod", lambda x: mg.grad(np.prod)(x), [0.0, 0.0], [1, 1]),
     ("slope of std", lambda x: mg.grad(np.std)(x), [2.0, 2.0], [0, 0]),
@@ -161,3 +164,18 @@ def test_quantile_between_an_infinite_and_a_finite_element() -> None:
     expected = [-np.inf, -np.inf, -np.inf, 1.5, np.inf, np.inf]  # NumPy's 0.1 is NaN
     np.testing.assert_array_equal(mg.quantile(x, q).data, expected)
     assert mg.quantile([-1e308, 1e308], 0.25).item() == -0.5e308
+
+
+@pytest.mark.parametrize("values", [[1.0, 2, INF], [-INF, 0, INF], [INF, INF, INF], [INF, -INF, 1]])
+def test_interp_between_infinite_values_equals_numpy(values: list[float]) -> None:
+    x, knots = [-1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0], [0.0, 1.0, 2.0]
+    with np.errstate(invalid="ignore"):
+        expected = np.interp(x, knots, values)
+        np.testing.assert_array_equal(mg.interp(x, knots, values).data, expected)
+
+
+@pytest.mark.parametrize("p", [None, 1, -1, 2, -2, "fro", np.inf])
+def test_cond_of_singular_matrices_equals_numpy(p: Any) -> None:
+    x = np.array([[[2.0, 1], [1, 3]], np.ones((2, 2)), np.zeros((2, 2))])
+    y = np.linalg.cond(Tensor(x, requires_grad=True), p)
+    np.testing.assert_allclose(y.data, np.linalg.cond(x, p), rtol=1e-12, atol=1e-12)

@@ -214,3 +214,11 @@ def test_weight_that_would_enlarge_a_column_of_losses_is_refused(argument: str) 
         ValueError, match=r"weight must broadcast to the loss, \(4, 1\), got \(4,\)"
     ):
         logits_loss(floats(4, 1), floats(4, 1), **{argument: P[0]})
+
+
+@pytest.mark.parametrize("f", [mg.var, mg.std, mg.mean])
+def test_reduction_by_the_mask_of_each_example_equals_a_loop(f: Any) -> None:
+    x, mask = floats(2, 4, 3), np.tri(8, 3, dtype=bool).reshape(2, 4, 3)
+    y = mg.vmap(lambda x, mask: f(x, axis=0, where=mask))(x, mask)
+    for i in range(2):
+        np.testing.assert_allclose(y.data[i], f(x[i], axis=0, where=mask[i]).data, rtol=1e-6)

@@ -88,6 +88,7 @@ def _index(d: Draw, shape: Shape) -> Any:
         (..., -1),
         integers(shape[0]),
         [0, 0, -1],
+        (..., (0, -1, 0)),
     )
 
 
