@@ -130,11 +130,17 @@ class _Traced:
         with traced():
             self.result = f(*args, **kwargs)
 
-    def pull(self, ys: list[Tensor], gs: Any, retain_graph: bool = False) -> list[Tensor]:
-        """Return the gradients of the inputs, recorded if they depend on another leaf."""
-        create = self.is_tied(ys, gs or ())
+    def pull(
+        self, ys: list[Tensor], gs: Any, create_graph: bool, retain_graph: bool = False
+    ) -> list[Tensor]:
+        """Return the gradients of the inputs, zeros for an input without influence."""
         grads = gradients(
-            ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True
+            ys,
+            self.inputs,
+            gs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            allow_unused=True,
         )
         return [
             wrap(np.zeros_like(x._array), None) if c is None else c
@@ -156,6 +162,14 @@ class _Traced:
             has_outer_leaf or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
 
+    def released(self, tree: Any) -> Any:
+        """Return a result, detached if none of its tensors depends on a leaf outside this call."""
+        parts = leaves(tree)
+        ys = [y for y in parts if isinstance(y, Tensor) and y._node is not None]
+        if not ys or self.is_tied(ys, ()):
+            return tree
+        return rebuilt(tree, [y.detach() if isinstance(y, Tensor) else y for y in parts])
+
 
 def _checked(ys: list[Any]) -> list[Tensor]:
     """Return the results of a function, which must be tensors."""
@@ -163,6 +177,21 @@ def _checked(ys: list[Any]) -> list[Tensor]:
         if not isinstance(y, Tensor):
             raise TypeError(f"the function must return a Tensor, got a {type(y).__name__}")
     return ys
+
+
+def _value_and_aux(result: Any) -> tuple[Any, Any]:
+    """Return the parts of the result of a function with `has_aux`."""
+    if not isinstance(result, (list, tuple)) or len(result) != 2:
+        got = (
+            f"{len(result)} parts"
+            if isinstance(result, (list, tuple))
+            else f"a {type(result).__name__}"
+        )
+        raise TypeError(
+            "grad: the function must return a pair, its value and another object, with "
+            f"has_aux=True, got {got}"
+        )
+    return result[0], result[1]
 
 
 def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
@@ -223,10 +252,11 @@ def value_and_grad(
     @functools.wraps(f)
     def derived(*args: Any, **kwargs: Any) -> Any:
         run = _Traced("grad", f, args, argnums, kwargs)
-        y = run.result[0] if has_aux else run.result
-        gs = run.pull(_checked([y]), None)
-        value = y.detach() if all(g._node is None for g in gs) else y
-        return (value, run.result[1]) if has_aux else value, run.by_argument(gs)
+        y, aux = _value_and_aux(run.result) if has_aux else (run.result, None)
+        tied = run.is_tied(_checked([y]), ())
+        value, aux = y if tied else y.detach(), run.released(aux)
+        gs = run.pull([y], None, tied)
+        return (value, aux) if has_aux else value, run.by_argument(gs)
 
     return derived
 
@@ -303,9 +333,9 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
         if not by_part and len(gs) != 1:
             raise ValueError(f"vjp: pullback must be called with one gradient, got {len(gs)}")
         seeds = aligned(run.result, gs if by_part else gs[0])
-        return run.by_argument(run.pull(ys, seeds, retain_graph=True))
+        return run.by_argument(run.pull(ys, seeds, run.is_tied(ys, seeds), retain_graph=True))
 
-    return run.result, pullback
+    return run.released(run.result), pullback
 
 
 def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
@@ -334,14 +364,16 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     directions = _directions(run, xs, vs)
     ys = _checked(leaves(run.result))
     tied = run.is_tied(ys, directions)
-    us = [_new_input("jvp", np.zeros(y.shape, y.dtype), False) for y in ys]
-    pulled = gradients(ys, run.inputs, us, create_graph=True, allow_unused=True)
+    live = [y for y in ys if y.requires_grad]
+    us = [_new_input("jvp", np.zeros(y.shape, y.dtype), False) for y in live]
+    pulled = gradients(live, run.inputs, us, create_graph=True, allow_unused=True)
     pairs = [(p, v) for p, v in zip(pulled, directions) if p is not None and p.requires_grad]
     tangents = gradients(
         [p for p, _ in pairs], us, [v for _, v in pairs], create_graph=tied, allow_unused=True
     )
-    zeros = [Tensor(np.zeros(y.shape, y.dtype)) if t is None else t for y, t in zip(ys, tangents)]
-    return rebuilt(run.result, ys if tied else [y.detach() for y in ys]), rebuilt(run.result, zeros)
+    tangent_of = {y: t for y, t in zip(live, tangents) if t is not None}
+    derivatives = [tangent_of.get(y, wrap(np.zeros(y.shape, y.dtype), None)) for y in ys]
+    return run.released(run.result), rebuilt(run.result, derivatives)
 
 
 def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
@@ -367,7 +399,8 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     arguments = _as_tuple(xs)
     argnums = 0 if _is_single(xs) else range(len(arguments))
     run = _Traced("hvp", grad(f, argnums), arguments, argnums, {})
-    return run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
+    ys, directions = leaves(run.result), _directions(run, xs, vs)
+    return run.by_argument(run.pull(ys, directions, run.is_tied(ys, directions)))
 
 
 def _is_single(xs: Any) -> bool:
@@ -459,13 +492,13 @@ def _rows_in_batches(run: _Traced, y: Tensor, order: list[Node]) -> list[Tensor]
 
 
 def _rows_one_by_one(run: _Traced, y: Tensor) -> list[Tensor]:
-    rows = []
+    rows, tied = [], run.is_tied([y], ())
     for i in range(y.size):
         g = np.zeros(y.size, y.dtype)
         g[i] = 1
-        rows.append(run.pull([y], [g.reshape(y.shape)], retain_graph=True))
+        rows.append(run.pull([y], [g.reshape(y.shape)], tied, retain_graph=True))
     if not rows:
-        return [Tensor(np.zeros(y.shape + x.shape)) for x in run.inputs]
+        return [wrap(np.zeros(y.shape + x.shape, x.dtype), None) for x in run.inputs]
     return [
         stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)
     ]

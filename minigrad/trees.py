@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -90,6 +91,10 @@ def rebuilt(
         return next(values)
     if isinstance(tree, dict):
         parts = {key: rebuilt(part, values, is_leaf) for key, part in tree.items()}
-        return parts if type(tree) is dict else type(tree)(parts)
+        if type(tree) is dict:
+            return parts
+        other = copy.copy(tree)  # its constructor may take other arguments, as that of defaultdict
+        other.update(parts)
+        return other
     items = [rebuilt(part, values, is_leaf) for part in tree]
     return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)

@@ -34,6 +34,21 @@ def test_grad_of_outer_tensors_is_recorded() -> None:
         assert not mg.grad(lambda x: (w * x).sum())(x).requires_grad
 
 
+def test_value_and_aux_are_recorded_only_if_they_depend_on_an_outer_leaf() -> None:
+    w = Tensor(V, requires_grad=True)
+    mg.value_and_grad(lambda x: (x + w * w).sum())(np.ones(3))[0].backward()  # the gradient is 1
+    np.testing.assert_allclose(w.grad.data, 2 * V)
+    value = lambda x: mg.value_and_grad(lambda y: 2 * y.sum())(x)[0]
+    assert mg.grad(value)(V).tolist() == [2, 2, 2]
+    aux = mg.grad(lambda x: (x.sum(), [x * x, x * w]), has_aux=True)(w)[1]
+    assert all(part.requires_grad for part in aux)
+    aux = mg.grad(lambda x: (x.sum(), [x * x, x, "name"]), has_aux=True)(V)[1]
+    np.testing.assert_allclose(aux[:2], [V * V, V])
+    y = mg.vjp(lambda x: {"square": x * x}, V)[0]["square"]
+    np.testing.assert_allclose(y, V * V)  # an ndarray, which a recorded tensor cannot become
+    assert mg.vjp(lambda x: x * w, V)[0].requires_grad
+
+
 def test_nested_grads_do_not_mix() -> None:
     """d/dx (x · d/dy (x + y)) = 1, not 2."""
     assert mg.grad(lambda x: x * mg.grad(lambda y: x + y)(1.0))(1.0).item() == 1.0
@@ -57,6 +72,9 @@ def test_vjp_and_jvp_multiply_by_the_jacobian() -> None:
     assert not tangent.requires_grad and not y.requires_grad
     _, tangent = mg.jvp(lambda a, x: a @ x, (A, V), (A, 2 * V))
     np.testing.assert_allclose(tangent.data, 3 * A @ V)
+    tangents = mg.jvp(lambda x: (x.argmax(), x * x, x[0] > 0), V, V)[1]  # integers are constant
+    np.testing.assert_allclose(tangents[1].data, 2 * V * V)
+    assert (tangents[0].item(), tangents[2].item()) == (0, False)
 
 
 def test_hessian_and_hvp_equal_formulas() -> None:
@@ -112,6 +130,12 @@ LEAF = Tensor(V, requires_grad=True)
     "call, error, message",
     [
         (lambda: mg.grad(lambda x: 1.0)(1.0), TypeError, "must return a Tensor, got a float"),
+        (lambda: mg.grad(np.sum, has_aux=True)(V), TypeError, "return a pair, .* got a Tensor"),
+        (
+            lambda: mg.grad(lambda x: (x.sum(), 1, 2), has_aux=True)(V),
+            TypeError,
+            "return a pair, .* got 3 parts",
+        ),
         (lambda: mg.jvp(lambda x: 1.0, V, V), TypeError, "must return a Tensor, got a float"),
         (lambda: mg.jvp(np.add, (V, V), [V]), ValueError, "must have 2 parts, .* got 1"),
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,13 @@ def test_gradient_has_the_structure_of_its_argument() -> None:
     assert_tree(mg.vjp(loss, PARAMETERS)[1](2.0)[0], 6 * VALUES**2)
     g, h = mg.grad(lambda x: x[0] * x[1])([np.array(2.0), np.array(3.0)])
     assert (g.item(), h.item()) == (3, 2)
+
+
+@pytest.mark.parametrize("tree", [OrderedDict(x=X), defaultdict(list, x=X)], ids=repr)
+def test_gradient_has_the_type_of_a_dict(tree: Any) -> None:
+    g = mg.grad(lambda d: (d["x"] ** 2).sum())(tree)
+    assert type(g) is type(tree) and g["x"].tolist() == (2 * X).tolist()
+    assert tree["x"] is X
 
 
 def test_jvp_and_hvp_of_trees_equal_formulas() -> None:
