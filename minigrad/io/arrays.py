@@ -126,7 +126,7 @@ def save(obj: Any, f: str | Path) -> None:
             paths[name] = at
             return None
         if isinstance(value, np.generic):
-            return value.item()
+            value = value.item()
         if value is None or isinstance(value, (str, int, float)):
             return value
         raise TypeError(

@@ -45,6 +45,7 @@ DTYPES = {
 }  # fmt: skip
 BITS = {name: 8 * np.dtype(code).itemsize for name, code in DTYPES.items()} | {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
 }  # fmt: skip
 """Bits of a value, also for dtypes that NumPy does not have."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
@@ -213,7 +214,9 @@ def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     header = parse_json(text, "its header")
     if not isinstance(header, dict):
         raise ValueError(f"its header must be an object, got {type(header).__name__}")
-    metadata = header.pop("__metadata__", None) or {}
+    metadata = header.pop("__metadata__", None)
+    if metadata is None:
+        metadata = {}
     if not isinstance(metadata, dict) or not all(
         isinstance(value, str) for value in metadata.values()
     ):
@@ -332,6 +335,11 @@ def write_safetensors(
         Dtype of floating-point arrays in the file, such as "float16" or "bfloat16"; the dtype of
         each array by default. Arrays are converted one by one.
     """
+    for pair in (metadata or {}).items():
+        if not all(isinstance(part, str) for part in pair):
+            raise TypeError(
+                f"write_safetensors: metadata must be strings by name, got {pair!r:.60}"
+            )
     kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
     order = list(DTYPES)
     names = sorted(arrays, key=lambda name: (-order.index(kinds[name]), name))
@@ -382,6 +390,10 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
         if dtype == "bfloat16":
             return "BF16"
         array = np.empty(0, dtype)
+        if array.dtype.kind != "f":
+            raise TypeError(
+                f"write_safetensors: dtype must be floating-point or 'bfloat16', got {array.dtype}"
+            )
     stored = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
     if stored is None:
         raise TypeError(

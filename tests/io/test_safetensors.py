@@ -88,6 +88,7 @@ U8 = b'"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
         (b"{]", 0, "not JSON"),
         (b"{" + U8 + b"," + U8 + b"}", 0, "'a' is given twice"),
         ({"__metadata__": {"a": 1}}, 0, "__metadata__"),
+        ({"__metadata__": []}, 0, "__metadata__"),
         ({"a": {**entry(), "data_offsets": [0, 8, 8]}}, 8, KEYS),
         ({"a": entry("F31")}, 8, "unknown dtype 'F31'"),
         ({"a": entry(shape=[2, True])}, 8, SIZES),
@@ -117,9 +118,12 @@ def test_file_cut_anywhere_raises(tmp_path: Path) -> None:
             SafetensorsFile(tmp_path / "cut")
 
 
-def test_read_of_dtype_that_numpy_lacks_raises(tmp_path: Path) -> None:
-    file = SafetensorsFile(by_hand(tmp_path / "x", {"a": entry("F8_E4M3", (2,), 0, 2)}, bytes(2)))
-    with pytest.raises(ValueError, match="x: a is F8_E4M3, a dtype that NumPy does not have"):
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_read_of_dtype_that_numpy_lacks_raises(tmp_path: Path, dtype: str) -> None:
+    header = {"a": entry(dtype, (2,), 0, 2), "b": entry("U8", (1,), 2, 3)}
+    file = SafetensorsFile(by_hand(tmp_path / "x", header, b"\0\0\7"))
+    assert file.read("b").tolist() == [7]
+    with pytest.raises(ValueError, match=f"x: a is {dtype}, a dtype that NumPy does not have"):
         file.read("a")
 
 
@@ -130,6 +134,14 @@ def test_write_safetensors_of_invalid_dtype_or_name_raises(tmp_path: Path) -> No
     ):
         with pytest.raises(error, match=message):
             write_safetensors(tmp_path / "y", array)
+    for options, message in (
+        ({"dtype": int}, "dtype must be floating-point or 'bfloat16', got int64"),
+        ({"metadata": {"step": 1}}, r"metadata must be strings by name, got \('step', 1\)"),
+        ({"metadata": {1: "step"}}, r"metadata must be strings by name, got \(1, 'step'\)"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            write_safetensors(tmp_path / "y", {"a": np.ones(2)}, **options)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("old, new", [(b"[1, 2]", b"[1, 3]"), (b"abc", b"abd")])

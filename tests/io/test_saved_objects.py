@@ -42,6 +42,7 @@ def test_load_returns_saved_object_of_other_type(tmp_path: Path, obj: Any) -> No
     "obj, message",
     [
         ({"m": nn.Linear(2, 2)}, "save: 'm' must consist of .* got a Linear; save its state"),
+        ({"a": [np.complex64(1j)]}, "save: 'a.0' must consist of .* got a complex"),
         ({"a": {1: 2}}, "save: keys must be strings, got 1 in 'a'"),
         ({"a.b": np.ones(1), "a": {"b": np.ones(1)}}, "same path, got 'a.b' twice"),
     ],
