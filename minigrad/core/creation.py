@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .batched import BatchedArray
 from .errors import GradientError
+from .modes import VMAPPED
 from .nested import needs_gradient, without_tensors
 from .random import default_generator
-from .tensor import DISPATCH, Tensor, unwrap
+from .tensor import DISPATCH, Tensor, to_array, unwrap
 
 __all__ = [
     "tensor",
@@ -60,14 +62,15 @@ def tensor(
         Leaf, or the result of `clone` if `data` requires gradients.
     """
     on_cpu(device)
-    if needs_gradient(data):
-        if requires_grad:
+    if _needs_stacking(data):
+        if requires_grad and needs_gradient(data):
             raise GradientError(
                 "tensor: data must not require gradients if requires_grad=True; write "
                 "data.detach() for a new leaf, or leave out requires_grad"
             )
         stacked = _stack(data, np.result_type(*_arrays_in(data)))
-        return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
+        result = DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
+        return result.requires_grad_() if requires_grad else result
     return Tensor(np.array(without_tensors(data), dtype), requires_grad)
 
 
@@ -81,7 +84,15 @@ def on_cpu(device: Any) -> Any:
 def _arrays_in(data: Any) -> list[Any]:
     if isinstance(data, (list, tuple)):
         return [array for part in data for array in _arrays_in(part)]
-    return [unwrap(data)] if isinstance(data, (Tensor, np.ndarray, np.generic)) else []
+    kinds = (Tensor, np.ndarray, np.generic, BatchedArray)
+    return [unwrap(data)] if isinstance(data, kinds) else []
+
+
+def _needs_stacking(data: Any) -> bool:
+    """Return whether the tensors in `data` need a gradient, or contain the examples of `vmap`."""
+    return needs_gradient(data) or (
+        VMAPPED.get() and any(isinstance(array, BatchedArray) for array in _arrays_in(data))
+    )
 
 
 def _stack(data: Any, dtype: Any) -> Any:
@@ -297,7 +308,13 @@ def _draw(
 ) -> Tensor:
     """Return random numbers from the generator's method `name`, drawn in `dtype` if it can."""
     on_cpu(device)
-    drawn = np.dtype(dtype) if np.dtype(dtype) in (np.float32, np.float64) else np.dtype(float)
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f":
+        raise TypeError(
+            f"dtype of random numbers must be floating-point, got {dtype}; pass dtype=float, or "
+            "call randint for integers"
+        )
+    drawn = dtype if dtype in (np.float32, np.float64) else np.dtype(float)
     sample = getattr(default_generator(generator), name)(ints(shape), dtype=drawn)
     return Tensor(sample.astype(dtype, copy=False), requires_grad)
 
@@ -392,6 +409,12 @@ def randint(
         New tensor of shape `size`.
     """
     on_cpu(device)
+    for name, bound in (("low", low), ("high", high)):
+        array = to_array(bound)
+        if array.ndim or array.dtype.kind not in "iu":
+            raise TypeError(
+                f"randint: {name} must be an integer, got {bound!r}; write randint(0, high, size)"
+            )
     return Tensor(default_generator(generator).integers(low, high, size, dtype))
 
 
@@ -441,7 +464,7 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
         return data if dtype is None or data.dtype == dtype else data.astype(dtype)
     return (
         tensor(data, dtype=dtype)
-        if needs_gradient(data)
+        if _needs_stacking(data)
         else Tensor(without_tensors(data), dtype=dtype)
     )
 
@@ -589,7 +612,8 @@ def rand_like(
     Tensor
         New tensor of the shape of `x`.
     """
-    return _draw("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
+    x = to_array(x)
+    return _draw("random", x.shape, dtype or x.dtype, generator, requires_grad, device)
 
 
 def randn_like(
@@ -620,6 +644,5 @@ def randn_like(
     Tensor
         New tensor of the shape of `x`.
     """
-    return _draw(
-        "standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device
-    )
+    x = to_array(x)
+    return _draw("standard_normal", x.shape, dtype or x.dtype, generator, requires_grad, device)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import changes
-from .batched import EXAMPLES, BatchedShape
+from .batched import EXAMPLES, BatchedShape, as_array
 from .changes import tick
 from .errors import GradientError
 from .modes import MODE, VMAPPED
@@ -361,7 +361,9 @@ class Backward:
                 f"a gradient hook must return a gradient of shape {node.shape} and dtype "
                 f"{node.dtype}, got {kind_of(answer)}"
             )
-        return answer if self.create_graph else np.asarray(answer)
+        if self.create_graph:
+            return self._coerced(answer, node)
+        return as_array(getattr(answer, "_array", answer))
 
     def _take_buffer(self, leaf: Node) -> ndarray | None:
         """Reserve the `grad_buffer` of a leaf for this pass, if nothing else uses it."""

@@ -81,7 +81,11 @@ class set_grad_enabled(ContextDecorator):
 
     def __call__(self, function: _F) -> _F:
         """Return `function` so that it runs in this mode."""
-        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        if (
+            inspect.isgeneratorfunction(function)
+            or inspect.iscoroutinefunction(function)
+            or inspect.isasyncgenfunction(function)
+        ):
             raise TypeError(
                 f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or "
                 "coroutine; use a with block inside it"

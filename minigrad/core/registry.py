@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -137,6 +139,9 @@ def custom_op(
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        _check_function("the operation", forward, np.ufunc)
+        for name, rule in {**rules, **({"vjp": vjp} if vjp else {})}.items():
+            _check_function(f"{name}=", rule)
         guarded_rules = {name: _guard(rule) for name, rule in rules.items()}
         return Op(forward, guarded_rules, vjp=_guard(vjp) if vjp else None).function
 
@@ -180,14 +185,25 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     return call
 
 
+def _check_function(what: str, value: Any, *others: type) -> None:
+    """Raise a TypeError for a callable whose parameters cannot be read, such as a partial."""
+    if not isinstance(inspect.unwrap(value), (FunctionType, *others)):
+        raise TypeError(
+            f"custom_op: {what} must be a function, got a {type(value).__name__}; write a def or "
+            "lambda that calls it"
+        )
+
+
 def _guard(rule: Rule) -> Rule:
-    """Wrap a user's rule so that it returns copies of arrays that it received."""
+    """Wrap a user's rule so that nothing writes into the arrays that it returns."""
 
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:
         def unshared(c: Any) -> Any:
-            is_argument = isinstance(c, np.ndarray) and any(c is value for value in args)
-            return c.copy() if is_argument else c
+            if not isinstance(c, np.ndarray):
+                return c
+            is_argument = any(c is value for value in args)
+            return c.copy() if is_argument else c.view()  # a leaf keeps only an array without base
 
         result = rule(g, *args)
         is_joint = isinstance(result, (tuple, list))

@@ -79,7 +79,9 @@ def gradcheck(
     return not problems
 
 
-def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) -> bool:
+def gradgradcheck(
+    f: Function, inputs: Any, *, seed: int = 0, raise_exception: bool = True, **options: Any
+) -> bool:
     """Compare the second derivatives of `f(*inputs)` with numerical derivatives of its gradients.
 
     The gradients are functions of the inputs and of the cotangent. The first derivatives must be
@@ -93,20 +95,28 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
         Inputs to check, as in `gradcheck`.
     seed : int
         Seed of the random numbers.
+    raise_exception : bool
+        Raise an error for a wrong derivative, as by default, or return False.
     **options
-        Other options of `gradcheck`.
+        Other options of `gradcheck`, without `complex_step`.
 
     Returns
     -------
     bool
         True if all second derivatives are correct.
     """
+    if options.get("complex_step"):
+        raise ValueError(
+            "gradgradcheck: complex_step must be False, because gradients have no complex values"
+        )
     checker = _Checker(f, inputs, seed, 1e-4, False)
     if not checker.tracked:
         return True
     count = len(checker.checked)
     for i, a, b in zip(checker.checked, checker.analytic, checker.pull(create_graph=True)):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
+            if not raise_exception:
+                return False
             raise GradcheckError(
                 f"{checker.name}: the gradient of input {i} with create_graph must be\n{a}\ngot\n"
                 f"{b.data}"
@@ -121,13 +131,20 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
 
     gradient.__name__ = f"the gradient of {checker.name}"
     cotangents = [Tensor(checker.weights[i], requires_grad=True) for i in checker.tracked]
-    return gradcheck(gradient, [*checker.leaves, *cotangents], seed=seed + 1, **options)
+    inputs = [*checker.leaves, *cotangents]
+    return gradcheck(gradient, inputs, seed=seed + 1, raise_exception=raise_exception, **options)
 
 
 def _floating(results: Any) -> list[Any]:
     """Return the floating tensors, arrays and numbers among the results of a function."""
     results = results if isinstance(results, (tuple, list)) else [results]
-    return [y for y in results if to_array(y).dtype.kind in "fc"]
+    kinds = [to_array(y).dtype.kind for y in results]
+    if others := [y for y, kind in zip(results, kinds) if kind not in "fciub"]:
+        raise TypeError(
+            "gradcheck: the function must return a tensor, or a list or tuple of tensors, got a "
+            f"{type(others[0]).__name__}"
+        )
+    return [y for y, kind in zip(results, kinds) if kind in "fc"]
 
 
 class _Checker:

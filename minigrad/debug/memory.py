@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.changes import owner_of
+from ..core.changes import memory_of, owner_of
 from ..core.graph import Node, topological
 from ..core.tensor import Tensor, unwrap
 from ..report import Shown
@@ -17,7 +17,7 @@ __all__ = ["memory_report"]
 
 def arrays_in(value: Any) -> Iterator[Any]:
     """Yield the arrays, NumPy scalars and floats in tensors, collections and objects."""
-    value = unwrap(value)
+    value = memory_of(unwrap(value))
     if isinstance(value, (np.ndarray, np.generic, float)):
         yield value
     elif isinstance(value, (tuple, list)):

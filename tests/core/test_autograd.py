@@ -124,6 +124,23 @@ def test_hook_sees_and_replaces_the_gradient() -> None:
     assert len(seen) == 1
 
 
+def test_hook_may_return_an_array_or_a_leaf_in_every_kind_of_pass() -> None:
+    x = leaf(3)
+    for answer in (np.arange(3.0), x):
+        h = x * 2
+        h.register_hook(lambda g, answer=answer: answer)
+        for create_graph in (True, False):
+            g = mg.gradients(h.sum(), x, create_graph=create_graph)[0]
+            np.testing.assert_allclose(g.data, 2 * mg.as_tensor(answer).data)
+
+    def doubled(x: Any) -> Any:
+        y = x * x
+        y.register_hook(lambda g: g * 2)
+        return (y * y).sum()
+
+    np.testing.assert_allclose(mg.vmap(mg.grad(doubled))(np.ones((2, 3))).data, np.full((2, 3), 8))
+
+
 # -- modes -------------------------------------------------------------------------------------------
 
 
@@ -140,6 +157,12 @@ def test_modes_nest_decorate_and_end_with_errors() -> None:
 
         @mg.no_grad()
         def g():  # type: ignore[no-untyped-def]
+            yield
+
+    with pytest.raises(TypeError, match="no_grad: cannot decorate h, a generator or coroutine"):
+
+        @mg.no_grad()
+        async def h():  # type: ignore[no-untyped-def]
             yield
 
 

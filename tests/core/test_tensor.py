@@ -166,6 +166,7 @@ def test_creation_functions_set_shape_dtype_and_values() -> None:
     for like in (mg.zeros_like, mg.ones_like, mg.rand_like, mg.randn_like):
         y = like(Tensor(np.ones((2, 3), np.float32), requires_grad=True))
         assert y.shape == (2, 3) and y.dtype == np.float32 and not y.requires_grad
+        assert like([0.5, 1.5]).shape == (2,)
 
 
 def test_random_values_repeat_from_seed_state_or_generator() -> None:
@@ -181,3 +182,20 @@ def test_random_values_repeat_from_seed_state_or_generator() -> None:
     assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}
     with pytest.raises(TypeError, match=r"generator must be a numpy\.random\.Generator, got a int"):
         mg.rand(2, generator=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: mg.rand(2, dtype=int), "dtype of random numbers must be floating-point, got int"),
+        (lambda: mg.randn_like(np.ones(2, bool)), "must be floating-point, got bool; pass dtype="),
+        (
+            lambda: mg.randint(2, (3, 4)),
+            r"high must be an integer, got \(3, 4\); write randint\(0,",
+        ),
+        (lambda: mg.randint(0.5, 3), r"low must be an integer, got 0\.5"),
+    ],
+)
+def test_random_numbers_of_wrong_dtype_or_bound_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -105,6 +105,7 @@ def changed(y: Any) -> Any:
         lambda x: {"same": mg.Tensor(W), "first": (x[0], x.argmax())},
         lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
         lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
+        lambda x: (mg.tensor([[x[0], 1.0], [2.0, x[1]]]), mg.as_tensor([x, x]), mg.tensor(x)),
         lambda x: mg.stack([x, np.ones(4)]).T[np.array([[0], [2]]), :, None].std(0),
     ],
 )
@@ -157,6 +158,8 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
     result = mg.vmap(g, ({"a": 1, "b": 0}, None), {"sum": -1, "constant": (None,)})(tree, 3.0)
     np.testing.assert_array_equal(result["sum"].data, (X + V).T)
     assert result["constant"][0].item() == 6
+    empty = mg.vmap(mg.jacobian(lambda x: x[:0]))(X.astype(np.float32))
+    assert empty.shape == (5, 0, 4) and empty.dtype == np.float32
     repeated = mg.vmap(g, ({"a": -1, "b": 0}, None))(tree, np.ones(2), factor=3)["constant"][0]
     np.testing.assert_array_equal(repeated.data, np.full((5, 2), 3.0))
 

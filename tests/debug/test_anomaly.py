@@ -33,6 +33,8 @@ def leaf(*values: float) -> Tensor:
             lambda: (leaf(1.0, 2.0) * 3).sum().backward(np.array(math.nan)),
             "sum: its gradient passed on a NaN in its gradients",
         ),
+        (lambda: mg.vmap(np.log)(np.array([1.0, -1.0])), "^log: made NaN from finite operands"),
+        (lambda: mg.jacobian(np.sqrt)(np.zeros(2)), "^sqrt: its gradient made Inf from finite"),
     ],
 )
 def test_detect_anomaly_of_value_not_finite_names_op_and_line(call: Any, message: str) -> None:

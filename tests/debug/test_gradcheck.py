@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,6 +127,17 @@ def test_gradcheck_refuses_float32_and_integers() -> None:
         mg.gradcheck(np.sin, np.ones(2, int))
 
 
+@pytest.mark.parametrize("results", [{"y": A}, None, [A, "name"]], ids=["dict", "None", "str"])
+def test_gradcheck_refuses_results_that_it_cannot_check(results: Any) -> None:
+    with pytest.raises(TypeError, match="must return a tensor, or .* got a (dict|NoneType|str)"):
+        mg.gradcheck(lambda x: results, A)
+
+
+def test_gradgradcheck_refuses_complex_step() -> None:
+    with pytest.raises(ValueError, match="gradgradcheck: complex_step must be False"):
+        mg.gradgradcheck(np.sin, A, complex_step=True)
+
+
 @pytest.mark.parametrize(
     "f, inputs",
     [
@@ -144,6 +156,14 @@ def test_gradgradcheck_of_rule_that_hides_a_dependence_rejects_it(f: Any, inputs
     assert mg.gradcheck(f, inputs)
     with pytest.raises(GradcheckError, match="gradient of the gradient of"):
         mg.gradgradcheck(f, inputs)
+
+
+def test_gradgradcheck_with_raise_exception_false_returns_false() -> None:
+    rule = lambda g, x: g * (2 * x if isinstance(x, np.ndarray) else 3 * x)
+    square = custom_op(x=rule)(lambda x: x**2)
+    assert mg.gradcheck(square, [A]) and not mg.gradgradcheck(square, [A], raise_exception=False)
+    with pytest.raises(GradcheckError, match="gradient of input 0 with create_graph must be"):
+        mg.gradgradcheck(square, [A])
 
 
 # -- custom ops --------------------------------------------------------------------------------------------
@@ -173,6 +193,29 @@ def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
     c, x = np.ones(3), Tensor(np.ones(3), True)
     custom_op(a=lambda g, b: b)(lambda a, b: (a * b).sum())(x, c).backward()
     assert x.grad.data is not c and x.grad.data.base is not c
+
+
+def test_custom_op_rule_that_returns_an_array_twice_gives_gradients_of_their_own() -> None:
+    constant = np.ones(3)
+    for rule in (lambda g: (g + g,) * 2, lambda g: (constant,) * 2):
+        a, b = Tensor(np.ones(3), True), Tensor(np.ones(3), True)
+        custom_op(vjp=rule)(lambda a, b: a + b)(a, b).sum().backward()
+        expected = b.grad.tolist()
+        (a * 5).sum().backward()  # adds into a.grad
+        assert b.grad.tolist() == expected and constant.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "declare, message",
+    [
+        (lambda: custom_op(x=lambda g: g)(partial(np.add, 1)), "the operation must be a function"),
+        (lambda: custom_op(x=partial(np.multiply, 2))(lambda x: 2 * x), "x= must be a function"),
+        (lambda: custom_op(vjp=partial(tuple))(lambda x: 2 * x), "vjp= must be a function"),
+    ],
+)
+def test_custom_op_of_a_partial_names_it(declare: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"custom_op: {message}, got a partial; write a def"):
+        declare()
 
 
 @pytest.mark.parametrize(
