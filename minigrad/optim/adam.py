@@ -77,15 +77,16 @@ class Adam(Optimizer):
         names = ("exp_avg", "exp_avg_sq")
         return (*names, "max_exp_avg_sq") if settings["amsgrad"] else names
 
-    def _check(self, settings: Mapping[str, Any]) -> None:
+    def _check(self, settings: dict[str, Any]) -> None:
         super()._check(settings)
         name, betas = type(self).__name__, settings["betas"]
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise ValueError(f"{name}: betas must be two numbers, got {betas!r}")
-        for i, beta in enumerate(betas):
-            checked_number(name, f"betas[{i}]", beta, high=1.0)
-        checked_number(name, "eps", settings["eps"], above=True)
-        checked_flag(name, "amsgrad", settings["amsgrad"])
+        settings["betas"] = tuple(
+            checked_number(name, f"betas[{i}]", beta, high=1.0) for i, beta in enumerate(betas)
+        )
+        settings["eps"] = checked_number(name, "eps", settings["eps"], above=True)
+        settings["amsgrad"] = checked_flag(name, "amsgrad", settings["amsgrad"])
 
     def is_safe(self, norm: float) -> bool:
         """Return whether no step for gradients of this norm overflows.

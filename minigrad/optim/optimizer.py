@@ -94,9 +94,9 @@ class FlatGroup:
             self.state[name] = zeros(self.size, self.dtype)
             self.state[name][: len(array)] = array
         self.collect_in(zeros(self.size, self.dtype))
-        for p, part in zip(self.parameters, self.slices):
+        self.views = [self.data[s].reshape(p.shape) for p, s in zip(self.parameters, self.slices)]
+        for p, part, view in zip(self.parameters, self.slices, self.views):
             if data is None or p._array.base is data:
-                view = self.data[part].reshape(p.shape)
                 view[...] = p.data
                 p._array = view
             g = None if p._node is None else p._node.grad
@@ -114,26 +114,33 @@ class FlatGroup:
     def gathered(self) -> list[slice]:
         """Copy gradients from outside into the flat array, and return the runs (`Runs`)."""
         data, grad = self.data, self.grad
+        outside: list[tuple[slice, np.ndarray]] = []
         runs: list[slice] = []
         start = stop = 0
         for i, p in enumerate(self.parameters):
-            if p._array.base is not data:
+            part = self.slices[i]
+            if p._array is not self.views[i] and not _is_part(p._array, data, part):
                 raise RuntimeError(
                     f"a parameter of shape {p.shape} has other memory than when its optimizer was "
                     "made; make the "
                     "optimizer after what moves parameters: astype, pruning, another optimizer"
                 )
             node = p._node
-            g = None if node is None else node.grad
-            if g is None:
+            if node is None or node.grad is None:
                 continue
-            g = g._array if isinstance(g, Tensor) else g
-            if g.base is not grad:
-                grad[self.slices[i]] = g.reshape(-1)
+            g = node.grad._array if isinstance(node.grad, Tensor) else node.grad
+            is_view = g.base is grad
+            if not is_view:
+                outside.append((part, g.reshape(-1)))
+            elif g is not notes_of(node).grad_buffer and not _is_part(g, grad, part):
+                outside.append((part, g.flatten()))  # such as p.grad = q.grad, or p.grad.T
+                p.grad = grad[part].reshape(p.shape)
             if stop < i:  # there were some without a gradient
                 runs.append(slice(start, stop))
                 start = i
             stop = i + 1
+        for part, g in outside:  # now, because one may be a view of what another one replaces
+            grad[part] = g
         runs = [run for run in (*runs, slice(start, stop)) if run.start < run.stop]
         if len(set(self.steps)) > 1:
             return [part for run in runs for part in self._split(run)]
@@ -236,8 +243,7 @@ class Optimizer:
             self._check_parameter(p, seen)
             if p.requires_grad:
                 by_dtype.setdefault(p.dtype, []).append(p)
-            else:
-                self._frozen.append(p)
+        self._frozen += [p for p in parameters if not p.requires_grad]
         number = len(self.param_groups)
         state = dict.fromkeys(self._state_names(settings), np.zeros(0))
         self._groups += [
@@ -250,15 +256,17 @@ class Optimizer:
         """Return the names of the arrays of state that a group with these settings needs."""
         return ()
 
-    def _check(self, settings: Mapping[str, Any]) -> None:
-        """Raise an error for a setting that cannot be used.
+    def _check(self, settings: dict[str, Any]) -> None:
+        """Convert settings to Python numbers, or raise an error for one that cannot be used.
 
-        Called before each step, since settings may be changed.
+        Called before each step, since settings may be changed. With numbers of NumPy, steps would
+        be computed in their dtype, and files could not contain them.
         """
         name = type(self).__name__
         for key in ("lr", "weight_decay"):
-            checked_number(name, key, settings[key])
-        checked_flag(name, "maximize", settings.get("maximize", False))
+            settings[key] = checked_number(name, key, settings[key])
+        if "maximize" in settings:
+            settings["maximize"] = checked_flag(name, "maximize", settings["maximize"])
 
     def _check_parameter(self, p: Any, seen: set[int]) -> None:
         name = type(self).__name__
@@ -612,6 +620,12 @@ class Optimizer:
             current["arrays"][key][...] = array
 
 
+def _is_part(array: np.ndarray, flat: np.ndarray, part: slice) -> bool:
+    """Return whether an array has the memory of `flat[part]`, in the same order."""
+    is_same = array.base is flat and array.ctypes.data == flat[part].ctypes.data
+    return is_same and array.flags.c_contiguous
+
+
 def has_gradient(p: Tensor) -> bool:
     """Return `p.grad is not None`, without the tensor that `p.grad` makes."""
     return p._node is not None and p._node.grad is not None
@@ -664,7 +678,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> f
     max_norm = checked_number("clip_grad_norm_", "max_norm", max_norm)
     parameters = [parameters] if isinstance(parameters, Tensor) else parameters
     grads = [p.grad.data for p in parameters if p.grad is not None]
-    flat = [g.reshape(-1) for g in grads]
+    flat = [g.reshape(-1).astype(np.result_type(g, np.float32), copy=False) for g in grads]
     norm = norm_of(flat, sum_of_squares(flat))
     if not math.isfinite(norm):
         raise FloatingPointError(f"clip_grad_norm_: the norm of the gradients is {norm}")

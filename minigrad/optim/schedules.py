@@ -143,7 +143,7 @@ class Schedule:
         return [self.floor + (base - self.floor) * factor(count) for base, factor in pairs]
 
     def _apply(self, count: int, rates: Sequence[float]) -> None:
-        self.count = checked_count("Schedule", "count", count)
+        count = checked_count("Schedule", "count", count)
         groups = self.optimizer.param_groups
         if len(groups) != len(rates):
             raise ValueError(
@@ -153,6 +153,7 @@ class Schedule:
         name = f"the learning rate at step {count}"
         for group, rate in zip(groups, [checked_number("Schedule", name, r) for r in rates]):
             group["lr"] = rate
+        self.count = count
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the schedule as plain data.
@@ -612,7 +613,10 @@ class SequentialLR(Schedule):
     def __init__(
         self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]
     ) -> None:
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.schedulers = list(schedulers)
+        self.milestones = [checked_count("SequentialLR", "milestones", m, 0) for m in milestones]
+        if self.milestones != sorted(self.milestones):
+            raise ValueError(f"SequentialLR: milestones must be sorted, got {self.milestones}")
         if len(self.schedulers) != len(self.milestones) + 1:
             raise ValueError(
                 "SequentialLR: milestones must be one fewer than schedulers "
@@ -669,6 +673,17 @@ class SequentialLR(Schedule):
         i = bisect_right(self.milestones, count - 1)
         return self.schedulers[i], self.milestones[i - 1] if i else 0
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule as plain data.
+
+        Returns
+        -------
+        dict
+            As of other schedules, and the states of the schedules in a list ("schedulers").
+        """
+        states = [schedule.state_dict() for schedule in self.schedulers]
+        return {**super().state_dict(), "schedulers": states}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`, before or after the optimizer's state is loaded.
 
@@ -677,8 +692,12 @@ class SequentialLR(Schedule):
         state : dict
             Result of `state_dict`.
         """
-        for schedule in self.schedulers:
-            schedule.base = list(state["base"])
+        if "schedulers" in state:
+            for schedule, inner in zip(self.schedulers, state["schedulers"], strict=True):
+                schedule.load_state_dict(inner)
+        else:  # earlier versions saved one base for all
+            for schedule in self.schedulers:
+                schedule.base = list(state["base"])
         super().load_state_dict(state)
 
 

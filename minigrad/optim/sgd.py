@@ -67,11 +67,13 @@ class SGD(Optimizer):
         has_momentum = self.defaults["momentum"] or settings["momentum"]
         return ("momentum_buffer",) if has_momentum else ()
 
-    def _check(self, settings: Mapping[str, Any]) -> None:
+    def _check(self, settings: dict[str, Any]) -> None:
         super()._check(settings)
-        momentum = checked_number("SGD", "momentum", settings["momentum"])
-        dampening = checked_number("SGD", "dampening", settings["dampening"])
-        if checked_flag("SGD", "nesterov", settings["nesterov"]) and (momentum == 0 or dampening):
+        for name in ("momentum", "dampening"):
+            settings[name] = checked_number("SGD", name, settings[name])
+        settings["nesterov"] = checked_flag("SGD", "nesterov", settings["nesterov"])
+        momentum, dampening = settings["momentum"], settings["dampening"]
+        if settings["nesterov"] and (momentum == 0 or dampening):
             raise ValueError(
                 "SGD: momentum must be greater than 0 and dampening 0 if nesterov is True"
             )

@@ -71,3 +71,17 @@ def test_gradient_that_a_hook_kept_is_not_overwritten_by_the_next_pass() -> None
         optimizer.zero_grad()
         (p * factor).sum().backward()
     assert kept[0].tolist() == [2.0] * 5
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_gradient_set_to_a_view_of_a_gradient_is_used(steps: int) -> None:
+    p, q, r = (Tensor(np.zeros((3, 3)), requires_grad=True) for _ in range(3))
+    optimizer = SGD([p, q, r], lr=1.0)
+    a, b, c = np.random.default_rng(3).normal(size=(3, 3, 3))
+    ((p * a).sum() + (q * b).sum() + (r * c).sum()).backward()
+    assert p.grad is not None and q.grad is not None and r.grad is not None
+    p.grad, q.grad, r.grad = q.grad[::-1], p.grad * 2, r.grad.T
+    for _ in range(steps):
+        optimizer.step()
+    for x, g in ((p, b[::-1]), (q, 2 * a), (r, c.T)):
+        np.testing.assert_allclose(x.data, -steps * g)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from typing import Any
 
@@ -230,6 +231,30 @@ def test_optimizer_setting_that_is_no_valid_number_is_refused_everywhere(
     assert p.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.AdamW])
+def test_optimizer_settings_of_numpy_act_as_python_numbers(make: Any, number: Any) -> None:
+    """In steps, which are computed in the dtype of the parameters, and in files."""
+    states = []
+    for convert in (number, lambda value: float(number(value))):
+        p = leaf(*np.linspace(-1, 1, 99), dtype=np.float32, gradient=np.linspace(1, 3, 99))
+        optimizer = make([p], lr=convert(1), weight_decay=convert(0.1), maximize=np.bool_(True))
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = convert(0.3)
+        optimizer.step()
+        states.append([p.tolist(), json.dumps(optimizer.state_dict()["groups"])])
+    assert states[0] == states[1]
+
+
+def test_add_param_group_that_is_refused_changes_nothing() -> None:
+    p, frozen = leaf(gradient=[1, 1]), Tensor(np.ones(2))
+    sgd = optim.SGD([p])
+    with pytest.raises(ValueError, match="is given twice"):
+        sgd.add_param_group({"params": [frozen, p]})
+    frozen.requires_grad = True
+    sgd.step()
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -264,6 +289,13 @@ def test_step_with_gradient_that_is_not_finite_changes_nothing(value: float) -> 
     adam.skip_nonfinite = True
     assert not np.isfinite(adam.step()) and adam.skipped == 1
     assert p.tolist() == [1, 1] and adam.state_dict()["groups"][0]["steps"] == 0
+
+
+@pytest.mark.parametrize("size", [1e-6, 2e-4, 1.0, 4e4])
+def test_clip_grad_norm_of_float16_gradients_is_computed_in_single_precision(size: float) -> None:
+    p = leaf(*np.zeros(500), dtype=np.float16, gradient=np.full(500, size, np.float16))
+    norm = np.sqrt(500) * float(np.float16(size))
+    assert optim.clip_grad_norm_(p, 1e9) == pytest.approx(norm, rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype, size", [(np.float32, 1e-23), (float, 1e200)])
@@ -338,8 +370,13 @@ def test_model_and_optimizer_copied_together_train_alike(copied: Any) -> None:
 
 @pytest.mark.parametrize(
     "take_memory",
-    [lambda model: model.astype("float64"), lambda model: optim.SGD(model.parameters())],
-    ids=["astype", "another optimizer"],
+    [
+        lambda model: model.astype("float64"),
+        lambda model: optim.SGD(model.parameters()),
+        lambda model: setattr(model.weight, "data", model.weight.data[::-1]),
+        lambda model: setattr(model.bias, "data", model.weight.data[:, 0]),
+    ],
+    ids=["astype", "another optimizer", "reversed", "part of another parameter"],
 )
 def test_step_after_parameters_moved_is_refused(take_memory: Any) -> None:
     model = nn.Linear(3, 4)

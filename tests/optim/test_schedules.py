@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from typing import Any
 
@@ -130,6 +131,47 @@ def test_sequence_loaded_from_its_state_goes_on_exactly() -> None:
         resumed.step()
 
 
+def test_sequence_with_a_base_of_a_part_or_a_sequence_in_it_goes_on_exactly() -> None:
+    def sequence(o: optim.Optimizer) -> optim.SequentialLR:
+        inner = optim.SequentialLR(o, [optim.ConstantLR(o, 0.5, 1), optim.StepLR(o, 2)], [2])
+        linear, cycle = optim.LinearLR(o, 0.5), optim.OneCycleLR(o, 2.0, 20, cycle_momentum=False)
+        return optim.SequentialLR(o, [linear, cycle, inner], [3, 6])
+
+    schedule = sequence(sgd())
+    for _ in range(4):
+        other = sgd()
+        other.load_state_dict(schedule.optimizer.state_dict())
+        resumed, twin = sequence(other), copy.deepcopy(schedule)
+        resumed.load_state_dict(json.loads(json.dumps(schedule.state_dict())))
+        for _ in range(9):
+            assert resumed.lr == twin.lr
+            twin.step()
+            resumed.step()
+        schedule.step()
+        schedule.step()
+
+
+def test_sequence_loads_a_state_with_one_base_for_all_parts() -> None:
+    """Version 0.2 wrote such states."""
+    o = sgd()
+    schedule = optim.SequentialLR(o, [optim.LinearLR(o, 0.5), optim.StepLR(o, 2)], [3])
+    schedule.load_state_dict({"count": 4, "base": [3.0], "lr": [3.0]})
+    for _ in range(2):
+        schedule.step()
+    assert schedule.lr == pytest.approx(0.3)
+
+
+def test_schedule_step_that_is_refused_is_not_counted() -> None:
+    values = [1.0, np.nan, 0.5]
+    schedule = optim.LambdaLR(sgd(), lambda epoch: values[epoch])
+    with pytest.raises(ValueError, match="rate at step 2 must be finite"):
+        schedule.step()
+    assert schedule.count == 1
+    values[1] = 0.25
+    schedule.step()
+    assert schedule.lr == 0.25
+
+
 def test_schedule_step_after_a_group_was_added_is_refused() -> None:
     optimizer = sgd()
     schedule = optim.StepLR(optimizer, 2)
@@ -159,6 +201,14 @@ def test_schedule_that_changes_at_epoch_0_begins_there() -> None:
         (
             lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]),
             "milestones must be one fewer than schedulers .1., got 1",
+        ),
+        (
+            lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1) for _ in range(3)], [9, 5]),
+            r"milestones must be sorted, got \[9, 5\]",
+        ),
+        (
+            lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1) for _ in range(2)], [2.5]),
+            "milestones must be a whole number, got 2.5",
         ),
     ],
 )
