@@ -41,7 +41,7 @@ from minigrad import (
     tanh,
 )
 from minigrad import log_sigmoid as logsigmoid
-from minigrad.core.tensor import Tensor
+from minigrad.core.tensor import Tensor, unwrap
 from minigrad.ops.axes import check_broadcast
 
 from .layers.norm import normalize_trailing_axes
@@ -206,13 +206,13 @@ def scaled_dot_product_attention(
                 f"{mask.dtype}; write attn_mask.astype(bool)"
             )
         mask = mg.reshape(mg.broadcast_to(mask, (*leading, *shape)), n, heads, *shape)
-    is_bias = mask is not None and mask.dtype != bool
+    bias = None if mask is None or mask.dtype == bool else mask
     y = mg.scaled_dot_product_attention(
         query,
         key,
         value,
-        None if is_bias else mask,
-        bias=mask if is_bias else None,
+        mask if bias is None else unwrap(bias) != -math.inf,  # a row of -inf gives zeros
+        bias=bias,
         scale=scale,
         dropout=dropout_p,
     )

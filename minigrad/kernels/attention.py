@@ -136,7 +136,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
             scores -= scores.max(-1, keepdims=True)
         else:
             top = np.max(scores, axis=-1, keepdims=True, where=mask, initial=-np.inf)
-            np.subtract(scores, np.where(np.isfinite(top), top, 0), out=scores)
+            np.subtract(scores, np.where(top == -np.inf, 0, top), out=scores)
             np.minimum(scores, 0, out=scores)  # masked scores must not overflow
     np.exp(scores, out=scores)
     if mask is not None:

@@ -31,7 +31,10 @@ def _scatter_rows(rows: np.ndarray, indices: np.ndarray, length: int) -> np.ndar
     if length <= 256:  # a product with one-hot rows is fastest
         hot = np.zeros((length, len(indices)), rows.dtype)
         hot[indices, np.arange(len(indices))] = 1
-        return hot @ rows
+        with np.errstate(invalid="ignore"):
+            table = hot @ rows
+        if np.isfinite(table).all():  # 0 * inf is NaN
+            return table
     table = np.zeros((length, rows.shape[1]), rows.dtype)
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]

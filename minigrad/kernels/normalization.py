@@ -97,8 +97,8 @@ def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
     n, width = rows.shape
     for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and value.shape != (width,):
-            raise ValueError(f"{name} must have the shape of a row, ({width},), got {value.shape}")
+        if value is not None and (shape := np.shape(value)) != (width,):
+            raise ValueError(f"{name} must have the shape of a row, ({width},), got {shape}")
     y, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     means = np.empty_like(scale) if centred else None
     blocks = row_blocks(n, width) if width else ()
@@ -106,7 +106,7 @@ def _row_norm(x, weight, bias, /, eps, centred):
         if means is not None:
             np.matmul(rows[block], mean_column(width, rows.dtype), out=means[block])
         _normalize_block(rows, weight, bias, means, scale, y, block, eps)
-    if means is not None and np.maximum.reduce(np.abs(means * scale), None, initial=0) > _FAR:
+    if means is not None and np.fmax.reduce(np.abs(means * scale), None, initial=0) > _FAR:
         # a large mean is rounded more coarsely than small deviations from it
         for block in blocks:
             means[block] += (rows[block] - means[block]) @ mean_column(width, rows.dtype)

@@ -11,6 +11,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from nn import functional as F
 
 RNG = np.random.default_rng(0)
 
@@ -189,6 +190,25 @@ def test_attention_to_masked_keys_of_infinite_scores_alone_gives_zeros() -> None
     assert y.tolist() == [[[[0.0]]]]
 
 
+def test_attention_to_an_infinite_score_is_nan_with_and_without_a_mask() -> None:
+    query, value = np.ones((1, 1, 1, 1)), np.ones((1, 1, 2, 1))
+    key = np.array([np.inf, 1]).reshape(1, 1, 2, 1)
+    for mask in (None, np.ones((1, 2), bool)):
+        with np.errstate(invalid="ignore"):
+            assert np.isnan(mg.scaled_dot_product_attention(query, key, value, mask).item())
+
+
+def test_functional_attention_to_scores_of_minus_infinity_alone_gives_zeros() -> None:
+    x = [Tensor(normal(1, 2, 3, 4), requires_grad=True) for _ in range(3)]
+    bias = Tensor(np.where(np.tri(3, k=-1) > 0, 0.5, -np.inf), requires_grad=True)
+    y = F.scaled_dot_product_attention(*x, bias)
+    assert not y.data[:, :, 0].any() and np.isfinite(y.data).all()
+    gradients = mg.gradients((y * y).sum(), [*x, bias], create_graph=True)
+    assert all(np.isfinite(g.data).all() for g in gradients)
+    second = mg.gradients(sum((g * g).sum() for g in gradients), [*x, bias])
+    assert all(np.isfinite(g.data).all() for g in second)
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gelu_far_from_zero_is_x_or_zero(approximate: str, dtype: Any) -> None:
@@ -234,3 +254,12 @@ def test_embedding_of_many_rows_adds_the_gradients_of_repeated_indices(padding: 
     table = Tensor(np.zeros((300, 3)), requires_grad=True)
     mg.embedding(table, ids, padding).backward(g)
     np.testing.assert_allclose(table.grad.data, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [5, 300])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embedding_gradient_that_is_not_finite_stays_in_its_row(length: int, value: float) -> None:
+    table = Tensor(np.ones((length, 2)), requires_grad=True)
+    mg.embedding(table, [1, 2, 2]).backward(np.array([[value, 1.0], [1, 1], [1, 1]]))
+    assert table.grad.data[[0, 2, 3, 4]].tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
+    np.testing.assert_equal(table.grad.data[1], [value, 1])

@@ -70,3 +70,10 @@ def test_variance_whose_squares_overflow_is_finite(values: list[float]) -> None:
 
 def test_std_whose_variance_overflows_is_finite() -> None:
     np.testing.assert_allclose(mg.std(np.array([1e20, -1e20], np.float32)).data, 1e20, rtol=1e-6)
+
+
+def test_layer_norm_far_from_zero_does_not_depend_on_another_row_of_nan() -> None:
+    rows = (1e5 + np.random.default_rng(0).standard_normal((3, 513))).astype(np.float32)
+    expected = mg.layer_norm(rows).data[1:]
+    rows[0] = np.nan
+    np.testing.assert_array_equal(mg.layer_norm(rows).data[1:], expected)
