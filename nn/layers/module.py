@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad.core.changes import mark_changed
 from minigrad.core.errors import GradientError
-from minigrad.core.tensor import HookHandle, Tensor
+from minigrad.core.tensor import HookHandle, Tensor, unwrap
 from minigrad.io.reading import listed
 from minigrad.report import Report
 from minigrad.torch_names import as_dtype
@@ -183,6 +183,10 @@ class Module:
         persistent : bool, default True
             Include it in `state_dict`.
         """
+        if name not in self._buffers and ("." in name or hasattr(self, name)):
+            raise KeyError(
+                f"register_buffer: name must have no dot and be no attribute, got {name!r}"
+            )
         self._buffers = {**self._buffers, name: persistent}
         setattr(self, name, None if array is None else np.asarray(array))
 
@@ -285,7 +289,7 @@ class Module:
             Dotted name, and array.
         """
         return self._named(
-            lambda m: ((n, v) for n in m._buffers if (v := getattr(m, n)) is not None)
+            lambda m: ((n, v) for n in m._buffers if (v := unwrap(getattr(m, n))) is not None)
         )
 
     def num_parameters(self, trainable_only: bool = False) -> int:
@@ -317,7 +321,7 @@ class Module:
         for prefix, module in self.named_modules():
             for name, persistent in module._buffers.items():
                 if persistent and getattr(module, name) is not None:
-                    state[_join(prefix, name)] = getattr(module, name)
+                    state[_join(prefix, name)] = unwrap(getattr(module, name))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
@@ -359,13 +363,15 @@ class Module:
         Parameters
         ----------
         dtype : dtype
-            dtype to convert to.
+            Floating dtype to convert to.
 
         Returns
         -------
         Module
             This module.
         """
+        if np.dtype(dtype).kind != "f":
+            raise TypeError(f"Module.astype: dtype must be floating, got {np.dtype(dtype)}")
         for module in self.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, Parameter):
@@ -561,6 +567,17 @@ class Module:
         return Report("\n".join([table[0], rule, *table[1:], rule, total]))
 
 
+def _checked_module(owner: Module, module: Any) -> Module:
+    """Return a module, or raise an error for anything else, which a container would ignore."""
+    if not isinstance(module, Module):
+        name = type(owner).__name__
+        raise TypeError(
+            f"{name}: each module must be a Module, got {module!r:.60}; unpack a list of modules, "
+            "and call a function in the forward() of a Module"
+        )
+    return module
+
+
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
@@ -613,7 +630,7 @@ class Sequential(Module):
         module : Module
             Module to call last.
         """
-        setattr(self, str(len(self)), module)
+        setattr(self, str(len(self)), _checked_module(self, module))
 
     def forward(self, x: Any) -> Any:
         """Return the result of the last module.
@@ -670,11 +687,14 @@ class ModuleDict(Module):
             self[name] = module
 
     def __setitem__(self, name: str, module: Module) -> None:
-        if "." in name or hasattr(Module, name):
+        if not isinstance(name, str):
+            raise TypeError(f"ModuleDict: a name must be a string, got {name!r}")
+        if "." in name or hasattr(ModuleDict, name):
             raise KeyError(
-                f"ModuleDict: a name must have no dot and be no attribute of Module, got {name!r}"
+                "ModuleDict: a name must have no dot and be no attribute of ModuleDict, got "
+                f"{name!r}"
             )
-        setattr(self, name, module)
+        setattr(self, name, _checked_module(self, module))
 
     def __getitem__(self, name: str) -> Module:
         return dict(self.named_children())[name]
@@ -684,6 +704,9 @@ class ModuleDict(Module):
 
     def __len__(self) -> int:
         return len(dict(self.named_children()))
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
 
     def keys(self) -> Iterator[str]:
         """Yield the names.

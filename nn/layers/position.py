@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,29 @@ def sinusoidal_table(
     """
     if d_model % 2:
         raise ValueError(f"sinusoidal_table: d_model must be even, got {d_model}")
-    exponents = np.arange(0, d_model, 2) / (d_model - 2 if last else d_model)
+    exponents = np.arange(0, d_model, 2) / (max(d_model - 2, 1) if last else d_model)
     angle = np.arange(max_len)[:, None] / base**exponents  # (max_len, d/2)
     if halves:
         return np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
     return np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(max_len, d_model)
+
+
+def checked_positions(name: str, positions: Any, length: int) -> tuple[Any, int]:
+    """Return positions, an int or an array (..., length), and the length of a table of them."""
+    if np.ndim(positions):
+        positions = np.asarray(positions)
+        if positions.dtype.kind not in "iu" or positions.shape[-1] != length:
+            raise ValueError(
+                f"{name}: positions must be integers of shape ({length},) or (N, {length}), got "
+                f"{positions.dtype} {positions.shape}"
+            )
+        low, end = int(positions.min(initial=0)), int(positions.max(initial=0)) + 1
+    else:
+        positions = low = index(positions)
+        end = low + length
+    if low < 0:
+        raise ValueError(f"{name}: positions must be at least 0, got {low}")
+    return positions, end
 
 
 class _Positions(Module):
@@ -77,17 +96,16 @@ class _Positions(Module):
         Tensor, shape (N, L, d_model)
             The sum of x and the vectors of its positions.
         """
-        single = not np.ndim(positions)
         x = as_input(self, x, self.weight.dtype)
-        end = int(positions) + x.shape[1] if single else int(np.max(positions)) + 1
+        positions, end = checked_positions(type(self).__name__, positions, x.shape[1])
         if end > self.max_len:
             raise ValueError(
                 f"{type(self).__name__}: x must have at most {self.max_len} positions, got {end}; "
                 "shorten it, or build the model with a larger max_len"
             )
-        if single:
-            return mg.add(x, self.weight[self.offset + int(positions) : self.offset + end])
-        return mg.add(x, mg.embedding(self.weight, np.asarray(positions) + self.offset))
+        if np.ndim(positions):
+            return mg.add(x, mg.embedding(self.weight, positions + self.offset))
+        return mg.add(x, self.weight[self.offset + positions : self.offset + end])
 
     def extra_repr(self) -> str:
         """Return the sizes.

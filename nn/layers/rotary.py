@@ -12,6 +12,10 @@ import minigrad as mg
 from minigrad.core.op import either
 from minigrad.core.tensor import Tensor
 from minigrad.ops.axes import check_choice
+from minigrad.ops.shape import floating
+from minigrad.optim.settings import checked_number
+
+from .position import checked_positions
 
 __all__ = ["RotaryPositions"]
 
@@ -51,7 +55,8 @@ class RotaryPositions:
         scaling: Mapping[str, Any] | None = None,
         rotary_dim: int | None = None,
     ) -> None:
-        self.head_dim, self.base, self.scaling = head_dim, base, dict(scaling or {})
+        self.head_dim, self.scaling = head_dim, dict(scaling or {})
+        self.base = base = checked_number("RotaryPositions", "base", base, above=True)
         self.rotary_dim = d = head_dim if rotary_dim is None else rotary_dim
         if d < 2 or d % 2 or d > head_dim:
             name = "head_dim" if rotary_dim is None else "rotary_dim"
@@ -84,6 +89,11 @@ class RotaryPositions:
         Tensor, shape (N, h, L, d)
             The rotated heads.
         """
+        x = floating(x)
+        if x.ndim != 4 or x.shape[-1] != self.head_dim:
+            raise ValueError(
+                f"RotaryPositions: x must have shape (N, h, L, {self.head_dim}), got {x.shape}"
+            )
         cos, sin = self.cos_sin(positions, x.shape[2], x.dtype)
         return rotate(x, cos=cos, sin=sin)
 
@@ -103,12 +113,8 @@ class RotaryPositions:
         cos, sin : array, shape (1 or N, 1, L, rotary_dim)
             Tables times `factor`.
         """
-        if np.ndim(positions):
-            rows: Any = np.atleast_2d(positions)
-            end = int(rows.max()) + 1
-        else:
-            end = int(positions) + length
-            rows = np.s_[None, int(positions) : end]
+        positions, end = checked_positions("RotaryPositions", positions, length)
+        rows = np.atleast_2d(positions) if np.ndim(positions) else np.s_[None, positions:end]
         cos, sin = self._tables(end, dtype)
         return (cos[rows][:, None], sin[rows][:, None])
 

@@ -40,6 +40,20 @@ def test_module_names_parts_in_order() -> None:
     assert list(m.named.keys()) == ["a"] and m.named["a"].p == 0.5
 
 
+def test_module_dict_iterates_over_its_names() -> None:
+    modules = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+    assert list(modules) == list(dict(modules)) == ["a", "b"]
+
+
+def test_buffer_assigned_as_tensor_is_an_array_in_the_state() -> None:
+    m = Small()
+    m.count = Tensor(np.ones(1)) * 2
+    assert type(m.state_dict()["count"]) is np.ndarray and m.state_dict()["count"] == 2
+    assert all(type(array) is np.ndarray for _, array in m.named_buffers())
+    m.load_state_dict({"count": [7]}, strict=False)
+    assert m.count.item() == 7
+
+
 def test_train_and_eval_reach_all_modules() -> None:
     m = Small()
     assert not any(module.training for module in m.eval().modules())
@@ -85,6 +99,14 @@ def test_astype_converts_parameters_and_buffers() -> None:
     m = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).astype("float64")
     assert {(p.dtype.name, p.requires_grad) for p in m.parameters()} == {("float64", True)}
     assert m[1].running_mean.dtype == m(np.ones((4, 2))).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [int, bool, complex, object])
+def test_astype_of_no_floats_raises_and_changes_nothing(dtype: Any) -> None:
+    m = nn.Linear(2, 3)
+    with pytest.raises(TypeError, match="Module.astype: dtype must be floating, got "):
+        m.astype(dtype)
+    assert {(p.dtype.name, p.requires_grad) for p in m.parameters()} == {("float32", True)}
 
 
 def test_requires_grad_and_zero_grad_reach_all_parameters() -> None:
@@ -223,7 +245,15 @@ def test_gated_feed_forward_equals_its_formula(activation: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: nn.ModuleDict({"forward": nn.ReLU()}), KeyError, "no attribute of Module, got 'forward'"),
+        (lambda: nn.ModuleDict({"forward": nn.ReLU()}), KeyError, "no attribute of ModuleDict, got 'forward'"),
+        (lambda: nn.ModuleDict({"keys": nn.ReLU()}), KeyError, "no attribute of ModuleDict, got 'keys'"),
+        (lambda: nn.ModuleDict({1: nn.ReLU()}), TypeError, "a name must be a string, got 1"),
+        (lambda: nn.ModuleDict({"a": np.tanh}), TypeError, "ModuleDict: each module must be a Module, got <ufunc"),
+        (lambda: nn.Sequential(nn.ReLU(), np.tanh), TypeError, "Sequential: each module must be a Module, got <uf"),
+        (lambda: nn.Sequential([nn.ReLU()]), TypeError, r"must be a Module, got \[ReLU\(\)\]; unpack a list"),
+        (lambda: nn.ModuleList([None]), TypeError, "ModuleList: each module must be a Module, got None"),
+        (lambda: nn.Linear(2, 2).register_buffer("bias", [1.0]), KeyError, "be no attribute, got 'bias'"),
+        (lambda: nn.ReLU().register_buffer("a.b", [1.0]), KeyError, "name must have no dot and .* got 'a.b'"),
         (lambda: nn.Embedding(5, 3, padding_idx=5), ValueError, "padding_idx must be from 0 to 4, got 5"),
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),

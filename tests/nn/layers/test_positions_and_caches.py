@@ -49,11 +49,53 @@ def test_rotary_yarn_with_all_settings_equals_transformers() -> None:
         ({"scaling": {"rope_type": "linear"}}, "rope_type 'linear' needs 'factor'"),
         ({"rotary_dim": 3}, "rotary_dim must be even and from 2 to 8, got 3"),
         ({"rotary_dim": 10}, "rotary_dim must be even and from 2 to 8, got 10"),
+        ({"base": 0}, "base must be finite, greater than 0, got 0"),
     ],
 )
 def test_rotary_bad_option_raises(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nn.RotaryPositions(8, **options)
+
+
+def test_rotary_rotates_lists_and_integers_as_floats() -> None:
+    rotary, x = nn.RotaryPositions(4), np.arange(8).reshape(1, 1, 2, 4)
+    for values in (x, x.tolist()):
+        np.testing.assert_array_equal(rotary(values, 3).data, rotary(x.astype(float), 3).data)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 6), (1, 2, 4)])
+def test_rotary_of_heads_of_another_shape_raises(shape: Any) -> None:
+    with pytest.raises(ValueError, match=r"x must have shape \(N, h, L, 4\), got \("):
+        nn.RotaryPositions(4)(np.ones(shape))
+
+
+def test_sinusoidal_table_of_one_pair_has_the_exponent_0() -> None:
+    table = nn.SinusoidalPositions(5, 2, last=True, dtype=float).weight
+    np.testing.assert_allclose(table.T, [np.sin(np.arange(5)), np.cos(np.arange(5))])
+
+
+@pytest.mark.parametrize(
+    ("positions", "error", "message"),
+    [
+        (-1, ValueError, "positions must be at least 0, got -1"),
+        ([-1, 0], ValueError, "positions must be at least 0, got -1"),
+        ([5], ValueError, r"positions must be integers of shape \(2,\) or \(N, 2\), got int64 \(1,\)"),
+        ([[0, 1, 2]], ValueError, r"integers of shape .* got int64 \(1, 3\)"),
+        ([0.0, 1.0], ValueError, r"positions must be integers of shape .* got float64 \(2,\)"),
+        (1.5, TypeError, "'float' object cannot be interpreted as an integer"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "layer",
+    [nn.RotaryPositions(4), nn.LearnedPositions(9, 4), nn.SinusoidalPositions(9, 4)],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_positions_that_no_token_has_are_refused(
+    layer: Any, positions: Any, error: Any, message: str
+) -> None:
+    x = np.ones((1, 1, 2, 4) if isinstance(layer, nn.RotaryPositions) else (1, 2, 4), np.float32)
+    with pytest.raises(error, match=message):
+        layer(x, positions)
 
 
 @pytest.mark.parametrize(
