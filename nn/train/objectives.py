@@ -136,7 +136,7 @@ class ModelLoss(Objective):
         options = self.options if model.training else {}
         if hasattr(model, "num_targets"):
             return model.loss(*_as_arguments(batch), reduction="sum", **options)
-        return model.loss(*_as_arguments(batch), **options) * _rows(batch)
+        return _checked_loss(model.loss(*_as_arguments(batch), **options)) * _rows(batch)
 
 
 class FunctionLoss(Objective):
@@ -166,7 +166,7 @@ class FunctionLoss(Objective):
         Tensor, scalar
             Sum of the losses of the batch.
         """
-        return self.function(model, batch) * _rows(batch)
+        return _checked_loss(self.function(model, batch)) * _rows(batch)
 
 
 def as_objective(objective: Any, model: Module) -> Any:
@@ -200,6 +200,14 @@ def as_objective(objective: Any, model: Module) -> Any:
         "objective must be a function (model, batch) -> mean loss, or an Objective, got "
         f"{objective!r:.80}"
     )
+
+
+def _checked_loss(loss: Any) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise TypeError(
+            f"the loss must be a Tensor, got {loss!r:.60}; return it without item() or numpy()"
+        )
+    return loss
 
 
 def _as_arguments(batch: Any) -> Sequence[Any]:

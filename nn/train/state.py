@@ -74,9 +74,12 @@ class RunState:
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         groups = self.optimizer.param_groups
         schedule = None if self.schedule is None else self.schedule.state_dict()
+        decay = getattr(self.average, "decay", None)
+        decay = decay if isinstance(decay, float) else None  # of an average by the caller
         return {
             "lr": self.lr,
             "clip_norm": self.optimizer.clip_norm,
+            "average": self.average and [type(self.average).__name__, decay],
             "parameters": [f"{names[id(p)]} {p.shape}" for g in groups for p in g["params"]],
             "optimizer": [
                 {name: g[name] for name in g if name not in ("lr", "initial_lr", "params")}

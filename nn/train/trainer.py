@@ -355,10 +355,10 @@ class Trainer:
                 norm = math.nan
                 is_allowed = counters.skipped < self.skip_nonfinite
                 if not is_allowed or not isinstance(error, FloatingPointError):
-                    self.model.load_state_dict(buffers, strict=False)
+                    self._restore_buffers(buffers)
                     raise type(error)(f"step {number}: {error}") from None
         if norm is not None and not math.isfinite(norm):  # by the optimizer itself, too
-            self.model.load_state_dict(buffers, strict=False)
+            self._restore_buffers(buffers)
             counters.skipped += 1
             loss, count, norm = 0.0, 0.0, None
         if isinstance(self.schedule, Schedule):
@@ -366,6 +366,12 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.model)
         return loss, count, norm, stop
+
+    def _restore_buffers(self, buffers: dict[str, np.ndarray]) -> None:
+        """Undo what the forward pass wrote to buffers, saved ones and others."""
+        for name, array in self.model.named_buffers():
+            if name in buffers:
+                array[...] = buffers[name]
 
     def _backward(self, batches: list[Any]) -> tuple[float, float, bool]:
         """Compute the mean loss over the targets of these batches, and its gradients.

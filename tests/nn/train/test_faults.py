@@ -317,6 +317,19 @@ def test_fit_with_nonfinite_step_raises_or_skips_it(
         assert_equal(trained, weights(plain))
 
 
+def test_fit_skips_a_step_and_restores_buffers_that_are_not_saved() -> None:
+    def loss(model: Any, batch: Any) -> Tensor:
+        model.seen += batch[0].sum()
+        return model.loss(*batch) + (np.nan if batch[1].min() > 50 else 0.0)
+
+    batches = [BATCHES[0], (ROWS[:4], ROWS[:4, :1] + 100)]
+    options: Any = {"skip_nonfinite": 1, "shuffle": False, "max_epochs": 1}
+    t = scaled_trainer(None, batches, objective=loss, **options)
+    t.model.register_buffer("seen", np.zeros(()), persistent=False)
+    t.fit()
+    assert t.skipped == 1 and t.model.seen == BATCHES[0][0].sum()
+
+
 # -- what a resumed run must have in common with the one that was cut off ------------------------
 
 
@@ -336,6 +349,19 @@ def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, mess
     scaled_trainer(tmp_path, max_epochs=1).fit()
     with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
         scaled_trainer(tmp_path, optimizer=optimizer).fit(resume=True)
+
+
+@pytest.mark.parametrize(
+    "decay, message",
+    [
+        (None, r"average must be \['MovingAverage', 0.9\], as the run began with, got None"),
+        (0.5, r"average\[1\] must be 0.9, as the run began with, got 0.5"),
+    ],
+)
+def test_resume_with_other_average_raises(tmp_path: Path, decay: Any, message: str) -> None:
+    trainer(tmp_path, decay=0.9, max_steps=1).fit()
+    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
+        trainer(tmp_path, decay=decay).fit(resume=True)
 
 
 def test_fit_after_resume_and_new_learning_rate_uses_it(tmp_path: Path) -> None:

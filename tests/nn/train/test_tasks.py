@@ -183,3 +183,18 @@ def test_trainer_with_parts_that_do_not_fit_raises(
 def test_rates_of_schedules_with_different_ends_differ() -> None:
     made = [optim.OneCycleLR(ADAM, 2.0, total_steps=n, cycle_momentum=False) for n in (20, 21)]
     assert rates(made[0]) != rates(made[1])
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda loss: loss.item(), lambda loss: (loss, 1), lambda loss: None]
+)
+@pytest.mark.parametrize("by_model", [True, False], ids=["model.loss", "objective"])
+def test_loss_that_is_no_tensor_raises(wrap: Any, by_model: bool) -> None:
+    model, batches, _, loss = own()
+    model.loss = lambda x, y: wrap(loss(model, (x, y)))
+    objective = None if by_model else lambda model, batch: wrap(loss(model, batch))
+    adam = optim.Adam(model.parameters())
+    t = nn.Trainer(model, adam, batches, objective=objective, max_steps=1, progress=False)
+    for call in (t.fit, lambda: t.evaluate(batches)):
+        with pytest.raises(TypeError, match="the loss must be a Tensor, got .*; return it without"):
+            call()
