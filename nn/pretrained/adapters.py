@@ -249,7 +249,6 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     parameters = dict(model.named_parameters())
     sizes = {name: parameter.shape for name, parameter in parameters.items()}
     adapted = [path for path in paths if file.keys() & _names_of(stem + path)]
-    _check_targets(settings, adapted, file)
     ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
     alphas = _by_path(settings, "alpha_pattern", paths, settings.number("lora_alpha", 8, 0, 1e30))
     saved = settings.list("modules_to_save", str, None) or ()
@@ -259,6 +258,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         is_saved = any(f".{part}." in f".{path}." for part in saved)
         if is_saved or any(stem + name in file for name in arrays):
             whole |= arrays
+    _check_targets(settings, adapted, [path for path in paths if f"{path}.weight" in whole], file)
     shapes = {stem + name: stored.shape(sizes) for name, stored in whole.items()}
     weights = {path: replace(origin.arrays[f"{path}.weight"], transposed=False) for path in adapted}
     for path, weight in weights.items():
@@ -295,13 +295,20 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     return model
 
 
-def _check_targets(settings: Settings, adapted: Collection[str], file: SafetensorsFile) -> None:
-    """Raise a ValueError unless `target_modules` lists the linear layers with adapters."""
+def _check_targets(
+    settings: Settings, adapted: Collection[str], whole: Collection[str], file: SafetensorsFile
+) -> None:
+    """Raise a ValueError unless `target_modules` lists the linear layers with adapters.
+
+    It may also list layers that are saved whole, and those of `exclude_modules`: PEFT adds no
+    adapters to them.
+    """
     if not adapted:
         raise ValueError(f"{file.path} must have adapters for linear layers of the model, got none")
     if isinstance(settings.take("target_modules", str | list, None), list):
         targets = settings.list("target_modules", str)
-        wrong = [t for t in targets if not any(ends_in(path, [t]) for path in adapted)]
+        needed = [] if settings.get("exclude_modules") else targets
+        wrong = [t for t in needed if not any(ends_in(path, [t]) for path in (*adapted, *whole))]
         wrong += [path for path in adapted if not ends_in(path, targets)]
         if wrong:
             raise ValueError(

@@ -46,7 +46,7 @@ def assert_same_logits(ours: nn.Module, theirs: Any) -> None:
 def saved_by_peft(peft: Any, path: Path, name: str, **settings: Any) -> Any:
     """Return a model with random adapters, which is saved with its base in `path`."""
     base = make(name, path / "base")
-    config = peft.LoraConfig(task_type=TARGETS[name][2], **settings)
+    config = peft.LoraConfig(task_type=TARGETS.get(name, TARGETS["llama"])[2], **settings)
     theirs = peft.get_peft_model(base, config).eval()
     for key, p in theirs.named_parameters():
         if "lora_" in key or "modules_to_save" in key:
@@ -67,6 +67,23 @@ def test_load_adapter_of_peft_gives_its_logits_before_and_after_merging(
     ours = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
     assert_same_logits(ours, theirs)
     nn.merge_lora(ours)
+    assert_same_logits(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "target"),
+    [
+        ("mpnet, classes", {}, "classifier.dense"),  # which is saved whole
+        ("phi3", {"exclude_modules": ["qkv_proj"]}, "model.layers.0.self_attn.qkv_proj"),
+    ],
+)  # fmt: skip
+def test_load_adapter_with_targets_that_have_no_adapter_gives_logits_of_peft(
+    peft: Any, tmp_path: Path, name: str, settings: dict[str, Any], target: str
+) -> None:
+    settings = {"r": 3, "target_modules": "all-linear", **settings}
+    theirs = saved_by_peft(peft, tmp_path, name, **settings)
+    assert target in theirs.peft_config["default"].target_modules
+    ours = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
     assert_same_logits(ours, theirs)
 
 
