@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+
+from minigrad.optim.settings import checked_count
 
 from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 from .rules import Rules
@@ -67,11 +70,11 @@ def beam_search(
         `n_best` hypotheses of each sentence.
     """
     check_beam(beam_size, length_penalty, early_stopping)
-    if not 1 <= n_best <= beam_size:
+    if checked_count("beam_search", "n_best", n_best) > beam_size:
         raise ValueError(f"n_best must be from 1 to beam_size ({beam_size}), got {n_best}")
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
     beams = [
-        _Beam(beam_size, max_len, length_penalty, early_stopping, decoding.ends)
+        _Beam(beam_size, max_len, float(length_penalty), early_stopping, decoding.ends)
         for _ in decoding.history
     ]
     running = beams  # each has a row of the batch for every hypothesis in `alive`
@@ -97,9 +100,10 @@ def beam_search(
 
 def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str = False) -> None:
     """Raise an error for settings that `beam_search` refuses, before anything is computed."""
-    if type(beam_size) is not int or not 1 <= beam_size <= WIDEST:
+    is_count = isinstance(beam_size, Integral) and not isinstance(beam_size, bool)
+    if not is_count or not 1 <= beam_size <= WIDEST:
         raise ValueError(f"beam_size must be an integer from 1 to {WIDEST}, got {beam_size!r}")
-    if not isinstance(length_penalty, (int, float)) or not abs(length_penalty) <= STEEPEST:
+    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= STEEPEST:
         raise ValueError(
             f"length_penalty must be a number from -{STEEPEST} to {STEEPEST}, got "
             f"{length_penalty!r}"

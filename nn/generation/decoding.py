@@ -12,6 +12,7 @@ from minigrad.kernels import row_blocks
 from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
+from ..models.base import checked_ids
 from ..models.config import TransformerConfig
 from .rules import Rules, token_ids
 
@@ -88,7 +89,7 @@ class Decoding:
             raise ValueError(
                 f"source must hold token ids for a {type(self.model).__name__}, got None"
             )
-        source, bos = np.asarray(source), self.model.config.bos_id
+        source, bos = checked_ids("source", source), self.model.config.bos_id
         self.history = np.full((len(source), 1), bos)
         if prompt is not None:
             rows = prompt_rows(prompt, None)
@@ -165,7 +166,12 @@ def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
 
 def prompt_rows(prompt: Any, hidden_id: int | None) -> np.ndarray:
     """Return prompts as an array (N, L) without `hidden_id`, padded at the left with -1."""
-    prompts = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
+    try:
+        prompts = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
+    except TypeError:
+        raise TypeError(
+            f"prompt must be a sequence of token ids, or several of them, got {prompt!r:.60}"
+        ) from None
     rows = []
     for ids in map(np.asarray, prompts):
         if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu") or (ids < 0).any():

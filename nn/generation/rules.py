@@ -61,7 +61,7 @@ class Rules:
                 checked_count("Rules", name, getattr(self, name), 0)
         for name in _TOKEN_LISTS:
             object.__setattr__(self, name, token_ids(name, getattr(self, name)))
-        words = tuple(token_ids("bad_words", ids) for ids in self.bad_words)
+        words = tuple(token_ids("bad_words", ids) for ids in _items("bad_words", self.bad_words))
         if () in words:
             raise ValueError(
                 "bad_words must hold sequences of at least one token, got an empty one"
@@ -154,14 +154,18 @@ class Rules:
 
 def token_ids(name: str, ids: Any) -> tuple[int, ...]:
     """Return an iterable of token ids as a tuple, or raise an error that names the argument."""
-    try:
-        ids = tuple(ids)
-    except TypeError:
-        raise TypeError(f"{name} must be an iterable of token ids, got {ids!r:.60}") from None
+    ids = _items(name, ids)
     for i in ids:
         if isinstance(i, bool) or not isinstance(i, (int, np.integer)):
             raise TypeError(f"{name} must hold integers, got {i!r:.60}")
     return tuple(map(int, ids))
+
+
+def _items(name: str, ids: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(ids)
+    except TypeError:
+        raise TypeError(f"{name} must be an iterable of token ids, got {ids!r:.60}") from None
 
 
 _NONE = Rules()

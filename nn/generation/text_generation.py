@@ -82,8 +82,10 @@ def generate_text(
     _check(model, text)
     if to is not None:
         options = {"first": (_language_token(text, to),), **options}
-    single = isinstance(prompt, str) or _is_chat(prompt)
+    single = isinstance(prompt, str) or not isinstance(prompt, Iterable) or _is_chat(prompt)
     prompts = [prompt] if single else list(prompt)
+    if not prompts:
+        return []
     if isinstance(model.config, TransformerConfig):
         ids, *_ = text.batch(prompts, language=language)
         tokens = generate(model, source=ids, **options_of_directory(model, options, 1))
@@ -91,7 +93,7 @@ def generate_text(
         raise ValueError(f"model must translate if language is given, got {type(model).__name__}")
     else:
         rows = [_ids(text, p) for p in prompts]
-        width = max(map(len, rows), default=1)
+        width = max(map(len, rows))
         tokens = generate(model, rows, **options_of_directory(model, options, width))
     texts = [text.decode(row) for row in tokens]
     return texts[0] if single else texts
@@ -123,6 +125,8 @@ def stream_text(
     _check(model, text)
     if isinstance(stop, str):
         raise TypeError(f"stop must be a list of strings, got {stop!r}; put it in a list")
+    if not isinstance(stop, Iterable) or not all(isinstance(s, str) for s in stop):
+        raise TypeError(f"stop must be a list of strings, got {stop!r:.60}")
     if "" in stop:
         raise ValueError("stop must hold strings that are not empty, got ''")
     if isinstance(model.config, TransformerConfig):
@@ -161,6 +165,8 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
     ids: list[int]
     if _is_chat(prompt):
         ids = text.encode(text.chat(prompt), special=False)
+    elif not isinstance(prompt, str):
+        raise TypeError(f"prompt must be a string or a list of messages, got {prompt!r:.60}")
     else:
         ids = text.encode(prompt)
         if text.eos_id is not None and ids[-1:] == [text.eos_id]:  # some put EOS behind every text

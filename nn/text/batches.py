@@ -351,18 +351,14 @@ class PairBatches(Batches):
             self._mean = pairs.mean_length()
             self._check(pairs.longest)
         elif encode is None:
-            sizes = _sizes(pairs)
-            if not sizes.all():
-                raise ValueError(
-                    f"PairBatches: both sides of pair {sizes.all(1).argmin()} must have at least "
-                    "one id"
-                )
+            sizes = _sizes(pairs, range(len(pairs)))
             self._lengths = sizes.max(1).__getitem__
             self._mean = sizes.mean()
             self._check(sizes.max())
         else:
             generator = np.random.default_rng(seed)
-            self._mean = _sizes([encode(pair, generator) for pair in pairs[:1000]]).mean()
+            first = [encode(pair, generator) for pair in pairs[:1000]]
+            self._mean = _sizes(first, range(len(first))).mean()
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
         """Return the indices of the pairs of each batch of an epoch.
@@ -394,7 +390,7 @@ class PairBatches(Batches):
             else:
                 generator = np.random.default_rng([self.seed, epoch, start])
                 ids = {i: self.encode(self.pairs[i], generator) for i in rows.tolist()}
-                lengths = _sizes(ids.values()).max(1)
+                lengths = _sizes(ids.values(), [*ids]).max(1)
                 self._check(lengths.max())
             by_length = np.argsort(lengths, kind="stable")
             batches = list(_cut(rows[by_length], lengths[by_length], self.max_tokens))
@@ -413,9 +409,13 @@ class PairBatches(Batches):
             )
 
 
-def _sizes(pairs: Iterable[IdPair]) -> np.ndarray:
-    """Return the lengths of both sides, (pairs, 2)."""
-    return np.array([[len(a), len(b)] for a, b in pairs])
+def _sizes(pairs: Iterable[IdPair], indices: Sequence[int]) -> np.ndarray:
+    """Return the lengths of both sides, (pairs, 2), or raise an error for an empty side."""
+    sizes = np.array([[len(a), len(b)] for a, b in pairs])
+    if not sizes.all():
+        pair = indices[int(sizes.all(1).argmin())]
+        raise ValueError(f"PairBatches: both sides of pair {pair} must have at least one id")
+    return sizes
 
 
 def _cut(rows: np.ndarray, lengths: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:

@@ -94,9 +94,14 @@ class IndexedPairs:
             rest = iter(pairs)
             while block := list(itertools.islice(rest, BLOCK)):
                 sizes = np.array([[len(a), len(b)] for a, b in block])
-                ids = np.concatenate(
-                    [np.asarray(side, np.int64) for pair in block for side in pair]
-                )
+                sides = [np.asarray(side) for pair in block for side in pair]
+                for i, side in enumerate(sides):
+                    if len(side) and side.dtype.kind not in "iu":
+                        raise ValueError(
+                            f"IndexedPairs.write: ids of pair {count + i // 2} must be integers, "
+                            f"got {side.dtype}"
+                        )
+                ids = np.concatenate(sides, dtype=np.int64, casting="unsafe")
                 _check(sizes, ids, vocab_size, count)
                 starts = end + np.cumsum(sizes.sum(1))
                 for name, values in zip(dtypes, (ids, starts, sizes[:, 0])):

@@ -120,6 +120,13 @@ def test_sample_with_one_seed_repeats_its_tokens() -> None:
         assert h.log_prob == pytest.approx(log_probs(model, source, [h.tokens])[0], rel=1e-9)
 
 
+def test_beam_search_with_numpy_scalars_equals_one_with_python_numbers() -> None:
+    numbers = {"beam_size": 3, "length_penalty": 0.5, "n_best": 2}
+    scalars = {name: np.float32(x) if x == 0.5 else np.int64(x) for name, x in numbers.items()}
+    found, expected = (nn.beam_search(small(), SOURCES, max_len=5, **x) for x in (scalars, numbers))
+    assert found == expected
+
+
 def test_search_keeps_the_modes_of_the_model() -> None:
     model = small()
     model.encoder.eval()
@@ -131,6 +138,8 @@ def test_search_keeps_the_modes_of_the_model() -> None:
     "search, options, message",
     [
         (nn.beam_search, {"beam_size": 2, "n_best": 3}, r"n_best must be from 1 to beam_size \(2\)"),
+        *((nn.beam_search, {"n_best": x}, f"beam_search: n_best must be {message}") for x, message in ((0, "at least 1"), (1.5, "a whole number"))),
+        (nn.greedy_search, {"source": np.array(5)}, r"source must be integer token ids \(N, L\), got int64 \(\)"),
         *((nn.beam_search, {"beam_size": size}, "beam_size must be an integer from 1 to 1000, got") for size in (0, True, 1001)),
         *((nn.beam_search, {"length_penalty": x}, "length_penalty must be a number from -20") for x in (float("nan"), 20.5, "1")),
         (nn.beam_search, {"early_stopping": "always"}, "early_stopping must be False, True or 'never', got"),

@@ -111,10 +111,12 @@ def test_generate_without_position_table_has_no_length_limit() -> None:
     [
         *[(nn.generate, prompt, {}, "prompt must hold .* in each row, got") for prompt in ([], [1.5], [-1])],
         (nn.generate, None, {}, "prompt must hold token ids for a LanguageModel"),
+        *[(nn.generate, prompt, {}, "prompt must be a sequence of token ids, or several of them, got") for prompt in (5, np.array(5), iter([5]))],
         (nn.generate, [1], {"source": [[1]]}, "source must be None for a LanguageModel"),
         (nn.stream, [[1], [2]], {}, "stream: prompt must be one sequence, got 2"),
         (nn.generate, [1], {"repetition_penalty": 0}, "repetition_penalty must be finite, greater than 0, got 0"),
         (nn.generate, [1], {"no_repeat": 2}, "unexpected keyword argument 'no_repeat'"),
+        (nn.generate, [1], {"bad_words": 1}, "bad_words must be an iterable of token ids, got 1"),
         (nn.generate, [1], {"bad_words": [[1], []]}, "bad_words must hold sequences of at least one token"),
         (nn.generate, [1], {"bad_words": [[1, 12]]}, "bad_words must hold token ids from 0 to 11, got 12"),
         *[(nn.generate, [1], {name: [12]}, f"{name} must hold token ids from 0 to 11, got 12")

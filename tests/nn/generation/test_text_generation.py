@@ -48,6 +48,6 @@ def test_stream_text_with_stop_takes_no_more_tokens_of_the_model(
     word = whole.split()[2]
     monkeypatch.setattr(type(model), "step", lambda *a, **k: steps.append(0) or step(*a, **k))
     assert written(stop=[word]) == whole[: whole.index(word)] and len(steps) < 12
-    for wrong in (["x", ""], "x"):
+    for wrong in (["x", ""], "x", None, [3]):
         with pytest.raises((TypeError, ValueError), match="stop must "):
             written(stop=wrong)

@@ -66,6 +66,8 @@ def written(tmp_path: Path) -> Path:
         ([([1], [2]), ([1], [])], "both sides of pair 1 must have at least one id"),
         ([([1], [2]), ([5], [0])], "ids of pair 1 must be from 0 to 4, got 5"),
         ([([1], [2]), ([1], [-1])], "ids of pair 1 must be from 0 to 4, got -1"),
+        ([([1], [2]), ([1], [1.7])], "ids of pair 1 must be integers, got float64"),
+        ([([1], [2]), (["3"], [1])], "ids of pair 1 must be integers, got <U1"),
     ],
 )
 def test_indexed_pairs_failed_write_keeps_the_old_file(

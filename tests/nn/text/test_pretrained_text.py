@@ -183,6 +183,9 @@ def test_generate_text_takes_and_returns_strings(tmp_path: Path) -> None:
     assert "".join(nn.stream_text(model, text, prompts[1], **options)) == expected[1]
     answer = text.decode(nn.generate(model, ids[0][1:-1], **options))
     assert nn.generate_text(model, text, CHAT, **options) == answer
+    assert nn.generate_text(model, text, []) == []
+    with pytest.raises(TypeError, match="prompt must be a string or a list of messages, got"):
+        nn.stream_text(model, text, ["the cat"])
 
 
 @pytest.mark.parametrize(
@@ -192,6 +195,8 @@ def test_generate_text_takes_and_returns_strings(tmp_path: Path) -> None:
         ("the", {"to": "fra_Latn"}, "to must be a token of the vocabulary, got 'fra_Latn'"),
         ("the", {"language": "eng"}, "model must translate if language is given"),
         ([{"content": ""}], {}, "prompt must have at least one token, got .{'content': ''}."),
+        (5, {}, "prompt must be a string or a list of messages, got 5"),
+        ([["the"]], {}, r"prompt must be a string or a list of messages, got \['the'\]"),
     ],
 )
 def test_generate_text_with_bad_arguments_raises(
@@ -210,6 +215,7 @@ def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     ids, *_ = text.batch(["the cat", "the"])
     tokens = nn.generate(model, source=ids, max_len=5, first=(text.id("dog"),), suppress=(0,))
     assert [row[0] for row in tokens] == [text.id("dog")] * 2 and found == text.decode(tokens)
+    assert nn.generate_text(model, text, []) == []
 
 
 # -- Marian ------------------------------------------------------------------------------------------

@@ -337,6 +337,15 @@ def test_pair_batches_with_encode_draw_anew_in_each_epoch() -> None:
         list(PairBatches(pairs, 4, encode=encode).epoch())
 
 
+def test_pair_batches_with_encode_of_no_ids_raises() -> None:
+    with pytest.raises(ValueError, match="PairBatches: both sides of pair 1 must have at least"):
+        PairBatches("abc", encode=lambda text, generator: ([], []) if text == "b" else ([4], [4]))
+    encode = lambda pair, generator: pair
+    batches = PairBatches([([1], [2])] * 1001 + [([1], [])], shuffle=False, encode=encode)
+    with pytest.raises(ValueError, match="PairBatches: both sides of pair 1001 must have at least"):
+        list(batches.epoch())
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
