@@ -23,6 +23,8 @@ from minigrad.kernels import attention_weights
 from ..generation.search import attention_kind, target_inputs
 from ..layers.module import Module, evaluating
 from ..layers.probes import recording
+from ..models.encoder import EncoderModel, MaskedLanguageModel
+from ..models.transformer import Transformer
 from ..text.vocabulary import BOS, SPECIALS
 
 __all__ = ["ExplorerPage", "attention_page", "explore"]
@@ -98,7 +100,7 @@ def attention_page(
         "decoder": ("target", target, "target so far", seen),
         "cross": ("target", target, "source", source),
     }
-    label = "source" if target else "sequence"
+    label = "source" if len(target) else "sequence"
     data = []
     for name, layers in maps.items():
         if len(layers) and np.size(layers[0]):
@@ -226,7 +228,8 @@ def explore(
         Heading of the page.
     vocabulary : sequence of str, optional
         Tokens by id. The page then shows the five most probable tokens of each step, if the model
-        returns logits.
+        returns logits of tokens. A step of a `MaskedLanguageModel` is the token itself, and of
+        other models the next token.
     beams : sequence of (str, float)
         Results of a beam search, best first, and the scores that rank them.
     language : {"en", "zh"}
@@ -237,6 +240,8 @@ def explore(
     ExplorerPage
         A string, which a notebook shows.
     """
+    if target is None and isinstance(model, Transformer):
+        raise ValueError("explore: target must be given for a Transformer, got None")
     ids = np.asarray(ids).reshape(1, -1)
     inputs = [ids] if target is None else [ids, target_inputs(model, target)]
     with evaluating(), no_grad(), recording(model, _attended) as calls:
@@ -249,8 +254,10 @@ def explore(
             maps.setdefault(kind, []).append(weights)
             vectors.setdefault(kind, []).append(tuple(parts))
     steps: list[dict[str, Any]] = []
-    if vocabulary is not None and logits.ndim == 3:
-        said = tokens[1:] if target is None else target_tokens
+    is_masked = isinstance(model, MaskedLanguageModel)  # predicts the tokens themselves
+    has_logits = logits.ndim == 3 and (is_masked or not isinstance(model, EncoderModel))
+    if vocabulary is not None and has_logits:
+        said = tokens[0 if is_masked else 1 :] if target is None else target_tokens
         for token, p in zip(said, softmax(logits[0]).data):
             best = [(vocabulary[i], p[i]) for i in np.argsort(-p)[:5]]
             steps.append({"said": token, "likeliest": best})

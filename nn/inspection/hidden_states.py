@@ -55,7 +55,7 @@ def attribute(
 ) -> Any:
     """Return how much each token adds to a logit, to first order: gradient × input.
 
-    For a classifier, the logit of a class; for other models, of the token after the sequence.
+    For a classifier, the logit of a class; for other models, of the token after the last real one.
 
     Parameters
     ----------
@@ -101,8 +101,11 @@ def attribute(
             stack.callback(table.register_forward_hook(leaf).remove)
         stack.enter_context(evaluating())
         stack.enter_context(mg.enable_grad())
-        logits = model(*rows, None if padding_mask is None else np.atleast_2d(padding_mask))[0]
-        logits = logits[-1] if logits.ndim == 2 else logits
+        mask = None if padding_mask is None else np.atleast_2d(padding_mask)
+        logits = model(*rows, mask)[0]
+        if logits.ndim == 2:
+            real = model._batch("ids", rows[-1], mask if target is None else None).mask
+            logits = logits[-1 if real is None else np.flatnonzero(real).max(initial=0)]
         index = int(np.argmax(logits.data)) if goal is None else goal
         grads = gradients(logits[index], inputs)
     attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(grads, inputs)]

@@ -20,6 +20,7 @@ from explorer_pages import (
 )
 
 import minigrad as mg
+import nn
 from nn import attention_page, explore
 
 
@@ -107,6 +108,32 @@ def test_explore_stores_likeliest_tokens_of_each_step(kind: str, count: int) -> 
     for step in steps:
         p = [p for _, p in step["likeliest"]]
         assert len(p) == 5 and p == sorted(p, reverse=True) and 0 < sum(p) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (nn.MaskedLanguageModel, ["a", "b", "c"]), (nn.EncoderModel, []), (nn.TokenClassifier, []),
+    ],
+)  # fmt: skip
+def test_explore_of_encoder_stores_likeliest_tokens_if_it_has_their_logits(
+    kind: type[nn.EncoderModel], said: list[str]
+) -> None:
+    model = kind(nn.EncoderConfig(9, 8, 2, 1, 16, num_classes=6), np.random.default_rng(0))
+    page = explore(model, [4, 5, 6], ["a", "b", "c"], vocabulary="012345678")
+    steps = data_of(page)["steps"]
+    assert [step["said"] for step in steps] == said
+    likeliest = model.eval()(np.array([[4, 5, 6]])).data.argmax(-1)[0]
+    assert [step["likeliest"][0][0] for step in steps] == [str(i) for i in likeliest][: len(said)]
+
+
+def test_explore_of_transformer_takes_arrays_and_requires_a_target() -> None:
+    model, arguments = model_and_arguments("transformer")
+    expected = explore(model, **arguments)
+    names = ("ids", "tokens", "target", "target_tokens")
+    assert explore(model, **arguments | {n: np.array(arguments[n]) for n in names}) == expected
+    with pytest.raises(ValueError, match="explore: target must be given for a Transformer, got"):
+        explore(model, arguments["ids"], arguments["tokens"])
 
 
 def test_explorer_page_in_notebook_is_frame_without_script() -> None:

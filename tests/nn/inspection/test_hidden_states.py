@@ -53,6 +53,26 @@ def test_attribution_is_gradient_times_input(make: Callable[[], Any], target: An
     assert all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.parametrize("pad_left", [False, True])
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_attribution_of_padded_text_equals_that_of_the_text(pad_left: bool, has_mask: bool) -> None:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, pad_id=0, dtype="float64")
+    model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
+    is_real = np.array([False] * 2 + [True] * 4 if pad_left else [True] * 4 + [False] * 2)
+    ids = np.zeros(6, int)
+    ids[is_real] = IDS
+    found = nn.attribute(model, ids, padding_mask=is_real if has_mask else None)
+    assert_allclose(found[is_real], nn.attribute(model, IDS), atol=1e-12)
+    assert not found[~is_real].any()
+
+
+def test_attribution_of_padded_target_equals_that_of_the_target() -> None:
+    model = translator()
+    _, found = nn.attribute(model, IDS, 2, target=[1, 6, 8, 0, 0])
+    _, expected = nn.attribute(model, IDS, 2, target=[1, 6, 8])
+    assert_allclose(found, [*expected, 0, 0], atol=1e-12)
+
+
 def test_attribution_of_translator_without_target_raises() -> None:
     with pytest.raises(ValueError, match="ids must be one sequence, and target another"):
         nn.attribute(translator(), IDS)
