@@ -19,6 +19,7 @@ from minigrad.extras import require
 from nn.inspection import plots
 
 from .inputs import command_parser, is_run, load_text
+from .translate import check_spaces
 
 __all__ = ["main"]
 
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> Path:
 def explore_run(run_dir: Path, sentence: str, out: Path) -> None:
     """Write what a translator attended to while it translated a sentence."""
     translator = nn.Translator.load(run_dir)
+    check_spaces(translator, sentence)
     (translation,) = translator.translate([sentence], beam_size=4)
     maps, source, target = translator.attention(translation)
     title = f"{translation.source} → {translation.text}"

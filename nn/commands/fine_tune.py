@@ -12,6 +12,7 @@ tokenizers: pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -34,6 +35,7 @@ __all__ = ["main"]
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
     parser = command_parser("fine-tune", __doc__, "directory of the encoder")
+    parser.usage = "%(prog)s DIR FILE --out DIR [options]"
     add, number = parser.add_argument, partial(add_number, parser)
     add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label on each line")
     add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
@@ -43,11 +45,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     number("--epochs", 3, "passes over the training texts")
     number("--lr", None, "learning rate (default: 5e-5; 1e-3 for head and lora)", amount, "X")
     number("--batch-size", 16, "texts in a batch")
-    number("--max-len", 64, "the most tokens of a text")
+    number("--max-len", 64, "the most tokens of a text, at most the positions of the model")
     number("--seed", 0, "seed of the random numbers", seed)
     args = parser.parse_args(argv)
     if args.save_adapter and args.train != "lora":
         parser.error("--save-adapter needs --train lora")
+    if args.save_adapter == args.out:
+        parser.error("--save-adapter must be another directory than --out")
     return args
 
 
@@ -65,21 +69,23 @@ def main(argv: Sequence[str] | None = None) -> float:
         Accuracy on the held-out texts.
     """
     args = parse(argv)
-    if (args.out / "config.json").exists():
-        raise ValueError(f"--out must be a directory without a model, got {args.out}")
+    check_directories(args)
     mg.manual_seed(args.seed)
     left_out = Counter[str]()
     pairs = read_pairs(args.data, left_out=left_out)
     for reason, n in left_out.items():
-        print(f"{args.data}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
+        if n:
+            print(f"{args.data}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
     labels = sorted({label for _, label in pairs})
     if len(labels) < 2:
         raise ValueError(f"{args.data} must have texts of at least 2 labels, got {len(labels)}")
     text = load_text(args.model)
     model = make_model(args, len(labels))
+    positions = math.inf if model.config.positions.is_unlimited else model.config.max_len
+    max_len = min(args.max_len, positions)
 
     def collate(samples: list[tuple[str, str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        ids, mask, _ = text.batch([sample for sample, _ in samples], max_len=args.max_len)
+        ids, mask, _ = text.batch([sample for sample, _ in samples], max_len=max_len)
         return ids, np.array([labels.index(label) for _, label in samples]), mask
 
     def accuracy(model: Any) -> float:
@@ -115,6 +121,22 @@ def main(argv: Sequence[str] | None = None) -> float:
         save(args, model, text, labels)
         print(f"accuracy {best:.3f} on {held_out} held-out texts; saved in {args.out}")
     return best
+
+
+def check_directories(args: argparse.Namespace) -> None:
+    """Raise an error if the model or the adapter would be written beside another one."""
+    for option, directory in (("--out", args.out), ("--save-adapter", args.save_adapter)):
+        if directory is None:
+            continue
+        if directory.exists() and not directory.is_dir():
+            raise ValueError(f"{option} must be a directory, got the file {directory}")
+        if (directory / "config.json").exists():
+            raise ValueError(f"{option} must be a directory without a model, got {directory}")
+    run = args.out / "run"
+    if (run / "last.safetensors").exists():
+        raise ValueError(
+            f"--out must be a directory without a run; delete {run}, or choose another"
+        )
 
 
 def make_model(args: argparse.Namespace, num_classes: int) -> Any:

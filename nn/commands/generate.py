@@ -27,6 +27,7 @@ __all__ = ["main"]
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
     parser = command_parser("generate", __doc__, "directory of the model")
+    parser.usage = "%(prog)s DIR [text ...] [options]"
     parser.add_argument(
         "text", nargs="*", help="texts to continue (default: lines of standard input, or a prompt)"
     )
@@ -40,13 +41,27 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     where = "Defaults are the settings of the model's directory."
     add = partial(add_number, parser.add_argument_group("sampling", where))
-    add("--max-len", None, "number of new tokens (or 20)")
-    add("--temperature", None, "0: always the likeliest token", amount, "T")
+    add("--max-len", None, "number of new tokens (or 20, if there is no such setting)")
+    add(
+        "--temperature",
+        None,
+        "divide the logits by T before drawing; 0 takes the likeliest token",
+        amount,
+        "T",
+    )
     add("--top-k", None, "draw from the K likeliest tokens", metavar="K")
-    add("--top-p", None, "draw from the likeliest tokens of this share", float, "P")
-    add("--min-p", None, "draw from tokens P times as likely as the first", float, "P")
+    add("--top-p", None, "draw from the likeliest tokens, of this total probability", float, "P")
+    add("--min-p", None, "draw from tokens at least P times as likely as the likeliest", float, "P")
     add("--repetition-penalty", None, "above 1: repeat fewer tokens", float, "X")
-    return parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(argv)
+    if args.temperature == 0 and (options := drawing_options(args)):
+        parser.error(f"--{options[0].replace('_', '-')} needs a --temperature above 0")
+    return args
+
+
+def drawing_options(args: argparse.Namespace) -> list[str]:
+    """Return the names of the options that limit the tokens from which one is drawn."""
+    return [name for name in ("top_k", "top_p", "min_p") if getattr(args, name) is not None]
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:
@@ -73,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     if args.temperature is not None:
         options["do_sample"] = args.temperature > 0
         options |= {"temperature": args.temperature} if args.temperature else {}
+    elif drawing_options(args):
+        options["do_sample"] = True
     messages: list[dict[str, str]] = []
     replies = []
     for prompt in read_texts(args.text):

@@ -13,7 +13,15 @@ from minigrad.io import read_json
 from nn import text
 from nn.pretrained.load import refuse_gguf
 
-__all__ = ["add_number", "command_parser", "is_run", "load_text", "read_batches", "read_texts"]
+__all__ = [
+    "add_number",
+    "command_parser",
+    "is_run",
+    "load_text",
+    "read_batches",
+    "read_texts",
+    "refuse_run",
+]
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
 """Tokenizers of sacrebleu that need no other package."""
@@ -58,9 +66,15 @@ def is_run(directory: Path) -> bool:
     return "tokenizers" in read_json(directory / "config.json")
 
 
+def refuse_run(directory: Path) -> None:
+    """Raise an error for a run directory, if the command is for published models."""
+    if is_run(directory):
+        raise ValueError(f"{directory} must be a published model, got a run of minigrad train")
+
+
 def load_text(directory: Path) -> text.ModelText:
     """Load the tokenizer of a published model, before its weights, which take longer."""
-    refuse_gguf(directory)
+    refuse_run(directory)
     return text.load(directory)
 
 

@@ -21,7 +21,7 @@ from minigrad.io import load_arrays, save_arrays
 from minigrad.io.json import checksum
 from nn.text import read_lines
 
-from .inputs import add_number, command_parser, read_texts
+from .inputs import add_number, command_parser, read_texts, refuse_run
 
 __all__ = ["main"]
 
@@ -31,7 +31,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = command_parser("search", __doc__, "directory of the encoder")
     parser.add_argument("file", type=Path, metavar="FILE", help="UTF-8 text, plain or .gz")
     parser.add_argument(
-        "question", nargs="*", help="(default: lines of standard input, or a prompt)"
+        "question", nargs="*", help="questions (default: lines of standard input, or a prompt)"
     )
     add_number(parser, "--top", 3, "lines to print")
     parser.add_argument(
@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     lines = [line for line in dict.fromkeys(map(str.strip, read_lines(args.file))) if line]
     if not lines:
         raise ValueError(f"{args.file} must have at least one line of text, got none")
+    refuse_run(args.model)
     encoder = nn.sentence_encoder(args.model)
     vectors = encode_lines(encoder, lines, args.index)
     results = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import time
 import unicodedata
@@ -93,10 +94,10 @@ def make_parser() -> argparse.ArgumentParser:
     add("--data", nargs="+", metavar="FILE", help=f"learn from these pairs instead: {files}")
     add("--valid", nargs="+", metavar="FILE", help="validate with these pairs")
     add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
-    add_number(group, "--valid-size", 200, "pairs held out to validate")
-    add_number(group, "--test-size", 600, "pairs held out to the end")
+    add_number(group, "--valid-size", 200, "pairs held out to validate the weights")
+    add_number(group, "--test-size", 600, "pairs held out to translate at the end")
     add("--reverse", action="store_true", help="exchange source and target")
-    add_number(group, "--max-len", 64, "leave out longer sentences")
+    add_number(group, "--max-len", 64, "leave out sentences of more tokens")
     group = parser.add_argument_group("tokens")
     add = group.add_argument
     kinds = ["word", "char", "space", "bpe"]
@@ -106,7 +107,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_number(group, "--vocab-size", 8000, "largest number of tokens")
     add_number(group, "--min-count", 1, "rarer tokens become <unk>")
     add("--whole-words", action="store_true", help="bpe splits at spaces only (tokenized text)")
-    add_number(group, "--bpe-dropout", 0.0, "share of skipped merges", float, "P")
+    add_number(group, "--bpe-dropout", 0.0, "probability of skipping a merge", float, "P")
     add("--lowercase", action="store_true", help="convert all text to lower case")
     add("--simplified", action="store_true", help="convert Chinese to simplified characters")
     add("--source-eos", action="store_true", help="end each source with <eos>")
@@ -130,33 +131,33 @@ def make_parser() -> argparse.ArgumentParser:
     add = group.add_argument
     add_number(group, "--epochs", 7, "passes over the training pairs")
     add_number(group, "--steps", None, "stop after this number of steps")
-    add_number(group, "--batch-tokens", 1024, "tokens a side in a batch")
-    add_number(group, "--accumulate", 1, "batches in a step")
-    add_number(group, "--lr", 2e-3, "largest learning rate", float, "X")
+    add_number(group, "--batch-tokens", 1024, "the most source or target tokens in a batch")
+    add_number(group, "--accumulate", 1, "batches in a step of the optimizer")
+    add_number(group, "--lr", 2e-3, "largest learning rate; a factor with noam", float, "X")
     schedules = ["noam", "inverse-sqrt", "cosine", "linear"]
-    add("--schedule", choices=schedules, default="cosine", help="how the learning rate falls")
-    add_number(group, "--warmup", 100, "steps in which it rises")
-    add_number(group, "--label-smoothing", 0.05, "share of all tokens", float, "P")
+    add("--schedule", choices=schedules, default="cosine", help="schedule of the learning rate")
+    add_number(group, "--warmup", 100, "steps in which the learning rate rises")
+    add_number(group, "--label-smoothing", 0.05, "probability shared by all tokens", float, "P")
     add_number(group, "--clip", 1.0, "largest norm of the gradients", float, "X")
-    add_number(group, "--ema", None, "decay of an average of weights to validate", float, "D")
-    add_number(group, "--validate-every", None, "steps (default: an epoch)")
+    add_number(group, "--ema", None, "decay of a weight average, which is validated", float, "D")
+    add_number(group, "--validate-every", None, "steps between validations (default: an epoch)")
     best = "the best weights have the smallest loss, or the highest BLEU of greedy translations"
     add("--select", choices=["loss", "bleu"], default="loss", help=best)
     add_number(group, "--patience", None, "stop after N validations without a better one")
-    add_number(group, "--average", 0, "use the mean of the last N weights")
+    add_number(group, "--average", 0, "use the mean of the weights of the last N validations")
     add_number(group, "--seed", 0, "seed of all random numbers", seed)
     group = parser.add_argument_group("run")
     add = group.add_argument
     add("--out", type=Path, metavar="DIR", help="run directory (default: runs/NAME)")
     add("--resume", action="store_true", help="continue the run in --out, with its settings")
     add_number(group, "--save-every", 200, "steps between saved states")
-    add_number(group, "--processes", None, "share each batch (default: at most 4 cores)")
-    add_number(group, "--beam", 4, "beam of the last translations")
-    add_number(group, "--length-penalty", 1.0, "of the beam search", float, "A")
+    add_number(group, "--processes", None, "processes that share a batch (default: at most 4)")
+    add_number(group, "--beam", 4, "beam size of the translations at the end")
+    add_number(group, "--length-penalty", 1.0, "length penalty of the beam search", float, "A")
     add(
         "--bleu-tokenize",
         choices=BLEU_TOKENIZERS,
-        help="of sacrebleu (default: by the target's script)",
+        help="tokenizer of sacrebleu (default: by the target's script)",
     )
     add("--quiet", action="store_true", help="print the last line only")
     return parser
@@ -181,6 +182,17 @@ def parse(
         parser.error(f"{args.out} holds a run already: pass --resume, or another --out")
     elif (args.out / "config.json").exists() and not is_run(args.out):
         parser.error(f"--out must be a directory without a model, got {args.out}")
+    unused = {"pair": "data", "sentences": "data", "valid_size": "valid", "test_size": "test"}
+    for name, other in unused.items():
+        if getattr(args, other) and getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} has no effect with --{other}; leave it out")
+    kinds = {args.source_tokenizer, args.target_tokenizer}
+    if args.joint and kinds - {None, "bpe"}:
+        parser.error(
+            "--joint needs bpe for both sides: leave out --source-tokenizer and --target-tokenizer"
+        )
+    if args.whole_words and not args.joint and "bpe" not in kinds:
+        parser.error("--whole-words needs bpe: pass --joint, or --source-tokenizer bpe")
     if args.tie == "all" and not args.joint:
         parser.error("--tie all needs the one vocabulary of --joint")
     if (args.valid or args.test) and not args.data:
@@ -414,7 +426,8 @@ def report(
             print(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
         if result["bleu"] is not None:
             print(f"chrF {result['chrf']:.2f}; signature of BLEU: {result['bleu_signature']}")
-        print(f'try it: minigrad translate {args.out} "{samples[0][0].source}"')
+        command = ["minigrad", "translate", str(args.out), samples[0][0].source]
+        print(f"try it: {shlex.join(command)}")
     if find_spec("matplotlib"):
         shown = next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0])
         draw(translator, shown, trainer.history, args)

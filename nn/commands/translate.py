@@ -34,7 +34,7 @@ from .inputs import (
 __all__ = ["main"]
 
 BEST = "best.safetensors"
-Translate = Callable[[list[str]], list[str]]
+Translate = Callable[[list[str]], list[tuple[str, str]]]  # each translation, and its line
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -47,18 +47,24 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_number(parser, "--beam", None, "beam size; 1 is greedy (default: 4 for a run)")
     add_number(parser, "--max-len", None, "the most tokens of a translation")
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
-    add("--bleu-tokenize", choices=BLEU_TOKENIZERS, default="13a", help="tokenizer of sacrebleu")
+    tokenizer = "tokenizer of sacrebleu for --references (default: 13a)"
+    add("--bleu-tokenize", choices=BLEU_TOKENIZERS, help=tokenizer)
     runs = parser.add_argument_group("runs")
-    add_number(runs, "--length-penalty", 1.0, "of the beam search", float, "A")
+    add_number(runs, "--length-penalty", 1.0, "length penalty of the beam search", float, "A")
     runs.add_argument("--scores", action="store_true", help="print the score of each translation")
-    weights = "a file of the run"
-    runs.add_argument("--weights", default=BEST, metavar="FILE", help=weights)
+    weights = runs.add_mutually_exclusive_group()
+    weights.add_argument(
+        "--weights", default=BEST, metavar="FILE", help="weights of the run to load"
+    )
     average = "use the mean of the last N weights that the run kept (see train --average)"
-    add_number(runs, "--average", None, average)
+    add_number(weights, "--average", None, average)
     add = parser.add_argument_group("models of many languages").add_argument
     add("--from", dest="language", metavar="CODE", help="language of the sentences")
     add("--to", metavar="CODE", help="language of the translations")
-    return parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(argv)
+    if args.bleu_tokenize and not args.references:
+        parser.error("--bleu-tokenize needs --references")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,10 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.references:
         require("sacrebleu", "minigrad translate --references")
+    references = list(read_lines(args.references)) if args.references else []
     check, translate = (
         make_run_functions(args) if is_run(args.model) else make_published_functions(args)
     )
-    lines: list[str] = []
+    texts: list[str] = []
     status = 0
     for sentences in read_batches(args.text):
         possible = []
@@ -92,12 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"error: {error}", file=sys.stderr)
                 status = 1
         translations = dict(zip(possible, translate(possible)))
-        batch = [translations.get(sentence, "") for sentence in sentences]  # a line for each line
-        print("".join(f"{line}\n" for line in batch), end="", flush=True)
-        lines += batch
+        batch = [translations.get(sentence, ("", "")) for sentence in sentences]
+        print("".join(f"{line}\n" for _, line in batch), end="", flush=True)
+        texts += [text for text, _ in batch]
     if args.references:
-        references = list(read_lines(args.references))
-        scores = translation_scores(lines, references, tokenize=args.bleu_tokenize)
+        scores = translation_scores(texts, references, tokenize=args.bleu_tokenize or "13a")
         print(
             f"BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}; {scores.bleu_signature}",
             file=sys.stderr,
@@ -125,13 +131,14 @@ def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None],
     translator = load_run(args)
     beam = args.beam or 4
 
-    def translate(sentences: list[str]) -> list[str]:
+    def translate(sentences: list[str]) -> list[tuple[str, str]]:
         options = (beam, args.length_penalty, args.max_len)
         translations = translator.translate(sentences, *options)
         for t in translations:
             if unknown := translator.unknown(t):
                 print(f"not in the vocabulary: {' '.join(unknown)}", file=sys.stderr)
-        return [f"{t.text}\t{t.score:.3f}" if args.scores else t.text for t in translations]
+        score = "\t{:.3f}" if args.scores else ""
+        return [(t.text, t.text + score.format(t.score)) for t in translations]
 
     def check(sentence: str) -> None:
         translator.encode([sentence])
@@ -161,12 +168,22 @@ def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], 
         "max_len": args.max_len,
     }
     options = {name: value for name, value in settings.items() if value is not None}
+    text.encode("", language=args.language)  # a wrong language is one error, not one a sentence
 
-    def translate(sentences: list[str]) -> list[str]:
+    def translate(sentences: list[str]) -> list[tuple[str, str]]:
         parts = (sentences[i : i + 16] for i in range(0, len(sentences), 16))
-        return [line for part in parts for line in nn.generate_text(model, text, part, **options)]
+        lines = (line for part in parts for line in nn.generate_text(model, text, part, **options))
+        return [(line, line) for line in lines]
 
-    return lambda sentence: None, translate
+    def check(sentence: str) -> None:
+        length = text.batch([sentence], language=args.language)[0].shape[1]
+        if not model.config.positions.is_unlimited and length > model.config.max_len:
+            raise ValueError(
+                f"texts must have at most {model.config.max_len} tokens each, got {length} in "
+                f"{sentence!r:.60}"
+            )
+
+    return check, translate
 
 
 def check_spaces(translator: nn.Translator, sentence: str) -> None:
@@ -176,6 +193,4 @@ def check_spaces(translator: nn.Translator, sentence: str) -> None:
     words, tokens = translator.source_vocab, translator.source_tokenizer(sentence)
     if any(len(token) > 1 for token in tokens) and not any(token in words for token in tokens):
         example = " ".join(words.tokens[len(SPECIALS) : len(SPECIALS) + 3])
-        raise ValueError(
-            f"{sentence!r} must have spaces between words, as in {example!r}, which this run knows"
-        )
+        raise ValueError(f"{sentence!r} must have spaces between words, as in {example!r}")

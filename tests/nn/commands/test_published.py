@@ -148,6 +148,7 @@ def test_search_with_another_file_as_index_keeps_it(encoder: Path, lines: Path) 
         ("--min-p 0.5 --temperature 3", {"do_sample": True, "temperature": 3.0, "min_p": 0.5}),
         ("--repetition-penalty 3", {"repetition_penalty": 3.0}),
         ("--temperature 0 --stop dog --stop cat", {"do_sample": False, "stop": ["dog", "cat"]}),
+        ("--top-k 3", {"do_sample": True, "top_k": 3}),
     ],
 )
 def test_generate_options_are_those_of_stream_text(
@@ -173,6 +174,11 @@ def test_generate_chat_continues_the_conversation(
 def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
     assert len(call(generate.main, f"{gpt} --max-len 4").result) == 2
+
+
+def test_generate_options_that_exclude_each_other_are_refused(gpt: Path) -> None:
+    error = error_of(generate.main, f"{gpt} why --temperature 0 --top-p 0.5")
+    assert error.endswith("--top-p needs a --temperature above 0")
 
 
 def test_generate_with_other_models_raises(encoder: Path, marian: Path) -> None:
@@ -206,6 +212,20 @@ def test_commands_without_tokenizers_fail_before_they_load_the_weights(
     assert error.endswith("needs tokenizers: pip install tokenizers")
 
 
+@pytest.mark.parametrize("command", ["generate", "search", "fine_tune"])
+def test_commands_for_published_models_refuse_a_run(
+    tmp_path: Path, command: str, lines: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"tokenizers": ["char", "char"]}')
+    options = {"fine_tune": f"--out {tmp_path}/out"}.get(command, "x")
+    lines.write_text("a\tb\nc\td\n")
+    file = "" if command == "generate" else lines
+    error = error_of(
+        importlib.import_module(f"nn.commands.{command}").main, f"{tmp_path} {file} {options}"
+    )
+    assert error == f"error: {tmp_path} must be a published model, got a run of minigrad train"
+
+
 @pytest.mark.parametrize("model", ["encoder", "gpt", "marian"])
 def test_explore_writes_a_page_of_a_published_model(
     tmp_path: Path, model: str, request: pytest.FixtureRequest
@@ -231,6 +251,18 @@ def test_translate_arguments_or_standard_input_prints_translations(
     assert "not a model that translates" in error_of(translate.main, f"{encoder} why")
 
 
+def test_translate_too_long_line_is_left_empty(
+    marian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"the cat\n{'cat ' * 600}\nwhy\n"))
+    done = call(translate.main, f"{marian} --max-len 6")
+    assert done.result == 1 and len(done.out) == 3 and done.out[1] == ""
+    error = "error: texts must have at most 512 tokens each, got 602 in 'cat cat"
+    assert len(done.err) == 1 and done.err[0].startswith(error)
+    wrong = "error: language must be a token of the vocabulary, got 'xx'"
+    assert error_of(translate.main, f"{marian} the cat --from xx") == wrong
+
+
 @pytest.mark.parametrize(
     "option", ["--weights last.safetensors", "--average 2", "--scores", "--length-penalty 2"]
 )
@@ -250,6 +282,8 @@ def test_translate_with_references_prints_scores(
     assert call(translate.main, line).err == [
         f"BLEU {s.bleu:.2f}, chrF {s.chrf:.2f}; {s.bleu_signature}"
     ]
+    error = error_of(translate.main, "nothing why --references no.txt")
+    assert error == "error: no.txt: no such file"  # before the model is loaded
     hide_packages(monkeypatch, "sacrebleu")
     assert "--references needs sacrebleu" in error_of(translate.main, "nothing --references b")
 
@@ -258,17 +292,37 @@ def test_translate_with_references_prints_scores(
 
 
 def test_fine_tune_with_two_texts_takes_one_step(encoder: Path, lines: Path) -> None:
-    """A schedule of one step has no warmup."""
-    lines.write_text("text\tlabel\nthe cat\ta\nthe dog\tb\n")
+    """A schedule of one step has no warmup. A longer text is cut to the positions of the model."""
+    lines.write_text(f"text\tlabel\nthe cat\ta\nthe{' dog' * 40}\tb\n")
     done = call(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1")
     assert done.result in (0, 1) and done.out[0] == f"{lines}: left out 1 row: a row of headings"
+    assert len(done.out) == 2
 
 
 def test_fine_tune_into_a_directory_of_a_model_keeps_it(encoder: Path, lines: Path) -> None:
     before = (encoder / "config.json").read_bytes()
     error = error_of(fine_tune.main, f"{encoder} {lines} --out {encoder}")
     assert error.endswith(f"--out must be a directory without a model, got {encoder}")
+    line = f"{encoder} {lines} --out {encoder}/out --train lora --save-adapter"
+    error = error_of(fine_tune.main, f"{line} {encoder}")
+    assert error.endswith(f"--save-adapter must be a directory without a model, got {encoder}")
+    error = error_of(fine_tune.main, f"{line} {encoder}/out")
+    assert error.endswith("--save-adapter must be another directory than --out")
+    error = error_of(fine_tune.main, f"{line} {lines}")
+    assert error == f"error: --save-adapter must be a directory, got the file {lines}"
     assert (encoder / "config.json").read_bytes() == before and not (encoder / "run").exists()
+
+
+def test_fine_tune_into_a_directory_of_an_interrupted_run_is_refused(
+    encoder: Path, lines: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "out/run"
+    run.mkdir(parents=True)
+    (run / "last.safetensors").write_bytes(b"")
+    error = error_of(fine_tune.main, f"{encoder} {lines} --out {tmp_path}/out")
+    assert (
+        error == f"error: --out must be a directory without a run; delete {run}, or choose another"
+    )
 
 
 @pytest.mark.parametrize("part", ["all", "lora", "head"])

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -255,6 +256,17 @@ def test_train_on_a_file_chooses_tokenizers_and_resumes(
     assert call(train.main, f"{line} --resume").result["steps"] > 0  # a job that is queued again
 
 
+def test_train_prints_a_command_that_a_shell_can_read(undrawn: None, tmp_path: Path) -> None:
+    rows = "".join(f'say "{i}" for $1\tdi {i}\n' for i in range(20))
+    (tmp_path / "pairs.tsv").write_text(rows, encoding="utf-8")
+    line = f"--data {tmp_path}/pairs.tsv {SMALL} --steps 1 --processes 1 --out '{tmp_path}/a b'"
+    done = call(train.main, line)
+    (command,) = (line for line in done.out if line.startswith("try it: "))
+    source = done.result["samples"][0]["source"]
+    expected = ["minigrad", "translate", f"{tmp_path}/a b", source]
+    assert shlex.split(command.removeprefix("try it: ")) == expected
+
+
 def test_evaluate_counts_each_of_several_references(run: SimpleNamespace, tmp_path: Path) -> None:
     """A translation is compared with all references, and the matching one is shown."""
     (a, _), (b, _) = run.test[:2]
@@ -270,7 +282,8 @@ def test_select_bleu_leaves_out_longer_validation_pairs(
     files: dict[str, str], undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "valid.tsv").write_text("Take two cups.\t请给我两个杯子。\n" + "a " * 600 + "\tb\n")
-    line = f"--data {files['gz']} {SMALL} --valid {tmp_path}/valid.tsv --select bleu --quiet"
+    small = SMALL.replace("--valid-size 2", f"--valid {tmp_path}/valid.tsv")
+    line = f"--data {files['gz']} {small} --select bleu --quiet"
     assert call(train.main, f"{line} --out {tmp_path}/run").result["valid_bleu"] >= 0
     hide_packages(monkeypatch, "sacrebleu")
     error = "error: --select bleu needs sacrebleu: pip install sacrebleu"
@@ -311,6 +324,10 @@ FEW = "--sentences 200 --valid-size 20 --test-size 20"
         ("--data a b c", "--data must be one file, or source and target"),
         ("--data pairs.tsv --bpe-dropout 0.1", "--bpe-dropout needs bpe: pass --joint"),
         ("--valid a", "--valid and --test need --data"),
+        ("--data pairs.tsv --pair en-es", "--pair has no effect with --data"),
+        ("--data pairs.tsv --test a --test-size 9", "--test-size has no effect with --test"),
+        ("--joint --source-tokenizer char", "--joint needs bpe for both sides"),
+        ("--whole-words", "--whole-words needs bpe: pass --joint"),
         ("--tie all", "--tie all needs the one vocabulary of --joint"),
         ("--sentences 100", "pairs must be more than the 800 to hold out, got 9[79]"),
         (f"{FEW} --batch-tokens 5", "PairBatches: max_tokens must be at least"),

@@ -70,12 +70,29 @@ def test_translate_at_a_prompt_answers_until_it_ends(
         ([" "], "texts must have at least one token each, got ' '"),
         (["hello", "--max-len", "0"], "at least 1"),
         (["hello", "--to", "fra"], "--from and --to are for published models, got "),
+        (["hello", "--bleu-tokenize", "zh"], "--bleu-tokenize needs --references"),
+        (["hello", "--weights", "a", "--average", "2"], "--average: not allowed with argument --weights"),
     ],
 )  # fmt: skip
 def test_translate_bad_argument_is_one_line(
     run: SimpleNamespace, arguments: list[str], message: str
 ) -> None:
     assert message in error_of(translate.main, [str(run.directory), *arguments])
+
+
+def test_translate_references_with_scores_compares_the_translations_alone(
+    run: SimpleNamespace, tmp_path: Path
+) -> None:
+    pytest.importorskip("sacrebleu")
+    (tmp_path / "b").write_text("hola mundo\n", encoding="utf-8")
+    line = [str(run.directory), "hello world", "--references", f"{tmp_path}/b"]
+    plain, scored = (call(translate.main, [*line, *more]).err for more in ([], ["--scores"]))
+    assert plain == scored and "chrF 100.00" in plain[0]
+
+
+def test_explore_without_spaces_between_words_is_refused(run: SimpleNamespace) -> None:
+    error = error_of(explore.main, [str(run.directory), "helloworld"])
+    assert "'helloworld' must have spaces between words, as in " in error
 
 
 def test_explore_writes_a_page_or_a_picture(
