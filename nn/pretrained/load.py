@@ -19,6 +19,7 @@ from minigrad.io.safetensors import Entry, SafetensorsFolder
 from minigrad.runtime import in_parallel
 
 from ..layers import init
+from ..layers.module import Module
 from ..models.base import Model
 from ..models.config import check_sizes
 from .bart import M2M100, Bart, Marian, MBart
@@ -143,6 +144,21 @@ def load(
         return _Directory(source).load(head, num_classes, dtype, generator)
 
 
+def load_for_hidden(directory: Path) -> Any:
+    """Load an encoder without head, or a language model whose output projection may be missing."""
+    with read_together(directory, "config.json") as source:
+        files = _Directory(source)
+        head = "none" if "none" in files.family.models else ""
+        return files.load(head, None, "float32", None, needs_output=False)
+
+
+def _refuse_logits(output: Module, args: tuple[Any, ...]) -> None:
+    raise ValueError(
+        "model must have an output projection to compute logits, but its directory has none; call "
+        "model.hidden"
+    )
+
+
 def refuse_gguf(path: Path) -> None:
     """Raise a ValueError for a .gguf file, or a directory that has no other model."""
     files = [path] if path.suffix == ".gguf" else sorted(path.glob("*.gguf"))
@@ -181,8 +197,10 @@ class _Directory:
         num_classes: int | None,
         dtype: str,
         generator: np.random.Generator | None,
+        needs_output: bool = True,
     ) -> Any:
-        """Return the model."""
+        """Return the model; without `needs_output`, a language model may lack its projection."""
+        lacks_output = False
         head, is_native = self.choose_head(head)
         config = read_config(self.settings, self.family, self.weights)
         if head in ("classes", "tokens"):
@@ -196,6 +214,9 @@ class _Directory:
             )
         elif not head:
             config = self.with_tokens(self.with_output(config))
+            lacks_output = not (needs_output or config.tie or self.output_name("") in self.weights)
+            if lacks_output:
+                config = replace(config, tie=True)
         try:
             model = self.family.models[head](replace(config, dtype=dtype), init=False)
         except MemoryError as error:
@@ -208,6 +229,8 @@ class _Directory:
         if (path := Path(self.generation.where)).is_file():
             origin.files = FileCopies(path.parent, [path.name])
         model.origin = origin
+        if lacks_output:
+            model.output.register_forward_pre_hook(_refuse_logits)
         return model.eval()
 
     def choose_head(self, head: str) -> tuple[str, bool]:

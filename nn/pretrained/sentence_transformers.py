@@ -20,7 +20,7 @@ from ..models.weights import load_weights
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from .family import expect_values
-from .load import FAMILIES, HOW, load, refuse_gguf
+from .load import FAMILIES, HOW, load_for_hidden, refuse_gguf
 from .sentence_encoder import SIMILARITIES, SentenceEncoder
 
 __all__ = ["sentence_encoder"]
@@ -57,8 +57,9 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     Parameters
     ----------
     directory : str or Path
-        A directory of sentence-transformers, or of any encoder or language model. Without
-        modules.json, vectors are the means over the tokens, divided by their lengths.
+        A directory of sentence-transformers, or of any encoder or language model, which may lack
+        its output projection. Without modules.json, vectors are the means over the tokens, divided
+        by their lengths.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
             settings.fail("model_type", "an encoder or a language model")
         directory = Path(directory)
         text = load_text(directory)  # first, since it may need a package that is missing
-        model = load(directory, "none" if "none" in models else "")
+        model = load_for_hidden(directory)
         options = _options(directory)
         modules = directory / "modules.json"
         if os.path.lexists(modules):

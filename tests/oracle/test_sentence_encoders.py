@@ -120,3 +120,25 @@ def test_encode_gives_vectors_by_their_definition(tmp_path: Path, kind: str) -> 
         expected = np.stack([vector_of(theirs, kind, prompt + s) for s in SENTENCES])
         found = encoder.encode(SENTENCES, 2, **options)
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5, err_msg=str(options))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "mistral", "gpt_neox", "opt"])
+def test_encode_with_untied_language_model_without_head(tmp_path: Path, name: str) -> None:
+    theirs = make(name, vocab_size=len(WORDS), tie_word_embeddings=False).base_model
+    theirs.save_pretrained(tmp_path)
+    text_files(tmp_path, words=words_of(theirs), model_max_length=10)
+    write(tmp_path / "modules.json", modules("Transformer", "Pooling"))
+    pooling = {"embedding_dimension": theirs.config.hidden_size, "pooling_mode": "mean"}
+    write(tmp_path / "1_Pooling/config.json", pooling)
+    encoder = nn.sentence_encoder(tmp_path)
+    ids = [encoder.text.encode(sentence, max_len=10) for sentence in SENTENCES]
+    with torch.no_grad():
+        expected = [theirs(torch.tensor([row])).last_hidden_state[0].mean(0).numpy() for row in ids]
+    np.testing.assert_allclose(encoder.encode(SENTENCES, 2), expected, 1e-4, 1e-5)
+    for predict in (encoder.model, encoder.model.loss):
+        with pytest.raises(
+            ValueError, match="^model must have an output projection .*; call model.hidden$"
+        ):
+            predict(np.array([ids[0]]))
+    with pytest.raises(ValueError, match="missing: "):
+        nn.load(tmp_path)
