@@ -203,6 +203,9 @@ def ends_in(name: str, targets: Sequence[str]) -> bool:
 def merge_lora(model: Model) -> Model:
     """Add the adapters to the weights, in place, and train all parameters again.
 
+    Parameters that are not trained in the model's family, such as Marian's `final_logits_bias`,
+    remain frozen.
+
     Parameters
     ----------
     model : Model
@@ -215,4 +218,9 @@ def merge_lora(model: Model) -> Model:
     """
     _put(model, {name: linear.merged() for name, linear in linears_of(model, LoRALinear).items()})
     model.requires_grad_(True)
+    parameters = dict(model.named_parameters())
+    for stored in model.origin.arrays.values() if model.origin else ():
+        if not stored.trained:
+            for name in stored.parameters:
+                parameters[name].requires_grad_(False)
     return model

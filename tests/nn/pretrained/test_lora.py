@@ -71,6 +71,18 @@ def test_merge_lora_keeps_the_outputs() -> None:
     assert lm.state_dict().keys() == model().state_dict().keys()
 
 
+def test_merge_lora_keeps_the_bias_of_marian_frozen(tmp_path: Path) -> None:
+    config = nn.TransformerConfig(
+        20, 20, 16, 4, 1, 1, 32, tie="all", output_bias=True, max_len=20, positions="sinusoidal_halves"
+    )  # fmt: skip
+    translator = nn.Transformer(config)
+    translator.output.bias.data[...] = 1
+    nn.save(tmp_path, translator)
+    loaded = nn.load(tmp_path)
+    merged = nn.merge_lora(nn.lora(loaded, 2, 4))
+    assert [name for name, p in merged.named_parameters() if not p.requires_grad] == ["output.bias"]
+
+
 def check_loaded(directory: Path, adapted: nn.LanguageModel) -> nn.LanguageModel:
     """Assert that the adapter of a directory gives the outputs of a model, and return its model."""
     loaded = nn.load_adapter(directory, model())
