@@ -12,7 +12,7 @@ import numpy as np
 from minigrad.optim.settings import checked_count
 
 from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
-from .rules import Rules
+from .rules import rules_of
 
 __all__ = ["beam_search"]
 
@@ -72,7 +72,7 @@ def beam_search(
     check_beam(beam_size, length_penalty, early_stopping)
     if checked_count("beam_search", "n_best", n_best) > beam_size:
         raise ValueError(f"n_best must be from 1 to beam_size ({beam_size}), got {n_best}")
-    decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
+    decoding = Decoding(model, source, prompt, max_len, eos, rules_of("beam_search", rules))
     beams = [
         _Beam(beam_size, max_len, float(length_penalty), early_stopping, decoding.ends)
         for _ in decoding.history

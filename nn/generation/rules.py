@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,19 @@ from minigrad.optim.settings import checked_count, checked_number
 
 __all__ = ["Rules"]
 
-
+OTHER_NAMES = {
+    "suppress_tokens": "suppress",
+    "begin_suppress_tokens": "begin_suppress",
+    "bad_words_ids": "bad_words",
+    "forced_eos_token_id": "last",
+}
+"""Options that have the same values in generation_config.json, by their names there."""
+_HF_NAMES = OTHER_NAMES | {
+    "max_new_tokens": "max_len",
+    "min_new_tokens": "min_len",
+    "eos_token_id": "eos",
+    "forced_bos_token_id": "first",
+}
 _TOKEN_LISTS = ("suppress", "begin_suppress", "first", "last")
 
 
@@ -150,6 +162,22 @@ class Rules:
             for ids in self.bad_words
             if len(tokens) >= len(ids) - 1 and tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
         ]
+
+
+def check_options(name: str, options: Iterable[str], others: Collection[str] = ()) -> None:
+    """Raise a TypeError for an option that is neither a field of `Rules` nor one of `others`."""
+    for option in options:
+        if option not in Rules.__dataclass_fields__ and option not in others:
+            fix = f"; write {_HF_NAMES[option]}" if option in _HF_NAMES else ""
+            raise TypeError(
+                f"{name}: options must be arguments of {name} or fields of Rules, got {option}{fix}"
+            )
+
+
+def rules_of(name: str, options: Mapping[str, Any]) -> Rules:
+    """Return the rules with these options of the function `name`."""
+    check_options(name, options)
+    return Rules(**options)
 
 
 def token_ids(name: str, ids: Any) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from ..layers.module import evaluating
 from ..layers.probes import record_attention
 from .beam import beam_search
 from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
-from .rules import Rules
+from .rules import check_options, rules_of
 
 __all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
 
@@ -106,7 +106,7 @@ def greedy_search(
     list of Hypothesis
         One for each row, in the order of the batch.
     """
-    decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
+    decoding = Decoding(model, source, prompt, max_len, eos, rules_of("greedy_search", rules))
     return _hypotheses(decoding, _likeliest_scored if scores else _likeliest)
 
 
@@ -158,7 +158,7 @@ def sample(
         One for each row, in the order of the batch.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p)
-    decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
+    decoding = Decoding(model, source, prompt, max_len, eos, rules_of("sample", rules))
     return _hypotheses(decoding, partial(_draw, sampling, default_generator(generator)))
 
 
@@ -223,6 +223,7 @@ def generate(
     _check_search(beams, length_penalty, early_stopping, do_sample, sampling)
     if "n_best" in options:
         raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
+    check_options("generate", options, ("max_len", "eos"))
     inputs = {"source": source, "prompt": prompt, **options}
     if beams:
         inputs |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
@@ -286,7 +287,7 @@ def stream(
     sampling = Sampling(temperature, top_k, top_p, min_p)
     _check_search(False, 1.0, False, do_sample, sampling)
     draw = partial(_draw, sampling, default_generator(generator))
-    decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
+    decoding = Decoding(model, None, prompt, max_len, eos, rules_of("stream", rules))
     if len(decoding.history) != 1:
         raise ValueError(f"stream: prompt must be one sequence, got {len(decoding.history)}")
     return (int(tokens[0]) for _, tokens, _ in _steps(decoding, draw if do_sample else _likeliest))

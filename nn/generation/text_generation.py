@@ -19,6 +19,7 @@ from ..pretrained.generation_config import (
 from ..text.huggingface import ModelText
 from .beam import check_beam
 from .decoding import eos_ids
+from .rules import OTHER_NAMES
 from .search import generate, stream
 
 __all__ = ["generate_text", "stream_text"]
@@ -34,13 +35,7 @@ _SAME_NAMES = (
     "repetition_penalty",
     "no_repeat_ngram_size",
 )
-_OTHER_NAMES = {
-    "suppress_tokens": "suppress",
-    "begin_suppress_tokens": "begin_suppress",
-    "bad_words_ids": "bad_words",
-    "forced_eos_token_id": "last",
-}
-"""Options of `generate` by their names in generation_config.json."""
+"""Options of `generate` that have the same names in generation_config.json."""
 
 
 def generate_text(
@@ -225,7 +220,7 @@ def options_of_directory(
         return {**never, **arguments}
     check_beam(arguments.get("num_beams", 1), 1.0)
     defaults = {name: settings[name] for name in _SAME_NAMES if name in settings}
-    defaults |= {ours: settings[name] for name, ours in _OTHER_NAMES.items() if name in settings}
+    defaults |= {ours: settings[name] for name, ours in OTHER_NAMES.items() if name in settings}
     defaults["eos"] = settings.get("eos_token_id")
     defaults["top_k"] = settings.get("top_k", 50) or None
     at_least = max(0, settings.get("min_length", 0) - width)

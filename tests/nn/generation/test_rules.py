@@ -115,7 +115,12 @@ def test_generate_without_position_table_has_no_length_limit() -> None:
         (nn.generate, [1], {"source": [[1]]}, "source must be None for a LanguageModel"),
         (nn.stream, [[1], [2]], {}, "stream: prompt must be one sequence, got 2"),
         (nn.generate, [1], {"repetition_penalty": 0}, "repetition_penalty must be finite, greater than 0, got 0"),
-        (nn.generate, [1], {"no_repeat": 2}, "unexpected keyword argument 'no_repeat'"),
+        *(
+            (f, [1], {"no_repeat": 2}, f"^{f.__name__}: options must be arguments of {f.__name__} or fields of Rules, got no_repeat$")
+            for f in (nn.generate, nn.stream, nn.greedy_search, nn.sample, nn.beam_search)
+        ),
+        (nn.generate, [1], {"max_new_tokens": 5}, "^generate: options must be .* got max_new_tokens; write max_len$"),
+        (nn.generate, [1], {"bad_words_ids": [[5]]}, "got bad_words_ids; write bad_words$"),
         (nn.generate, [1], {"bad_words": 1}, "bad_words must be an iterable of token ids, got 1"),
         (nn.generate, [1], {"bad_words": [[1], []]}, "bad_words must hold sequences of at least one token"),
         (nn.generate, [1], {"bad_words": [[1, 12]]}, "bad_words must hold token ids from 0 to 11, got 12"),
