@@ -110,6 +110,12 @@ def attention_page(
                 data[-1] |= _vector_data(name, vectors[name], layers)
     if not data:
         raise ValueError("attention_page: maps must contain at least one layer, got none")
+    scored = [(str(text), float(score)) for text, score in beams]
+    for text, score in scored:
+        if not np.isfinite(score):
+            raise ValueError(
+                f"attention_page: beams must have finite scores, got {score} for {text!r:.60}"
+            )
     contents = {
         "title": title,
         "language": language,
@@ -118,7 +124,7 @@ def attention_page(
             {"said": str(s["said"]), "likeliest": [(str(t), float(p)) for t, p in s["likeliest"]]}
             for s in steps
         ],
-        "beams": [(str(text), float(score)) for text, score in beams],
+        "beams": scored,
     }
     if language != "en":
         contents["words"] = json.loads(_read(f"explorer.{language}.json"))

@@ -89,10 +89,15 @@ def _rescanned() -> None:
             manager.fontManager.addfont(path)
 
 
-def _has_font(text: str) -> bool:
-    """Return whether a font has the characters of a text, and add that font to the style."""
-    if not _is_wide(text):
-        return True
+@functools.cache
+def _characters(path: str) -> frozenset[int]:
+    """Return the code points of the characters in a font's file."""
+    manager = require("matplotlib.font_manager", "plotting")
+    return frozenset(manager.get_font(path).get_charmap())
+
+
+def _add_cjk_font() -> None:
+    """Add an installed font with Chinese characters to the style, if there is one."""
     manager = require("matplotlib.font_manager", "plotting").fontManager
     for scan in (lambda: None, _rescanned):
         scan()
@@ -100,8 +105,18 @@ def _has_font(text: str) -> bool:
         if fonts := [name for name in _CJK_FONTS if name in installed]:
             families = ["DejaVu Sans", fonts[0]]  # the second one draws what the first one lacks
             require("matplotlib", "plotting").rcParams["font.family"] = families
-            return True
-    return False
+            return
+
+
+def _has_font(text: str) -> bool:
+    """Return whether the style's fonts have all characters; Chinese text adds a font to it."""
+    if _is_wide(text):
+        _add_cjk_font()
+    manager = require("matplotlib.font_manager", "plotting")
+    families = require("matplotlib", "plotting").rcParams["font.family"]
+    paths = [manager.findfont(manager.FontProperties(family=[name])) for name in families]
+    fonts = [_characters(path) for path in paths]
+    return all(c == "\n" or any(ord(c) in font for font in fonts) for c in text)
 
 
 def _drawable(text: str) -> str:
@@ -114,7 +129,7 @@ def _title(title: str) -> str:
     title = _drawable(title)
     if _has_font(title):
         return title
-    shown = "".join("…" if _is_wide(c) else c for c in title)
+    shown = "".join(c if _has_font(c) else "…" for c in title)
     return re.sub(r"\s*…[\s…]*", " … ", shown).strip()
 
 
@@ -134,9 +149,9 @@ def _labels(tokens: Sequence[str]) -> list[str]:
 
 def _keys_label(*tokens: Sequence[str]) -> str:
     """Return the label of the keys' axis, with a note if tokens are numbered."""
-    if all(_has_font(str(token)) for side in tokens for token in side):
+    if all(_has_font(_drawable(str(token))) for side in tokens for token in side):
         return "attends to (keys)"
-    return "attends to (keys)\nno font for these characters is installed: tokens are numbered"
+    return "attends to (keys)\nthe fonts lack these characters: tokens are numbered"
 
 
 def _draw_heatmap(
@@ -422,7 +437,7 @@ def schedule_curve(
     axes = figure.add_subplot()
     for name, schedule in schedules.items():
         rates = [schedule(step) for step in range(1, steps + 1)]
-        axes.plot(range(1, steps + 1), rates, label=_drawable(name), lw=1.4)
+        axes.plot(range(1, steps + 1), rates, label=_title(name), lw=1.4)
     axes.set(xlabel="step", ylabel="learning rate")
     axes.grid(alpha=0.25)
     axes.legend()

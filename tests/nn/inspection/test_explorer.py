@@ -68,6 +68,7 @@ WEIGHTS, VECTORS = MAPS["cross"][0], np.zeros((4, 5, 3))
         ({"encoder": [WEIGHTS]}, {}, r"\(heads, source, source\) must have shape \(4, 4, 4\) in layer 1"),
         ({"encoder": []}, {}, "at least one layer"),
         (MAPS, {"vectors": {"cross": [(VECTORS, VECTORS)]}}, r"vectors of 'cross' must be .*, got \(4, 5, 3\)"),
+        (MAPS, {"beams": [("x", -1.0), ("y", -np.inf)]}, "beams must have finite scores, got -inf for 'y'"),
         (MAPS, {"language": "fr"}, "language must be 'en' or 'zh', got 'fr'"),
     ],
 )  # fmt: skip

@@ -157,9 +157,27 @@ def test_chinese_labels_without_font_are_numbers(monkeypatch: pytest.MonkeyPatch
     ).axes[0]
     assert texts(axes.get_yticklabels()) == ["#1", "#2", "#3", "#4"]
     assert texts(axes.get_xticklabels()) == ["#1", "a", "#3"] and axes.get_title() == "… →  I have"
-    note = "attends to (keys)\nno font for these characters is installed: tokens are numbered"
+    note = "attends to (keys)\nthe fonts lack these characters: tokens are numbered"
     grid = plots.attention_grid([rows(2, 3, 4)], ENGLISH, CHINESE, "猫")
     assert axes.get_xlabel() == grid.get_supxlabel() == note and grid.get_suptitle() == "…"
+
+
+def test_labels_of_other_scripts_without_font_are_numbers() -> None:
+    """Draw what the fonts have, such as an emoji of DejaVu Sans, and number the rest."""
+    tokens = ["हिन्दी", "ไทย", "🇩🇪", "déjà", "мир", "😀"]
+    shown = ["#1", "#2", "#3", *tokens[3:]]
+    picture = plots.attention_heatmap(np.eye(6), tokens, tokens, "हिन्दी is мир")
+    for figure in (
+        picture,
+        plots.attention_grid([rows(1, 6, 6)], tokens, tokens, "ไทย"),
+        plots.mask_picture({"🇩🇪": causal_mask(2)}),
+        plots.schedule_curve({"ไทย": SCHEDULES["noam"]}, 3),
+        plots.loss_curve(HISTORY, "हिन्दी"),
+    ):
+        FigureCanvasAgg(figure).draw()
+    axes = picture.axes[0]
+    assert texts(axes.get_xticklabels()) == texts(axes.get_yticklabels()) == shown
+    assert axes.get_title() == "… is мир" and "tokens are numbered" in axes.get_xlabel()
 
 
 def test_chinese_labels_use_font_installed_later(
