@@ -188,7 +188,15 @@ def scaled_dot_product_attention(
             "scaled_dot_product_attention: attn_mask must be None with is_causal, got both"
         )
     operands = [x if isinstance(x, Tensor) else np.asarray(x) for x in (query, key, value)]
-    leading = np.broadcast_shapes(*[x.shape[:-2] for x in operands])
+    try:
+        leading = np.broadcast_shapes(*[x.shape[:-2] for x in operands])
+    except ValueError:
+        shapes = ", ".join(str(x.shape) for x in operands)
+        raise ValueError(
+            "scaled_dot_product_attention: query, key and value must have axes before the last two "
+            f"that broadcast, got {shapes}; minigrad.scaled_dot_product_attention shares heads of "
+            "keys and values"
+        ) from None
     n, heads = math.prod(leading[:-1]), (leading or (1,))[-1]
     query, key, value = (
         mg.reshape(mg.broadcast_to(x, (*leading, *x.shape[-2:])), n, heads, *x.shape[-2:])

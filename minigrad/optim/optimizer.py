@@ -231,6 +231,10 @@ class Optimizer:
             raise TypeError(f"{name}: a parameter group must be a dict, got {param_group!r:.80}")
         if unknown := set(param_group) - {"params", *self.defaults}:
             raise ValueError(f"{name}: unknown settings {sorted(unknown)} in a parameter group")
+        if "params" not in param_group:
+            raise ValueError(
+                f'{name}: a parameter group must have the key "params", got {sorted(param_group)}'
+            )
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError(f"{name}: params must be a list, whose order is fixed, got a set")

@@ -97,6 +97,11 @@ class MultiHeadAttention(Module):
         self.scale = self.d_k**-0.5 if scale is None else scale
         self.rotary, self.window, self.position_bias = rotary, window, position_bias
         has_bias = dict.fromkeys(("q", "k", "v", "out"), bias) if isinstance(bias, bool) else bias
+        if not isinstance(has_bias, Mapping) or has_bias.keys() != {"q", "k", "v", "out"}:
+            raise ValueError(
+                "MultiHeadAttention: bias must be True, False, or a mapping with the keys q, k, v "
+                f"and out, got {bias!r:.80}"
+            )
         linear = partial(Linear, dtype=dtype, generator=generator)
         q_width, kv_width = self.num_heads * self.d_k, self.num_kv_heads * self.d_k
         self.q_proj = linear(query_size or d_model, q_width, has_bias["q"])

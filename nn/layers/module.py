@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -338,6 +338,8 @@ class Module:
         ------
         KeyError
             If a name or shape does not match. Nothing is changed then.
+        TypeError, ValueError
+            If values are not numbers, or overflow. Nothing is changed then.
         """
         current = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
@@ -353,8 +355,9 @@ class Module:
         }
         if texts := [f"{kind}: {listed(names, 5)}" for kind, names in problems.items() if names]:
             raise KeyError(f"the state does not fit {type(self).__name__}: {'; '.join(texts)}")
+        converted = {name: _converted(name, arrays[name], current[name].dtype) for name in common}
         for name in common:
-            current[name][...] = arrays[name]
+            current[name][...] = converted[name]
             mark_changed(current[name])
 
     def astype(self, dtype: Any) -> Module:
@@ -578,6 +581,21 @@ def _checked_module(owner: Module, module: Any) -> Module:
     return module
 
 
+def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array of this dtype, or raise an error that names the array."""
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in "biuf" and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"load_state_dict: {name} must be numbers for {dtype}, got {array.dtype}")
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if dtype.kind == "f" and (overflows := np.isinf(converted) & np.isfinite(array)).any():
+        raise ValueError(
+            f"load_state_dict: {name} must be in the range of {dtype}, got {array[overflows][0]}"
+        )
+    return converted
+
+
 def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
@@ -619,8 +637,18 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Module]:
         return self.children()
 
-    def __getitem__(self, i: int) -> Module:
-        return list(self.children())[i]
+    @overload
+    def __getitem__(self, i: int) -> Module: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequential: ...
+    def __getitem__(self, i: int | slice) -> Module:
+        """Return the module at an index, or a container of the modules of a slice."""
+        if not isinstance(i, slice):
+            return list(self.children())[i]
+        part = ModuleList() if isinstance(self, ModuleList) else Sequential()
+        for module in list(self.children())[i]:
+            part.append(module)
+        return part
 
     def append(self, module: Module) -> None:
         """Add a module at the end.

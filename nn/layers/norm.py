@@ -209,7 +209,7 @@ class BatchNorm1d(Module):
     affine : bool, default True
         Create `weight` and `bias`.
     dtype : dtype, default float32
-        dtype of the parameters and running values.
+        dtype of the parameters and running values. float16 is normalized in float32.
 
     References
     ----------
@@ -255,6 +255,8 @@ class BatchNorm1d(Module):
             fix = "; write x.swapaxes(1, 2)" if len(shape) == 3 and shape[1] == d else ""
             raise ValueError(f"BatchNorm1d: x must be (n, {d}) or (n, L, {d}), got {shape}{fix}")
         x = as_input(self, x, self.running_mean.dtype)
+        dtype = x.dtype
+        x = x.astype(np.float32) if dtype == np.float16 else x  # squares above 65,504 overflow
         if self.training:
             n = math.prod(shape[:-1])
             if n < 2:
@@ -269,7 +271,8 @@ class BatchNorm1d(Module):
         else:
             mean, var = Tensor(self.running_mean), Tensor(self.running_var)
         y = (x - mean) / mg.sqrt(var + self.eps)
-        return y if self.weight is None or self.bias is None else y * self.weight + self.bias
+        y = y if self.weight is None or self.bias is None else y * self.weight + self.bias
+        return y.astype(dtype) if dtype == np.float16 else y
 
     def extra_repr(self) -> str:
         """Return the number of columns, eps and momentum.

@@ -187,6 +187,11 @@ P = leaf()
             ValueError,
             r"Adam: unknown settings \['learning_rate'\]",
         ),
+        (
+            lambda: optim.SGD([{"lr": 0.1}], 0.1),
+            ValueError,
+            r"SGD: a parameter group must have the key \"params\", got \['lr'\]",
+        ),
         (lambda: optim.SGD([P], dampening=0.5), ValueError, "greater than 0 if there is a damp"),
         (lambda: optim.Adam([P], clip_norm=0.0), ValueError, "clip_norm must be finite, greater"),
         (lambda: optim.AdamW([P], betas=(0.9,)), ValueError, "betas must be two numbers, got"),

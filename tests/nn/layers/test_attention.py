@@ -68,6 +68,12 @@ def attend(keys: int, mask: Any = None, **options: Any) -> Any:
         (lambda: attend(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
         (lambda: attend(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
         (lambda: attend(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
+        (
+            lambda: nn.functional.scaled_dot_product_attention(*(np.ones((1, h, 3, 4)) for h in (4, 2, 2))), ValueError,
+            r"query, key and value .* broadcast, got \(1, 4, 3, 4\), \(1, 2, 3, 4\), \(1, 2, 3, 4\); minigrad\.",
+        ),
         (lambda: nn.valid_lens_mask([1, 4], (2, 2, 3)), ValueError, "valid_lens must be from 0 to 3, got 1 to 4"),
     ],
 )  # fmt: skip

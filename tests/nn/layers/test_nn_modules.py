@@ -75,6 +75,44 @@ def test_load_state_dict_that_does_not_fit_changes_nothing() -> None:
     assert m.first.bias.tolist() == [0, 1, 2, 3] and m.count == 7
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (np.full((2, 2), "1.5"), TypeError, "1.weight must be numbers for float16, got <U3"),
+        (np.full((2, 2), 1j), TypeError, "1.weight must be numbers for float16, got complex128"),
+        (np.full((2, 2), 1e5), ValueError, "1.weight must be in the range of float16, got 100000.0"),
+        (np.full((2, 2), 10**9), ValueError, "must be in the range of float16, got 1000000000"),
+    ],
+)  # fmt: skip
+def test_load_state_dict_of_other_values_changes_nothing(
+    value: Any, error: Any, message: str
+) -> None:
+    m = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)).astype(np.float16)
+    before = {name: array.copy() for name, array in m.state_dict().items()}
+    state = {name: array + 1 for name, array in before.items()}
+    with pytest.raises(error, match=message):
+        m.load_state_dict(state | {"1.weight": value})
+    np.testing.assert_equal(m.state_dict(), before)
+
+
+def test_load_state_dict_keeps_infinite_values() -> None:
+    m = nn.Linear(2, 1).astype(np.float16)
+    m.load_state_dict({"weight": [[np.inf, np.nan]], "bias": [True]})
+    np.testing.assert_array_equal(m.weight.data, [[np.inf, np.nan]])
+    assert m.bias.item() == 1
+
+
+def test_slice_of_modules_is_a_container_of_its_kind() -> None:
+    modules = [nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)]
+    x = np.ones((4, 2), np.float32)
+    first = nn.Sequential(*modules)[:2]
+    assert type(first) is nn.Sequential and [*first] == modules[:2]
+    np.testing.assert_array_equal(first(x).data, modules[1](modules[0](x)).data)
+    last = nn.ModuleList(modules)[-2:]
+    assert type(last) is nn.ModuleList and [*last] == modules[-2:]
+    assert last.state_dict().keys() == {"1.weight", "1.bias"}
+
+
 def test_load_state_dict_before_backward_raises() -> None:
     m = nn.Linear(2, 2)
     y = m(Tensor(np.ones((1, 2), np.float32), requires_grad=True)).sum()
@@ -214,6 +252,22 @@ def test_batch_norm_in_evaluation_uses_running_values() -> None:
     norm(x)
     mean, var = 0.1 * x.mean(0), 0.9 + 0.1 * x.var(0, ddof=1)
     np.testing.assert_allclose(norm.eval()(x).data, (x - mean) / np.sqrt(var + 1e-5))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_in_float16_of_large_values_equals_float32(training: bool) -> None:
+    values = (np.random.default_rng(0).standard_normal((6, 4)) * 600).astype(np.float16)
+    results = []
+    for dtype in (np.float16, np.float32):
+        norm = nn.BatchNorm1d(4, dtype=dtype).train(training)
+        norm.running_mean[...] = 300
+        x = Tensor(values.astype(dtype), requires_grad=True)
+        y = norm(x)
+        assert y.dtype == dtype
+        (y * (values[::-1] / 600).astype(dtype)).sum().backward()
+        results.append((y.data, x.grad.data, norm.running_mean))
+    for half, single in zip(*results):
+        np.testing.assert_allclose(half, single, 2e-3, 2e-3)
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm, nn.RMSNorm])
