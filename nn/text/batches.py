@@ -48,7 +48,9 @@ def padded(
     """
     length = length or max(map(len, sequences), default=0)
     array = np.full((len(sequences), length), pad_id, np.int64)
-    for row, ids in zip(array, sequences):
+    for row, ids in zip(array, map(np.asarray, sequences)):
+        if ids.dtype.kind not in "iub" and len(ids):
+            raise TypeError(f"padded: sequences must hold integers, got {ids.dtype}")
         row[length - len(ids) if left else 0 :][: len(ids)] = ids
     return array
 

@@ -44,17 +44,21 @@ def read_lines(path: str | Path) -> Iterator[str]:
         If the file is empty, damaged or not UTF-8. The message names the file and line.
     """
     path = require_file(path)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+    with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
         number = 0
         try:
             for number, line in enumerate(file, 1):
                 if b"\0" in line:
-                    raise ValueError(f"{path}, line {number}: a zero byte; this is no text")
+                    raise ValueError(
+                        f"{path}, line {number} must be UTF-8, got a zero byte, as in UTF-16; save "
+                        "the file as UTF-8"
+                    )
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield text.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})"
+                f"{path}, line {number} must be UTF-8, got {error.reason} at byte {error.start}; "
+                "save the file as UTF-8"
             ) from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole .gz file ({error})") from None
@@ -99,7 +103,7 @@ def read_pairs(
     count: Counter[str] = Counter() if left_out is None else left_out
     pairs = list(_complete(source, target, reverse, count))
     distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
-    count["there before"] += len(pairs) - len(distinct)
+    count["repeated"] += len(pairs) - len(distinct)
     if not distinct:
         raise ValueError(f"{source} must have at least one pair of sentences, got none")
     return distinct

@@ -220,7 +220,7 @@ class WordTokenizer(Tokenizer):
             is_quoted = quotes % 2 == 1
             glued = (
                 not text
-                or token[0] in _CLOSING
+                or token[:1] in _CLOSING
                 or (token == '"' and is_quoted)
                 or text[-1] in _OPENING
                 or (text[-1] == '"' and is_quoted)
@@ -271,7 +271,7 @@ class CharTokenizer(Tokenizer):
         """
         text = ""
         for token in tokens:
-            spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[0]))
+            spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[:1]))
             text += " " + token if spaced else token
         return text
 
@@ -328,6 +328,11 @@ class BPETokenizer(Tokenizer):
         BPETokenizer
             A tokenizer with the learned merges.
         """
+        if isinstance(texts, str):
+            raise TypeError(
+                "BPETokenizer.train: texts must be an iterable of strings, got a string; put it in "
+                "a list"
+            )
         lib = require("tokenizers", "BPETokenizer")
         tokenizer = lib.Tokenizer(lib.models.BPE())
         byte_level = lib.pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=not whole_words)

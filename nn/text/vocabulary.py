@@ -30,7 +30,7 @@ class Vocabulary:
             )
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         if len(self._ids) != len(self.tokens):
-            repeated = [token for token, count in Counter(tokens).items() if count > 1]
+            repeated = [token for token, count in Counter(self.tokens).items() if count > 1]
             raise ValueError(f"Vocabulary: tokens must be distinct, got twice: {repeated[:5]}")
 
     @classmethod

@@ -58,6 +58,13 @@ def test_batches_with_collate_pad_samples_of_different_lengths() -> None:
     assert [b.tolist() for b in batches] == [[[5, 0, 0], [6, 7, 8], [9, 9, 0]]]
 
 
+def test_padded_of_other_values_than_integers_raises() -> None:
+    assert nn.text.padded([[], [True], np.array([7], np.uint8)], 1).tolist() == [[1], [1], [7]]
+    for row, dtype in (([1, 2.5], "float64"), (["1"], "<U1")):
+        with pytest.raises(TypeError, match=f"padded: sequences must hold integers, got {dtype}"):
+            nn.text.padded([[1, 2], row])
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -70,6 +70,11 @@ def test_tokenizer_joins_what_it_splits(tokenizer: Tokenizer, text: str) -> None
     assert tokenizer.join(tokenizer(text)) == text
 
 
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(), CharTokenizer(), SpaceTokenizer()])
+def test_join_of_empty_tokens_joins_the_others(tokenizer: Tokenizer) -> None:
+    assert tokenizer.join(["", "a", "", "b", ""]).split() == ["a", "b"]
+
+
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab"] * 20
 
 
@@ -77,6 +82,11 @@ TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab
 def bpe() -> BPETokenizer:
     pytest.importorskip("tokenizers")
     return BPETokenizer.train(TEXTS, vocab_size=300)
+
+
+def test_bpe_training_on_one_string_raises() -> None:
+    with pytest.raises(TypeError, match="texts must be an iterable of strings, got a string; put"):
+        BPETokenizer.train("low lower")
 
 
 def test_bpe_tokenizer_splits_and_joins_any_text(bpe: BPETokenizer) -> None:
@@ -212,8 +222,9 @@ def test_vocabulary_of_frequent_tokens_leaves_out_others(options: dict[str, int]
     ],
 )
 def test_vocabulary_of_bad_tokens_raises(tokens: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Vocabulary(tokens)
+    for argument in (tokens, iter(tokens)):
+        with pytest.raises(ValueError, match=message):
+            Vocabulary(argument)
 
 
 # -- pairs -------------------------------------------------------------------------------------------
@@ -222,13 +233,15 @@ TABLE = "\ufeffEnglish\tChinese\nHi.\t你好。\tCC-BY\n\n\t空\nHi.\t你好。\
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("a.tsv", TABLE), ("a.tsv.gz", gzip.compress(TABLE))], ids=["plain", "gzip"]
+    ("name", "data"),
+    [("a.tsv", TABLE), ("a.tsv.gz", gzip.compress(TABLE)), ("A.TSV.GZ", gzip.compress(TABLE))],
+    ids=["plain", "gzip", "GZIP"],
 )
 def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path, name: str, data: bytes) -> None:
     path, left_out = tmp_path / name, Counter[str]()
     path.write_bytes(data)
     assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
-    assert left_out == {"a row of headings": 1, "with an empty side": 1, "there before": 1}
+    assert left_out == {"a row of headings": 1, "with an empty side": 1, "repeated": 1}
 
 
 def test_read_pairs_with_one_side_like_a_heading_keeps_it(tmp_path: Path) -> None:
@@ -258,12 +271,21 @@ def test_read_and_iter_pairs_of_parallel_files(tmp_path: Path) -> None:
             b"a\tb\nc d\n",
             "x.tsv, line 2 must have two columns separated by a tab, got one",
         ),
-        ("x.tsv", b"a\tb\nc\td\ne\t\xff\n", r"x.tsv, line 3: not UTF-8 .* at byte 2"),
+        (
+            "x.tsv",
+            b"a\tb\nc\td\ne\t\xff\n",
+            "x.tsv, line 3 must be UTF-8, got .* at byte 2; save the file as UTF-8",
+        ),
+        (
+            "x.tsv",
+            "a\tb\n".encode("utf-16"),
+            "x.tsv, line 1 must be UTF-8, got a zero byte, as in UTF-16; save the file as UTF-8",
+        ),
         ("x.tsv", b"", "x.tsv: the file is empty"),
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
         ("x.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], "x.tsv.gz: not a whole .gz file"),
     ],
-    ids=["one column", "not UTF-8", "empty", "no pairs", "cut"],
+    ids=["one column", "not UTF-8", "UTF-16", "empty", "no pairs", "cut"],
 )
 def test_read_pairs_of_damaged_file_names_the_line(
     tmp_path: Path, name: str, data: bytes, message: str
