@@ -123,7 +123,7 @@ solution(softmax)
 # 2. The scores are $Q K^\top / \sqrt{d_k}$. Where the mask is False, put $-10^9$ (`np.where`).
 # 3. Softmax, times the values. Undo the transpose and the reshape, and apply `out_proj`.
 #
-# Write constants as `np.float32(...)`; a float64 would make all that follows slow.
+# Write constants as `np.float32(...)`: a float64 makes the result float64, which takes twice the memory.
 
 
 # %%
