@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.batched import BatchedArray, as_array, batched_like
 from ..core.forms import numpy_form
+from ..core.nested import needs_gradient
 from ..core.op import either
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
@@ -80,21 +81,21 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
 _PLAIN = (int, slice, type(None), type(...), np.generic, BatchedArray)
 
 
-def plain_index(index: Any) -> Any:
+def plain_index(index: Any, x: Any = None) -> Any:
     """Return an index with arrays in place of its tensors and sequences.
 
-    Sequences are copied, because they can change before the backward pass.
+    Arrays are copied if x requires gradients, because they can change before the backward pass.
     """
     if isinstance(index, tuple):
-        return tuple([part if isinstance(part, _PLAIN) else _plain_part(part) for part in index])
-    return index if isinstance(index, _PLAIN) else _plain_part(index)
+        return tuple([part if isinstance(part, _PLAIN) else _plain_part(part, x) for part in index])
+    return index if isinstance(index, _PLAIN) else _plain_part(index, x)
 
 
-def _plain_part(index: Any) -> Any:
+def _plain_part(index: Any, x: Any) -> Any:
     """Return the array of a tensor or a sequence in an index."""
     index = unwrap(index)
     if isinstance(index, np.ndarray):
-        return as_indices(index)
+        return as_indices(index.copy() if needs_gradient(x) else index)
     if isinstance(index, BatchedArray):
         return index
     array = np.asarray(index).copy()
@@ -118,13 +119,13 @@ def getitem(x: Any, index: Any) -> Tensor:
     Tensor
         View of x if NumPy returns one.
     """
-    return _getitem(x, index=plain_index(index))
+    return _getitem(x, index=plain_index(index, x))
 
 
 def rearranged(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
     """Return numpy(x, ...) for a function that only selects and moves elements."""
     index = np.arange(np.size(x)).reshape(shape_of(x))
-    return getitem(ravel(x), numpy(index, *map(unwrap, args), **options))
+    return _getitem(ravel(x), index=numpy(index, *map(unwrap, args), **options))
 
 
 @function()
@@ -144,7 +145,7 @@ def scatter(x: Any, *, index: Any, shape: Sequence[int]) -> Tensor:
     Tensor
         Sums in the shape `shape`.
     """
-    return _scatter(x, index=plain_index(index), shape=shape)
+    return _scatter(x, index=plain_index(index, x), shape=shape)
 
 
 @function(numpy=np.take, methods="take")
@@ -320,7 +321,7 @@ def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
     Tensor
         Sums in the shape of x.
     """
-    index = plain_index(index)
+    index = plain_index(index, values)
     shape = np.empty(np.shape(x), bool)[index].shape
     values = values if np.shape(values) == shape else np.broadcast_to(values, shape)
     return add(x, _scatter(values, index=index, shape=np.shape(x)))
