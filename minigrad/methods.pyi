@@ -129,7 +129,7 @@ class Methods:
         """Return the index of the smallest element along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
         """Return the indices that sort x along `axis`; NaN comes last."""
-    def astype(self, dtype: Any) -> Tensor:
+    def astype(self, dtype: Any, *, casting: builtins.str = ..., copy: builtins.bool = ...) -> Tensor:
         """Convert x to `dtype`; the gradient has the dtype of x."""
     def bool(self) -> Tensor:
         """Convert to bool."""

@@ -105,6 +105,15 @@ def test_booleans_stay_booleans() -> None:
     assert Tensor([True, False, False]).diff().tolist() == [True, False]
 
 
+def test_astype_without_copy_returns_a_tensor_of_this_dtype_itself() -> None:
+    x = Tensor(np.ones(2, np.float32), requires_grad=True)
+    assert x.astype(np.float32, copy=False) is x
+    assert x.astype("float32") is not x
+    assert x.astype(float, copy=False).dtype == float
+    with pytest.raises(TypeError, match="astype: Cannot cast .* 'safe'; got x .* casting='safe'"):
+        x.astype(int, casting="safe")
+
+
 def test_products_and_norms_of_complex_numbers_equal_numpy() -> None:
     a, b = np.array([1 + 2j, 3 - 1j]), np.array([0.5j, 2 + 1j])
     for f in (np.vdot, np.vecdot, np.correlate):
