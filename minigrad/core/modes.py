@@ -63,6 +63,9 @@ VMAPPED: ContextVar[bool] = ContextVar("minigrad.vmapped", default=False)
 class set_grad_enabled(ContextDecorator):
     """Context manager and decorator that turns the recording of operations on or off.
 
+    A call alone, `set_grad_enabled(False)`, changes nothing: write a `with` block or decorate a
+    function.
+
     Parameters
     ----------
     mode : bool
@@ -94,14 +97,34 @@ class set_grad_enabled(ContextDecorator):
 
 
 class no_grad(set_grad_enabled):
-    """Context manager and decorator that turns the recording of operations off."""
+    """Context manager and decorator that turns the recording of operations off.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Function to decorate, as in `@no_grad`.
+    """
+
+    def __new__(cls, function: Any = None) -> Any:
+        """Return a context manager, or `function` in this mode."""
+        return object.__new__(cls) if function is None else cls()(function)
 
     def __init__(self) -> None:
         super().__init__(False)
 
 
 class enable_grad(set_grad_enabled):
-    """Context manager and decorator that records operations, also inside a `no_grad()`."""
+    """Context manager and decorator that records operations, also inside a `no_grad()`.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Function to decorate, as in `@enable_grad`.
+    """
+
+    def __new__(cls, function: Any = None) -> Any:
+        """Return a context manager, or `function` in this mode."""
+        return object.__new__(cls) if function is None else cls()(function)
 
     def __init__(self) -> None:
         super().__init__(True)

@@ -37,6 +37,14 @@ class Watch:
 
     def __enter__(self) -> Any:
         mode = MODE.get()
+        watch = mode.watch
+        while watch is not None:
+            if watch is self:
+                raise RuntimeError(
+                    f"{type(self).__name__}: the object must not be entered inside its own block; "
+                    "make another one"
+                )
+            watch = watch._outer
         self._outer = mode.watch
         MODE.set(Mode(mode.record, self, mode.traced, mode))
         return self

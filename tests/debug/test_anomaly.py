@@ -82,6 +82,14 @@ def test_detect_anomaly_of_write_through_a_view_names_the_line() -> None:
             y.backward()
 
 
+def test_watch_entered_inside_its_own_block_is_refused() -> None:
+    watch, message = mg.detect_anomaly(), "detect_anomaly: .* inside its own block"
+    with watch, mg.profile(), pytest.raises(RuntimeError, match=message), watch:
+        np.exp(Tensor(1.0))
+    with watch:
+        np.exp(Tensor(1.0))
+
+
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
 def test_gradient_of_watched_operations_is_the_same(watch: Any) -> None:
     a = np.random.default_rng(0).standard_normal((3, 3))
