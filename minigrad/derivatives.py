@@ -204,6 +204,8 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
             f"{name}: argnums must be from {-count} to {count - 1} for {count} arguments, got "
             f"{outside[0]}"
         )
+    if count and not len(several):
+        raise ValueError(f"{name}: argnums must contain at least one position, got {argnums!r}")
     positions = [int(i) % count for i in several]
     if len(set(positions)) < len(positions):
         raise ValueError(

@@ -250,6 +250,27 @@ def _to(self: Tensor, to: Any) -> Tensor:
     return self if dtype is None or dtype == self.dtype else astype(self, dtype)
 
 
+def _view(self: Tensor, *shape: Any) -> Tensor:
+    """Reshape x; without a shape, return a view of the same shape.
+
+    Parameters
+    ----------
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
+    """
+    if shape and isinstance(shape[0], (type, str, np.dtype)):
+        raise TypeError(
+            f"view: shape must be integers, got {shape[0]!r}; convert to a dtype with astype, or "
+            "reinterpret the memory with x.data.view(dtype)"
+        )
+    return reshape(self, *shape) if shape else getitem(self, ...)
+
+
 _ARITHMETIC = """Compute x {sign} other, as `{name}` does.
 
 Parameters
@@ -331,7 +352,7 @@ METHODS: dict[str, Any] = {
     "topk": topk,
     "unbind": unstack,
     "unsqueeze": unsqueeze,
-    "view": lambda self, *shape: reshape(self, *shape) if shape else getitem(self, ...),
+    "view": _view,
     "device": property(lambda self: device(), doc='Device "cpu".'),
     "size": property(_size, doc=Size.__doc__),
 }
@@ -349,7 +370,6 @@ _SUMMARIES = {
     "long": "Convert to int64.",
     "numel": "Return the number of elements.",
     "t": "Transpose a matrix; return a vector or scalar unchanged.",
-    "view": "Reshape x; without a shape, return a view of the same shape.",
 }
 """Docstrings of the lambdas in METHODS."""
 

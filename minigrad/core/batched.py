@@ -176,6 +176,8 @@ class BatchedArray(NDArrayOperatorsMixin):
             return ufunc.at(array.values, index, value)
         if method == "reduce" and out is None:
             return _reduced(ufunc, *inputs, **options)
+        if method == "accumulate" and out is None:
+            return _along_one(ufunc.accumulate, 0)(*inputs, **options)
         if method != "__call__" or any(isinstance(o, BatchedArray) for o in options.values()):
             raise TypeError(f"np.{ufunc.__name__}.{method} has no batching rule")
         if ufunc is np.matmul:

@@ -189,7 +189,8 @@ def caller(op: Op) -> Callable[..., Tensor]:
     op.source = source_of(op)
     namespace: dict[str, Any] = {
         "__name__": __name__,
-        "_FAILURES": (ValueError, TypeError, IndexError),  # LinAlgError is a ValueError
+        # LinAlgError is a ValueError; operands that are no arrays lack attributes
+        "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
         "_Node": Node,
         "_Tensor": Tensor,
         "_asarray": as_array,

@@ -124,6 +124,11 @@ def check_ufunc_options(ufunc: np.ufunc, options: dict[str, Any]) -> None:
                 f"{name}: dtype= has no rule for tensors that require gradients; write x.astype "
                 "for the operands"
             )
+        if option == "axis" and ufunc is np.vecdot:
+            raise TypeError(
+                f"{name}: axis= is not supported for tensors that require gradients; write "
+                f"np.linalg.vecdot(..., axis={value!r})"
+            )
         if option not in ("where", "dtype", "order", "casting", "subok"):
             raise TypeError(refusal(name, option, value))
 

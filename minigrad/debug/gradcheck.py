@@ -71,8 +71,15 @@ def gradcheck(
         If a gradient is wrong. The message contains the values.
     """
     checker = _Checker(f, inputs, seed, eps, complex_step)
+    if elementwise is None:
+        elementwise = checker.size <= 100
+    if directions < 1 and not elementwise:
+        raise ValueError(
+            f"gradcheck: directions must be at least 1 unless elements are compared, got "
+            f"{directions}; pass elementwise=True"
+        )
     problems = checker.along_directions(directions, atol, rtol)
-    if elementwise or (elementwise is None and checker.size <= 100):
+    if elementwise:
         problems = checker.along_elements(atol, rtol) or problems
     if problems and raise_exception:
         raise GradcheckError(checker.report(problems))
@@ -176,6 +183,11 @@ class _Checker:
             ys = self.results(self.leaves)
         self.weights = [self.rng.standard_normal(np.shape(y)) for y in ys]
         self.tracked = [i for i, y in enumerate(ys) if isinstance(y, Tensor) and y.requires_grad]
+        if others := [ys[i].dtype for i in self.tracked if ys[i].dtype != np.float64]:
+            raise TypeError(
+                "gradcheck: the function must return float64, for numerical derivatives, got "
+                f"{others[0]}"
+            )
         self.analytic: list[Any] = [g.data for g in self.pull()]
         self.refuse_side_effects()
 

@@ -37,6 +37,10 @@ def save_arrays(
         Plain data.
     """
     notes = {key: as_json(value, path) for key, value in (metadata or {}).items()}
+    if _CHECKSUM in notes:
+        raise ValueError(
+            f"save_arrays: metadata must not contain {_CHECKSUM!r}, the name of the checksum"
+        )
     write_safetensors(path, arrays, {**notes, _CHECKSUM: _checksum(arrays, notes)})
 
 

@@ -19,8 +19,19 @@ from .definitions import kernel
 __all__ = ["layer_norm", "rms_norm"]
 
 
+def _check_shapes(x: Any, weight: Any, bias: Any) -> None:
+    """Raise a ValueError unless weight and bias have the shape of a row of x, or are None."""
+    row = tuple(np.shape(x)[-1:])
+    if not row:
+        raise ValueError("row_norm: x must have rows, a last axis, got a scalar")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and (shape := tuple(np.shape(value))) != row:
+            raise ValueError(f"row_norm: {name} must have the shape of a row, {row}, got {shape}")
+
+
 def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tensor:
     """Compute c / √(mean(c²) + eps) · weight + bias for each row; c = row - mean if `centred`."""
+    _check_shapes(x, weight, bias)
     c = x - centring_mean(x, -1) if centred else x
     y = c / sqrt(mean(square(c), -1, keepdims=True) + eps)
     y = y if weight is None else y * weight
@@ -92,13 +103,9 @@ def _normalize_block(
 
 @kernel(vjp=_row_norm_vjp, definition=row_norm_definition)
 def _row_norm(x, weight, bias, /, eps, centred):
-    if not np.ndim(x):
-        raise ValueError("x must have rows, a last axis, got a scalar")
+    _check_shapes(x, weight, bias)
     rows = as_rows(x)
     n, width = rows.shape
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and (shape := np.shape(value)) != (width,):
-            raise ValueError(f"{name} must have the shape of a row, ({width},), got {shape}")
     y, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     means = np.empty_like(scale) if centred else None
     blocks = row_blocks(n, width) if width else ()

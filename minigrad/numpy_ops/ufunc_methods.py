@@ -8,24 +8,23 @@ import numpy as np
 
 from ..core.forms import check_ufunc_options
 from ..core.tensor import DISPATCH, Tensor
-from ..ops import reduction
-from ..ops.reduction import cumprod, cumsum, logsumexp, prod
+from ..ops.reduction import logsumexp
 from ..ops.shape import reshape
 from . import special as special
 
 
-def _reduce(reduction: Any) -> Any:
-    """Return a reduction whose axis is 0 by default, as in `ufunc.reduce`."""
-    return lambda x, axis=0, **options: reduction(x, axis, **options)
+def _along_first(function: Any) -> Any:
+    """Return a function whose axis is 0 by default, as in the methods of ufuncs."""
+    return lambda x, axis=0, **options: function(x, axis, **options)
 
 
-DISPATCH[np.add, "reduce"] = _reduce(reduction.sum)
-DISPATCH[np.multiply, "reduce"] = _reduce(prod)
-DISPATCH[np.maximum, "reduce"] = _reduce(reduction.max)
-DISPATCH[np.minimum, "reduce"] = _reduce(reduction.min)
-DISPATCH[np.logaddexp, "reduce"] = _reduce(logsumexp)
-DISPATCH[np.add, "accumulate"] = lambda x, axis=0, **options: cumsum(x, axis, **options)
-DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, axis, **options)
+DISPATCH[np.add, "reduce"] = _along_first(DISPATCH[np.sum])
+DISPATCH[np.multiply, "reduce"] = _along_first(DISPATCH[np.prod])
+DISPATCH[np.maximum, "reduce"] = _along_first(DISPATCH[np.max])
+DISPATCH[np.minimum, "reduce"] = _along_first(DISPATCH[np.min])
+DISPATCH[np.logaddexp, "reduce"] = _along_first(logsumexp)
+DISPATCH[np.add, "accumulate"] = _along_first(DISPATCH[np.cumsum])
+DISPATCH[np.multiply, "accumulate"] = _along_first(DISPATCH[np.cumprod])
 
 
 # -- of all ufuncs

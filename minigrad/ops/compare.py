@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..core.nested import as_tensors, on_arrays
 from ..core.registry import elementwise_doc, function
-from ..core.tensor import DISPATCH
+from ..core.tensor import DISPATCH, Tensor
 
 __all__ = [
     "greater",
@@ -95,6 +96,20 @@ less = _elementwise(np.less, "Compute a < b for each element.", "__lt__")
 less_equal = _elementwise(np.less_equal, "Compute a <= b for each element.", "__le__")
 equal = _elementwise(np.equal, "Compute a == b for each element.", "__eq__")
 not_equal = _elementwise(np.not_equal, "Compute a != b for each element.", "__ne__")
+
+
+def _operator(compare: Callable[..., Any], doc: str | None) -> Callable[..., Any]:
+    """Return a method that compares as ndarrays do: unlike the ufunc, it accepts strings."""
+
+    def method(self: Any, other: Any) -> Any:
+        return as_tensors(on_arrays(compare, (self, other), {}))
+
+    method.__doc__ = doc
+    return method
+
+
+Tensor.__eq__ = _operator(operator.eq, equal.__doc__)  # type: ignore[method-assign]
+Tensor.__ne__ = _operator(operator.ne, not_equal.__doc__)  # type: ignore[method-assign]
 
 
 @_on_arrays(np.isclose)

@@ -113,5 +113,9 @@ class Alone:
         if shard is None:  # the batch has no rows for this process
             return 0.0
         loss = self.loss(shard)
+        if not isinstance(loss, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: loss must return a Tensor, got a {type(loss).__name__}"
+            )
         loss.backward()
         return loss.item()

@@ -143,6 +143,7 @@ LEAF = Tensor(V, requires_grad=True)
             ValueError,
             "argnums must be from -1 to 0 for 1 arguments, got 1",
         ),
+        (lambda: mg.grad(np.sin, [])(1.0), ValueError, r"at least one position, got \[\]"),
         (lambda: mg.grad(np.sin, (0, None))(1.0), TypeError, "argnums must be an integer or int"),
         (
             lambda: mg.gradients(LEAF.sum(), [LEAF, Tensor(1.0, True)]),

@@ -96,6 +96,13 @@ def test_unary_and_boolean_operators_equal_numpy() -> None:
     assert (~m).tolist() == [True, False] and (m & ~m | m ^ m).tolist() == [False, False]
 
 
+@pytest.mark.parametrize("other", ["text", ["a", "b"], None, np.datetime64("2020-01-01")])
+def test_comparison_with_another_type_equals_numpy(other: Any) -> None:
+    x = np.array([1.0, 2.0])
+    for f in (operator.eq, operator.ne):
+        np.testing.assert_array_equal(f(Tensor(x), other).data, f(x, other), strict=True)
+
+
 # -- NumPy -------------------------------------------------------------------------------------------
 
 
@@ -133,6 +140,9 @@ MASK = np.ones((2, 2), bool)
         ),
         (lambda: np.exp(X, signature="d->d"), "np.exp: signature='d->d' has no rule for tensors"),
         (lambda: np.sum(X, out=np.ones(())), "np.sum: out= cannot hold"),
+        (lambda: np.add.reduce(X, initial=5.0), "np.sum: initial=5.0 has no rule"),
+        (lambda: np.multiply.accumulate(X, dtype=float), "np.cumprod: dtype= has no rule"),
+        (lambda: np.vecdot(X, X, axis=0), r"axis= .* write np.linalg.vecdot\(..., axis=0\)"),
         (lambda: np.copy(X, order="F"), "np.copy: order=.F. has no rule"),
         (lambda: np.asarray(X), r"use \.detach\(\) or \.data to leave the graph"),
         (lambda: np.array([X, X]), r"use \.detach\(\)"),

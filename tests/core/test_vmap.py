@@ -150,6 +150,14 @@ def test_vmap_of_numpy_function_equals_a_loop(function: Any) -> None:
     assert result.dtype == expected.dtype
 
 
+def test_vmap_of_accumulate_without_gradients_equals_a_loop() -> None:
+    matrices = RNG.standard_normal((3, 4, 5))
+    for axis in (0, -1):
+        result = mg.vmap(lambda x, axis=axis: np.add.accumulate(x, axis=axis))(matrices)
+        expected = [np.add.accumulate(matrix, axis=axis) for matrix in matrices]
+        np.testing.assert_array_equal(result.data, expected)
+
+
 def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
     def g(tree: Any, scale: Any, factor: int = 2) -> Any:
         return {"sum": tree["a"] + tree["b"], "constant": (scale * factor,)}

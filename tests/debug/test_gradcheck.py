@@ -123,6 +123,8 @@ def test_gradcheck_error_shows_op_input_and_both_gradients() -> None:
 def test_gradcheck_refuses_float32_and_integers() -> None:
     with pytest.raises(TypeError, match="inputs must be float64, .* got float32 for input 0"):
         mg.gradcheck(np.sin, np.ones(2, np.float32))
+    with pytest.raises(TypeError, match="the function must return float64, .* got float32"):
+        mg.gradcheck(lambda x: x.astype(np.float32), A)
     with pytest.raises(ValueError, match="at least one input must have a floating dtype"):
         mg.gradcheck(np.sin, np.ones(2, int))
 
@@ -131,6 +133,12 @@ def test_gradcheck_refuses_float32_and_integers() -> None:
 def test_gradcheck_refuses_results_that_it_cannot_check(results: Any) -> None:
     with pytest.raises(TypeError, match="must return a tensor, or .* got a (dict|NoneType|str)"):
         mg.gradcheck(lambda x: results, A)
+
+
+def test_gradcheck_that_would_compare_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="directions must be at least 1 .*, got 0"):
+        mg.gradcheck(np.sin, A, directions=0, elementwise=False)
+    assert mg.gradcheck(np.sin, A, directions=0)
 
 
 def test_gradgradcheck_refuses_complex_step() -> None:

@@ -215,6 +215,7 @@ SINGLE = np.array([1.0, 2.0], np.float32)
     "call",
     [
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
+        Call(np.pad, [np.array(2.0), 1]),
         Call(
             np.var,
             [np.array([[-0.514]])],

@@ -153,6 +153,12 @@ def test_load_arrays_of_changed_file_raises(tmp_path: Path, old: bytes, new: byt
         load_arrays(path)
 
 
+def test_save_arrays_with_the_name_of_the_checksum_raises(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="metadata must not contain 'minigrad.crc32'"):
+        save_arrays(tmp_path / "x", {}, {"minigrad.crc32": "0"})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_load_arrays_without_checksum_returns_metadata(tmp_path: Path) -> None:
     """Other programs write none."""
     write_safetensors(tmp_path / "x", {"a": np.ones(1)}, {"note": "[3, 4]", "text": "x"})

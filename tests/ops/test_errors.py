@@ -89,7 +89,18 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "reduction must be 'mean', 'sum' or 'none'",
     ),
+    (
+        lambda: mg.arctan2(1.0, None),
+        TypeError,
+        "arctan2: .* has no attribute .*; got a 1.0, b None",
+    ),
     # kernels
+    (lambda: mg.linear(MATRIX, 1.5), TypeError, r"linear: .*; got x \(2, 3\) float64, weight 1.5"),
+    (
+        lambda: mg.vmap(lambda x: mg.layer_norm(x, weight=TWO))(MATRIX),
+        ValueError,
+        r"weight must have the shape of a row, \(3,\), got \(2,\)",
+    ),
     (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
     (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be at least 0 and less than 1, got 1.0"),
     (lambda: mg.embedding(MATRIX, [0, 3]), IndexError, "indices must be from 0 to 1, got 0 to 3"),

@@ -191,6 +191,13 @@ def test_backward_of_too_many_shards_raises() -> None:
         sum_in_parallel()[2].backward([1, 1, 1])
 
 
+def test_backward_of_loss_that_is_no_tensor_raises() -> None:
+    p = parameter()
+    together = DataParallel(optim.SGD([p], lr=1.0), lambda shard: 1.0, processes=1, model=None)
+    with pytest.raises(TypeError, match="DataParallel: loss must return a Tensor, got a float"):
+        together.backward([1])
+
+
 # -- changes of parameters and of the model --------------------------------------------------------------
 
 
