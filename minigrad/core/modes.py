@@ -84,6 +84,10 @@ class set_grad_enabled(ContextDecorator):
 
     def __call__(self, function: _F) -> _F:
         """Return `function` so that it runs in this mode."""
+        if not callable(function):
+            raise TypeError(
+                f"{type(self).__name__}: function must be callable, got {function!r:.60}"
+            )
         if (
             inspect.isgeneratorfunction(function)
             or inspect.iscoroutinefunction(function)

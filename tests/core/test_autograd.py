@@ -155,6 +155,8 @@ def test_modes_nest_decorate_and_end_with_errors() -> None:
     assert not mg.no_grad()(lambda t: t * 2)(x).requires_grad
     assert not mg.no_grad(lambda t: t * 2)(x).requires_grad
     assert mg.no_grad(mg.enable_grad(lambda t: t * 2))(x).requires_grad
+    with pytest.raises(TypeError, match="no_grad: function must be callable, got False"):
+        mg.no_grad(False)
     with pytest.raises(TypeError, match="no_grad: cannot decorate g, a generator"):
 
         @mg.no_grad()
