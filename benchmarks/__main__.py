@@ -1,8 +1,10 @@
 """Benchmarks, by hand: `python benchmarks all`, or one of
 
-train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
+train     a training step at three sizes, with its memory and its share of the machine's GEMM rate,
+          and the same without dropout against PyTorch; "kept" has minigrad's settings of malloc
 published models of published shapes against transformers: tokens, sentences, fine-tuning, loading
 decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
+int8      tokens a second and memory of models in float32 and in 8 bits, against the same two
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
@@ -34,12 +36,15 @@ from sizes import SIZES
 
 from nn.inspection.style import COLOURS, style
 
-RIVALS = ["torch", "torch:processes", "torch:compiled", "jax", "autograd", "mygrad"]
+PYTORCH = ["torch", "torch+kept", "torch:processes", "torch:processes+kept"]
+RIVALS = [*PYTORCH, "torch:compiled", "jax", "autograd", "mygrad"]
 SLOW = ["autograd", "mygrad"]  # not at the size base, where they would take minutes
 NAMES = {
     "minigrad": "minigrad", "torch": "PyTorch", "torch:processes": "PyTorch, 2 proc.",
-    "torch:compiled": "torch.compile",
+    "torch:compiled": "torch.compile", "torch+kept": "PyTorch, kept",
+    "torch:processes+kept": "PyTorch, 2, kept",
     "jax": "JAX jit", "autograd": "HIPS autograd", "mygrad": "MyGrad", "ctranslate2": "CTranslate2",
+    "minigrad:int8": "minigrad int8", "ctranslate2:int8": "CTranslate2 int8",
 }  # fmt: skip
 OPS = [
     "add", "multiply", "divide", "negative", "tanh", "relu", "exp, log", "square", "matmul",
@@ -86,6 +91,9 @@ def train(rounds: int) -> dict[str, Any]:
         rivals = [r for r in RIVALS if size != "base" or r not in SLOW]
         measured = against(rivals, "train", {"size": size}, rounds, 3)
         show(size, measured, NAMES)
+        without = [r for r in rivals if r in PYTORCH]
+        plain = against(without, "train", {"size": size, "dropout": 0.0}, rounds, 3)
+        show(f"{size}, no dropout", plain, NAMES)
         (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
         rate = s.useful_flops() / gemm.median
         fraction = gemm.median / (measured["minigrad"]["ms"] / 1e3)
@@ -93,7 +101,12 @@ def train(rounds: int) -> dict[str, Any]:
             f"{size:19}matrix products alone, in two processes: {gemm.median * 1e3:.1f} ms, "
             f"{rate / 1e9:.0f} GFLOP/s; {fraction:.0%} of a step"
         )
-        result[size] = {"libraries": measured, "gemm_ms": gemm.median * 1e3, "gemm_share": fraction}
+        result[size] = {
+            "libraries": measured,
+            "no_dropout": plain,
+            "gemm_ms": gemm.median * 1e3,
+            "gemm_share": fraction,
+        }
     return result
 
 
@@ -101,13 +114,20 @@ def decode(rounds: int) -> dict[str, Any]:
     result = {}
     print(f"32 tokens\n{HEAD}")
     with tempfile.TemporaryDirectory() as path:
-        Worker("torch", "published", {"path": path, "shape": "OPUS-MT"}).close()
+        write_model(path, "OPUS-MT")
         for batch, beams in ((1, 1), (32, 1), (1, 4)):
             name = f"batch {batch}, beam {beams}"
             config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
             result[name] = against(["torch", "ctranslate2"], "decode", config, rounds, 2)
             show(name, result[name], NAMES | {"torch": "Hugging Face"})
     return result
+
+
+def write_model(path: str, shape: str) -> None:
+    """Write a model with random weights for transformers, and for CTranslate2 if there is one."""
+    Worker("torch", "published", {"path": path, "shape": shape}).close()
+    if shape != "MiniLM":
+        compare(["ctranslate2"], "convert", {"path": path}, 0, 0)
 
 
 PUBLISHED: list[tuple[str, str, str, dict[str, int]]] = [
@@ -128,9 +148,51 @@ def published(rounds: int) -> dict[str, Any]:
         for name, shape, task, config in PUBLISHED:
             path = Path(root) / shape
             if not path.exists():
-                Worker("torch", "published", {"path": str(path), "shape": shape}).close()
+                write_model(str(path), shape)
             result[name] = against(["torch"], task, {"path": str(path), **config}, rounds, 2)
             show(name, result[name], NAMES | {"torch": "Hugging Face"})
+    return result
+
+
+PROMPT, SOURCE = {"context": 16, "steps": 32}, {"length": 16, "steps": 32}
+GENERATED: list[tuple[str, str, str, dict[str, int]]] = [
+    ("GPT-2, 1 text", "GPT-2", "write_on", PROMPT),
+    ("GPT-2, 4 texts", "GPT-2", "write_on", PROMPT | {"batch": 4}),
+    ("SmolLM2, 1 text", "SmolLM2", "write_on", PROMPT),
+    ("SmolLM2, 4 texts", "SmolLM2", "write_on", PROMPT | {"batch": 4}),
+    ("OPUS-MT, 1 text", "OPUS-MT", "decode", SOURCE | {"batch": 1, "beams": 1}),
+    ("OPUS-MT, beam 4", "OPUS-MT", "decode", SOURCE | {"batch": 1, "beams": 4}),
+    ("OPUS-MT, 32 texts", "OPUS-MT", "decode", SOURCE | {"batch": 32, "beams": 1}),
+]  # fmt: skip
+
+
+def int8(rounds: int) -> dict[str, Any]:
+    """Measure tokens a second of float32 and 8 bits, and memory over idle; all take turns."""
+    result: dict[str, Any] = {}
+    libraries = ["minigrad", "minigrad:int8", "torch", "ctranslate2", "ctranslate2:int8"]
+    print(f"32 tokens{'':29}tokens/s  peak MB   time / minigrad's in float32")
+    with tempfile.TemporaryDirectory() as root:
+        for name, shape, task, config in GENERATED:
+            path = Path(root) / shape
+            if not path.exists():
+                write_model(str(path), shape)
+            workers = compare(libraries, task, {"path": str(path), **config}, rounds, 2)
+            tokens = config["steps"] * config.get("batch", 1)
+            result[name] = {
+                w.library: {
+                    "tokens_per_second": tokens / w.median,
+                    "peak_mb": w.peak / 1e6,
+                    "ratio": w.median / workers[0].median,
+                }
+                for w in workers
+            }
+            for library, f in result[name].items():
+                label = (NAMES | {"torch": "transformers"})[library]
+                print(
+                    f"{name:19}{label:17}{f['tokens_per_second']:10.1f}{f['peak_mb']:9.0f}"
+                    f"{f['ratio']:10.2f}",
+                    flush=True,
+                )
     return result
 
 
@@ -252,7 +314,8 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "train": train, "published": published, "decode": decode, "gains": gains, "ops": ops,
+    "train": train, "published": published, "decode": decode, "int8": int8, "gains": gains,
+    "ops": ops,
     "scaling": scaling, "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
+from sizes import CLIP, LR, SIZES, SMOOTHING, Size
 
 
 def parameters(s: Size) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class Model:
         self.causal = np.where(np.tri(s.length, dtype=bool), 0, -1e9).astype(np.float32)
 
     def dropout(self, x: Any) -> Any:
-        keep = self.random(x.shape) >= DROPOUT
-        return x * (keep * np.float32(1 / (1 - DROPOUT)))
+        p = self.s.dropout
+        return x * ((self.random(x.shape) >= p) * np.float32(1 / (1 - p))) if p else x
 
     def linear(self, p: Any, name: str, x: Any) -> Any:
         return self.xp.matmul(x, p[f"{name}.w"]) + p[f"{name}.b"]

@@ -24,8 +24,16 @@ PAUSE = 0.3  # seconds between turns
 TURN = 0.2  # least seconds of a turn: a short task is repeated, and the mean counts
 
 
+KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1)}
+"""Settings of glibc's malloc that minigrad makes for itself: keep freed memory."""
+
+
 class Worker:
-    """A process that runs one task of one library, on request."""
+    """A process that runs one task of one library, on request.
+
+    torch:compiled is the task train_compiled of `with_torch`, and torch+kept has minigrad's
+    settings of malloc.
+    """
 
     def __init__(self, library: str, task: str, config: dict[str, Any]) -> None:
         self.library = library
@@ -34,12 +42,13 @@ class Worker:
             *launcher,
             sys.executable,
             str(HERE / "harness.py"),
-            library,
+            library.removesuffix("+kept"),
             task,
             json.dumps(config),
         ]
+        env = os.environ | (KEPT if library.endswith("+kept") else {})
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE, env=env
         )
         self.facts = self._answer()
         self.seconds: list[float] = []
@@ -165,9 +174,7 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
     import resource
 
     sys.path.insert(0, str(HERE.parent))
-    library, _, variant = library.partition(
-        ":"
-    )  # torch:compiled is the task train_compiled of with_torch
+    library, _, variant = library.partition(":")
     module = importlib.import_module(f"with_{library}")
     task = f"{task}_{variant}" if variant else task
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

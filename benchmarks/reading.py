@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nn.text import IndexedPairs, PairBatches
+from nn.text.batches import PairBatches
 
 PAGE = resource.getpagesize()
 
@@ -61,6 +62,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100_000)
     parser.add_argument("--batch-tokens", type=int, default=1024)
     args = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    from indexed_pairs import IndexedPairs
+
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
         pairs = IndexedPairs.write(Path(directory) / "pairs", made_up(args.pairs), 32_000)

@@ -17,6 +17,7 @@ class Size(NamedTuple):
     layers: int
     batch: int
     length: int
+    dropout: float = 0.1
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids (batch, length), half padded, and target ids (batch, length + 1)."""
@@ -46,7 +47,7 @@ def prompt_of(length: int) -> list[int]:
     return np.random.default_rng(0).integers(1000, 20_000, length).tolist()
 
 
-DROPOUT, SMOOTHING, CLIP, LR = 0.1, 0.1, 1.0, 1e-4
+SMOOTHING, CLIP, LR = 0.1, 1.0, 1e-4
 
 SIZES = {
     "toy": Size(64, 64, 4, 128, 2, 64, 12),

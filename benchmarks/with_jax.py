@@ -13,7 +13,7 @@ from sizes import SIZES
 VERSION = jax.__version__
 
 
-def train(size: str, **changes: int) -> Callable[[], None]:
+def train(size: str, **changes: Any) -> Callable[[], None]:
     """Return a compiled training step: dropout, smoothed loss, backward, clipping, Adam."""
     s = SIZES[size]._replace(**changes)
     source, target = s.data()

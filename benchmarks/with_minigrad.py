@@ -15,13 +15,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
 from harness import in_processes
-from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, prompt_of, sentences
+from sizes import CLIP, LR, SIZES, SMOOTHING, prompt_of, sentences
 from small_ops import chain
 
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
-from minigrad.runtime import keep_freed_memory
+from minigrad.fast.runtime import keep_freed_memory
 
 VERSION = mg.__version__
 
@@ -45,7 +45,7 @@ def _leave_out(part: str) -> None:
 
 
 def train(
-    size: str, processes: int = 2, activation: str = "relu", without: str = "", **changes: int
+    size: str, processes: int = 2, activation: str = "relu", without: str = "", **changes: Any
 ) -> Callable[[], None]:
     """Return a training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
     _leave_out(without)
@@ -55,7 +55,7 @@ def train(
 
 
 def _training(
-    size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]
+    size: str, kind: Callable[..., Any], activation: str, changes: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return a training step, and the `kind(optimizer, loss, model=model)` that takes it."""
     s = SIZES[size]._replace(**changes)
@@ -68,7 +68,7 @@ def _training(
         s.layers,
         s.layers,
         s.d_ff,
-        dropout=DROPOUT,
+        dropout=s.dropout,
         max_len=s.length,
         activation=activation,
     )
@@ -94,7 +94,7 @@ def _training(
     return step, parallel
 
 
-def train_mpi(size: str, ranks: int, **changes: int) -> Any:
+def train_mpi(size: str, ranks: int, **changes: Any) -> Any:
     """Return the same step by ranks of an MPI job, one thread each, which the first starts."""
     mg.set_num_threads(1)
     step, parallel = _training(size, mg.MPIParallel, "relu", changes)
@@ -140,21 +140,35 @@ def _leading(parallel: Any, step: Callable[[], Any]) -> Any:
     return lead
 
 
-def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
-    """Return a call that decodes exactly `steps` tokens for `batch` sources, with the cache."""
+def for_inference(path: str, weights: str) -> Any:
+    """Load a model for inference."""
+    model = nn.load(path, weights=weights)
+    model = model if weights == "int8" else nn.for_inference(model)
     keep_freed_memory()
-    model = nn.for_inference(nn.load(path))
+    return model
+
+
+def decode(
+    path: str, batch: int, beams: int, length: int, steps: int, weights: str = "float"
+) -> Callable[[], Any]:
+    """Return a call that decodes exactly `steps` tokens for `batch` sources, with the cache."""
+    model = for_inference(path, weights)
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     if beams == 1:
         return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)
     return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
 
 
-def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
+def write_on(
+    path: str, context: int, steps: int, batch: int = 1, weights: str = "float"
+) -> Callable[[], Any]:
     """Return a call that generates exactly `steps` tokens greedily, with the cache."""
-    keep_freed_memory()
-    model, prompt = nn.for_inference(nn.load(path)), prompt_of(context)
-    return lambda: nn.generate(model, prompt, max_len=steps, eos=None)
+    model, prompts = for_inference(path, weights), [prompt_of(context)] * batch
+    return lambda: nn.generate(model, prompts, max_len=steps, eos=None)
+
+
+decode_int8 = functools.partial(decode, weights="int8")
+write_on_int8 = functools.partial(write_on, weights="int8")
 
 
 def encode(path: str, batch: int, length: int) -> Callable[[], Any]:

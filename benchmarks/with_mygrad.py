@@ -17,6 +17,6 @@ def gradients(loss: Callable[[Any], Any], p: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.grad for name, tensor in tensors.items()}
 
 
-def train(size: str, **changes: int) -> Callable[[], None]:
+def train(size: str, **changes: Any) -> Callable[[], None]:
     """Return a training step."""
     return training_step(size, changes, mygrad, gradients)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import follow
-from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size, prompt_of, sentences
+from sizes import CLIP, LR, SIZES, SMOOTHING, Size, prompt_of, sentences
 from small_ops import chain
 
 VERSION = torch.__version__
@@ -35,9 +35,9 @@ class Translator(torch.nn.Module):
         self.register_buffer(
             "positions", torch.stack([angles.sin(), angles.cos()], -1).reshape(s.length, d)
         )
-        self.dropout = torch.nn.Dropout(DROPOUT)
+        self.dropout = torch.nn.Dropout(s.dropout)
         self.transformer = torch.nn.Transformer(
-            d, s.num_heads, s.layers, s.layers, s.d_ff, DROPOUT, batch_first=True
+            d, s.num_heads, s.layers, s.layers, s.d_ff, s.dropout, batch_first=True
         )
         self.transformer.encoder.norm = self.transformer.decoder.norm = (
             None  # post-norm, as the paper
@@ -89,7 +89,7 @@ def _step(
     return step
 
 
-def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], None]:
+def train(size: str, compiled: bool = False, **changes: Any) -> Callable[[], None]:
     """Return a training step in one process with two threads."""
     s = SIZES[size]._replace(**changes)
     torch.manual_seed(0)
@@ -98,12 +98,12 @@ def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], Non
     return _step(s, model, source, target, forward=torch.compile(model) if compiled else None)
 
 
-def train_compiled(size: str, **changes: int) -> Callable[[], None]:
+def train_compiled(size: str, **changes: Any) -> Callable[[], None]:
     """Return the same step, compiled by torch.compile."""
     return train(size, compiled=True, **changes)
 
 
-def train_processes(size: str, **changes: int) -> Callable[[], None]:
+def train_processes(size: str, **changes: Any) -> Callable[[], None]:
     """Return a step of two processes with one thread each: DistributedDataParallel over gloo."""
     import torch.multiprocessing as multiprocessing
 
@@ -174,9 +174,10 @@ def published(path: str, shape: str) -> dict[str, int]:
     return {"parameters": model.num_parameters()}
 
 
-def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
+def write_on(path: str, context: int, steps: int, batch: int = 1) -> Callable[[], Any]:
     """Return a call that generates exactly `steps` tokens greedily, with the cache."""
-    model, prompt = loaded("AutoModelForCausalLM", path), torch.tensor([prompt_of(context)])
+    model = loaded("AutoModelForCausalLM", path)
+    prompt = torch.tensor([prompt_of(context)] * batch)
     options = {"max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
 
     def step() -> Any:

@@ -93,6 +93,10 @@ def write_lite(app: Any) -> None:
             notebook.metadata["kernelspec"] = {"name": "python", "display_name": "Python"}
             path = LITE / "notebooks" / language / f"{script.stem}.ipynb"
             sources.write(path, nbformat.writes(notebook))
+    folder = LITE / "notebooks" / "pictures"
+    folder.mkdir(exist_ok=True)
+    for picture in sources.pictures():
+        shutil.copy(picture, folder)
     for name in ("pypi", "static"):
         shutil.rmtree(LITE / name, ignore_errors=True)
     version = minigrad.__version__

@@ -15,6 +15,7 @@ from typing import Any
 
 import jupytext
 import nbformat
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from nn.commands import COMMANDS
@@ -25,12 +26,17 @@ COURSE = ROOT / "examples" / "course"
 STATEMENTS = ROOT / "tests" / "course" / "statements"
 MADE = HERE / "course"
 COLUMNS = (("text", "printed"), ("exact", "computed"))  # of the table of statements
+START = """\
+pip install --find-links . minigrad-nn matplotlib jupyterlab
+jupyter lab course/00_autodiff.ipynb
+"""
 LOCALE = HERE / "locale" / "zh_CN" / "LC_MESSAGES"
 
 
 def write_pages(app: Any) -> None:
     """Write the pages that Sphinx reads and no one writes by hand, in the language of the build."""
     chinese = app.config.language == "zh_CN"
+    write_labels()
     if app.builder.name == "gettext":
         app.config.nb_execution_mode = "off"
     write_command_line()
@@ -57,10 +63,27 @@ def lesson_notebook(script: Path, chinese: bool) -> Any:
     return notebook
 
 
+def write_labels() -> None:
+    """Compile the Chinese of pictures and graders for `labels.py`."""
+    with (LOCALE / "course" / "labels.po").open("rb") as source:
+        catalog = read_po(source)
+    with (COURSE / "labels.mo").open("wb") as target:
+        write_mo(target, catalog)
+
+
 def course_modules() -> dict[str, Path]:
     """Return the modules that the lessons import, by their names in an archive."""
-    paths = [*COURSE.glob("[a-z]*.py"), *COURSE.glob("exercises/*.py")]
+    patterns = ("[a-z]*.py", "*.json", "labels.mo", "exercises/*.py")
+    paths = [path for pattern in patterns for path in sorted(COURSE.glob(pattern))]
     return {path.relative_to(COURSE).as_posix(): path for path in paths}
+
+
+def pictures() -> list[Path]:
+    """Return the pictures that the lessons show, in both languages."""
+    texts = [script.read_text("utf-8") for script in lessons()]
+    texts += [path.read_text("utf-8") for path in LOCALE.glob("course/*.po")]
+    names = {name for text in texts for name in re.findall(r"\(\.\./pictures/([\w.]+)\)", text)}
+    return [HERE / "pictures" / name for name in sorted(names)]
 
 
 def write(path: Path, text: str) -> None:
@@ -71,7 +94,7 @@ def write(path: Path, text: str) -> None:
 
 
 def copy_notebooks(app: Any, error: Exception | None) -> None:
-    """Put the notebooks beside their pages, and all of them with their modules into `course.zip`."""
+    """Put the notebooks beside their pages, and all that a reader needs into `course.zip`."""
     if error or app.builder.name != "html":
         return
     out = Path(app.outdir) / "course"
@@ -81,6 +104,11 @@ def copy_notebooks(app: Any, error: Exception | None) -> None:
             archive.write(MADE / f"{script.stem}.ipynb", f"course/{script.stem}.ipynb")
         for name, module in course_modules().items():
             archive.write(module, f"course/{name}")
+        for picture in pictures():
+            archive.write(picture, f"pictures/{picture.name}")
+        for wheel in HERE.glob("_build/lite/pypi/minigrad_nn-*.whl"):
+            archive.write(wheel, wheel.name)
+        archive.writestr("README.md", "```sh\n" + START + "```\n")
 
 
 # -- Chinese -------------------------------------------------------------------------------------------
@@ -147,7 +175,7 @@ def statement_table(found: dict[str, Any], catalog: dict[str, str] | None) -> st
     source = {name: words(text) for name, text in found["source"].items()}
     title = f"[{source['title']}]({source['url']})" if source["url"] else source["title"]
     parts = [f"# {words('Every statement, computed')}: {source['title']}", words(intro)]
-    parts.append(f"{title}, {source['author']} ({source['file']}). {source['note']}")
+    parts.append(f"{title}, {source['author']}. {source['note']}")
     section = None
     for s in found["all"]:
         if s["section"] != section:

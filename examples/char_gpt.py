@@ -13,10 +13,10 @@ from texts import tales
 
 import minigrad as mg
 import nn
-from minigrad.console import amount, count, run_script
+from minigrad.fast.runtime import available_cores
+from minigrad.io.console import amount, count, run_script
 from minigrad.optim import AdamW, cosine_schedule
-from minigrad.runtime import available_cores
-from nn.text import read_lines
+from nn.text.pairs import read_lines
 
 
 def main(argv=None):

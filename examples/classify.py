@@ -14,9 +14,12 @@ from texts import opinions
 
 import minigrad as mg
 import nn
-from minigrad.console import count, run_script
+from minigrad.io.console import count, run_script
 from minigrad.optim import AdamW, cosine_schedule
-from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
+from nn.text.batches import padded
+from nn.text.pairs import read_pairs
+from nn.text.tokenize import WordTokenizer
+from nn.text.vocabulary import Vocabulary
 
 
 def main(argv=None):

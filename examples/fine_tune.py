@@ -11,9 +11,9 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 from minigrad.optim import AdamW, linear_schedule
-from nn.text import read_pairs
+from nn.text.pairs import read_pairs
 
 
 def main(argv=None):

@@ -8,7 +8,7 @@
 import sys
 
 import nn
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 
 
 def main(argv=None):

@@ -3,6 +3,7 @@
     python examples/multi30k.py --data DIR                English to German: 41.02 BLEU there
     python examples/multi30k.py --data DIR --resume       continue after an interruption
     python examples/multi30k.py --data DIR --r-drop 5     with R-Drop
+    python examples/multi30k.py --data DIR --bpe-dropout 0.1   with BPE dropout
     minigrad translate runs/multi30k --average 10 --beam 8 < test.en > test.de
 
 DIR contains train.lc.norm.tok.en, train.lc.norm.tok.de and the same of val: tokenized text in
@@ -13,9 +14,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from bpe_dropout import BPEDropout
 from rdrop import RDrop
 
-from minigrad.console import amount, run_script
+from minigrad.io.console import amount, run_script
 from nn.commands import train
 
 SETTINGS = {
@@ -62,6 +64,7 @@ def main(argv=None):
     )
     parser.add_argument("--data", type=Path, required=True, help="directory of the files")
     parser.add_argument("--r-drop", type=amount, default=0.0, help="weight of its divergence")
+    parser.add_argument("--bpe-dropout", type=amount, default=0.0, help="share of left-out merges")
     args, rest = parser.parse_known_args(argv)
     learn, valid = (
         [f"{args.data}/{part}.lc.norm.tok.{language}" for language in ("en", "de")]
@@ -69,7 +72,8 @@ def main(argv=None):
     )
     files = ["--data", *learn, "--valid", *valid, "--test", *valid]
     objective = RDrop(args.r_drop, SETTINGS["label_smoothing"]) if args.r_drop else None
-    return train.main([*rest, *files], SETTINGS, objective)
+    drawn = (lambda bpe: BPEDropout(bpe, args.bpe_dropout)) if args.bpe_dropout else None
+    return train.main([*rest, *files], SETTINGS, objective, drawn)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.tensor import Tensor
-from minigrad.optim.settings import checked_number
+from minigrad.arguments import checked_number
+from minigrad.tensor import Tensor
 from nn import ModelLoss
-from nn.models.base import IGNORED
+from nn.model import IGNORED
 
 __all__ = ["RDrop"]
 

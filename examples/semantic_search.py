@@ -10,8 +10,8 @@ import sys
 import numpy as np
 
 import nn
-from minigrad.console import run_script
-from nn.text import read_lines
+from minigrad.io.console import run_script
+from nn.text.pairs import read_lines
 
 
 def main(argv=None):

@@ -11,25 +11,27 @@ and trains on sentence pairs of your own.
 import argparse
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.console import count, run_script, seed
-from minigrad.extras import require
+from minigrad.fast.runtime import available_cores
+from minigrad.io.console import count, run_script, seed
 from minigrad.optim import Adam, cosine_schedule
-from minigrad.runtime import available_cores
-from nn.text import PairBatches, SpaceTokenizer, Vocabulary, split_pairs, translation_scores
+from nn.text.batches import PairBatches
+from nn.text.pairs import split_pairs
+from nn.text.scores import translation_scores
+from nn.text.tokenize import SpaceTokenizer
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
+from nn.text.vocabulary import Vocabulary
 
 
 def main(argv=None):
     began = time.perf_counter()
     args = parse(argv)
-    for package in ("matplotlib", "sacrebleu"):
-        require(package, "this example")
     run_dir = args.out or Path("runs") / args.pair
     say = (lambda *_: None) if args.quiet else print
     mg.manual_seed(args.seed)
@@ -93,19 +95,22 @@ def main(argv=None):
     for i in np.random.default_rng(args.seed).permutation(len(test))[:10]:
         mark = "=" if texts[i] == references[i] else "≠"
         say(f"  {test[i][0]}\n    → {texts[i]}\n    {mark} {references[i]}")
-    bleu = translation_scores(texts, references).bleu
-
-    # Pictures of the loss, and of what the words of one translation attended to.
-    nn.plots.loss_curve(trainer.history, "loss by step", run_dir / "loss.png")
-    maps, source, target = translator.attention(translations[0])
-    nn.plots.attention_grid(maps["cross"], target, source, texts[0], run_dir / "attention.png")
-
-    # The last line: how well it translates, and how long it took.
     loss = trainer.evaluate(batches(test, shuffle=False))
+    figures = f"loss {loss:.3f}, exact match {exact:.1%}"
+
+    # Other packages compute BLEU, and draw the loss and what the words of a translation attended to.
+    has_sacrebleu, has_matplotlib = map(find_spec, ("sacrebleu", "matplotlib"))
+    if has_sacrebleu:
+        figures += f", BLEU {translation_scores(texts, references).bleu:.1f}"
+    if has_matplotlib:
+        nn.plots.loss_curve(trainer.history, "loss by step", run_dir / "loss.png")
+        maps, source, target = translator.attention(translations[0])
+        nn.plots.attention_grid(maps["cross"], target, source, texts[0], run_dir / "attention.png")
+    if not (has_sacrebleu and has_matplotlib):
+        say('pip install -e ".[all]" adds BLEU, and pictures of the loss and of attention')
     print(
-        f"{len(test)} held-out sentences: loss {loss:.3f}, exact match {exact:.1%}, "
-        f"BLEU {bleu:.1f}; {trainer.step} steps in {trainer.seconds:.0f} s, "
-        f"{time.perf_counter() - began:.0f} s in all; run directory {run_dir}"
+        f"{len(test)} held-out sentences: {figures}; {trainer.step} steps in "
+        f"{trainer.seconds:.0f} s, {time.perf_counter() - began:.0f} s in all; run directory {run_dir}"
     )
 
 

@@ -30,63 +30,71 @@ from numpy import nan as nan
 from numpy import pi as pi
 from numpy import uint8 as uint8
 
+from . import fast as fast
 from . import optim as optim
-from .advice import missing as _missing
-from .batching import *
-from .core.creation import *
-from .core.errors import *
-from .core.modes import *
-from .core.random import *
-from .core.registry import *
-from .core.tensor import *
-from .debug.anomaly import *
-from .debug.draw import *
-from .debug.gradcheck import *
-from .debug.memory import *
-from .debug.profiler import *
-from .derivatives import *
-from .extras import check_nn_package as _check_nn_package
+from .check.anomaly import *
+from .check.extras import check_nn_package as _check_nn_package
+from .check.gradcheck import *
+from .check.memory import *
+from .check.profiler import *
+from .check.report import list_names as _list_names
+from .errors import *
+from .fast.parallel import *
+from .fast.runtime import *
+from .fuse import *
+from .grad import *
 from .io.arrays import load as load
 from .io.arrays import save as save
-from .kernels.attention import *
-from .kernels.cross_entropy import *
-from .kernels.definitions import *
-from .kernels.dropout import *
-from .kernels.embedding import *
-from .kernels.gelu import *
-from .kernels.linear import *
-from .kernels.normalization import *
-from .numpy_ops import ranges as ranges  # answers np.linspace of tensors
-from .numpy_ops import scipy_special as scipy_special  # answers functions of scipy.special
-from .numpy_ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and similar methods
-from .numpy_ops import writing as writing  # answers np.copyto and similar functions
-from .numpy_ops.calculus import *
-from .numpy_ops.multinomial import *
-from .numpy_ops.nan import *
-from .numpy_ops.rearrange import *
-from .numpy_ops.sorting import *
-from .numpy_ops.special import *
-from .ops.activations import *
-from .ops.compare import *
-from .ops.decompositions import *
-from .ops.einsum import *
-from .ops.elementwise import *
-from .ops.indexing import *
-from .ops.joining import *
-from .ops.linalg import *
-from .ops.losses import *
-from .ops.norms import *
-from .ops.reduction import *
+from .modes import *
+from .numpy import answers as answers
+from .numpy import array_api as array_api  # the namespace of the array API standard
+from .numpy import conversion as conversion  # advice for np.asarray of tensors
+from .numpy import protocols as _protocols
+from .numpy import ranges as ranges  # answers np.linspace of tensors
+from .numpy import scipy_special as scipy_special  # answers functions of scipy.special
+from .numpy import ufunc_methods as ufunc_methods  # answers np.add.reduce and similar methods
+from .numpy import writing as writing  # answers np.copyto and similar functions
+from .numpy.activations import *
+from .numpy.calculus import *
+from .numpy.compare import *
+from .numpy.creation import *
+from .numpy.decompositions import *
+from .numpy.derivatives import *
+from .numpy.einsum import *
+from .numpy.elementwise import *
+from .numpy.indexing import *
+from .numpy.joining import *
+from .numpy.linalg import *
+from .numpy.multinomial import *
+from .numpy.nan import *
+from .numpy.norms import *
+from .numpy.rearrange import *
+from .numpy.reduction import *
+from .numpy.scipy_linalg import *
+from .numpy.shape import *
+from .numpy.sorting import *
+from .numpy.special import *
+from .numpy.statistics import *
+from .numpy.vmap import *
+from .ops.activation import *
+from .ops.arithmetic import *
+from .ops.attention import *
+from .ops.dropout import *
+from .ops.loss import *
+from .ops.norm import *
+from .ops.product import *
+from .ops.reduce import *
+from .ops.select import *
 from .ops.shape import *
-from .ops.softmax import *
-from .ops.statistics import *
-from .parallel import *
-from .report import list_names as _list_names
-from .runtime import *
-from .torch_names import *
-from .torch_names import accept_torch_options as _accept_torch_options
+from .random import *
+from .registry import *
+from .tensor import *
+from .torch.advice import missing as _missing
+from .torch.losses import *
+from .torch.names import *
+from .torch.names import accept_torch_options as _accept_torch_options
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _check_nn_package()
 __doc__ += _list_names(_sys.modules[__name__])  # names of operations are listed nowhere else

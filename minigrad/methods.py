@@ -1,4 +1,8 @@
-"""Base class of Tensor for type checkers, which read `methods.pyi` instead of this file."""
+"""Base class of Tensor for type checkers, which read `methods.pyi` instead of this file.
+
+`registry.py` sets the methods when operations are declared, so type checkers cannot see them. A
+first reader can skip this file.
+"""
 
 from __future__ import annotations
 

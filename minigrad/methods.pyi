@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .core.tensor import Tensor
-from .numpy_ops.sorting import TopK
+from .numpy.sorting import TopK
+from .tensor import Tensor
 
 class Size(builtins.int):
     shape: builtins.tuple[builtins.int, ...]
@@ -21,8 +21,14 @@ class Methods:
         """Add a and b."""
     def __and__(self, other: Any) -> Tensor:
         """Compute a & b for booleans or integers."""
+    def __array_namespace__(self, other: Any) -> Tensor:
+        """Return the namespace of the array API standard."""
     def __divmod__(self, other: Any) -> Tensor:
         """Return floor(a / b), which has no gradient, and the remainder."""
+    def __dlpack__(self, other: Any) -> Tensor:
+        """Return the array as a DLPack capsule, which torch.as_tensor and jax.numpy.asarray read."""
+    def __dlpack_device__(self, other: Any) -> Tensor:
+        """Return the device of the array, the CPU."""
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         """Compute a == b for each element."""
     def __floordiv__(self, other: Any) -> Tensor:
@@ -39,6 +45,8 @@ class Methods:
         """Compute bitwise_and in place; the Tensor gets the new values and gradient."""
     def __ifloordiv__(self, other: Any) -> Tensor:
         """Compute floor_divide in place; the Tensor gets the new values and gradient."""
+    def __ilshift__(self, other: Any) -> Tensor:
+        """Compute left_shift in place; the Tensor gets the new values and gradient."""
     def __imatmul__(self, other: Any) -> Tensor:
         """Compute matmul in place; the Tensor gets the new values and gradient."""
     def __imod__(self, other: Any) -> Tensor:
@@ -51,6 +59,8 @@ class Methods:
         """Compute bitwise_or in place; the Tensor gets the new values and gradient."""
     def __ipow__(self, other: Any) -> Tensor:
         """Compute power in place; the Tensor gets the new values and gradient."""
+    def __irshift__(self, other: Any) -> Tensor:
+        """Compute right_shift in place; the Tensor gets the new values and gradient."""
     def __isub__(self, other: Any) -> Tensor:
         """Compute subtract in place; the Tensor gets the new values and gradient."""
     def __itruediv__(self, other: Any) -> Tensor:
@@ -59,6 +69,8 @@ class Methods:
         """Compute bitwise_xor in place; the Tensor gets the new values and gradient."""
     def __le__(self, other: Any) -> Tensor:
         """Compute a <= b for each element."""
+    def __lshift__(self, other: Any) -> Tensor:
+        """Shift the bits of a by b to the left."""
     def __lt__(self, other: Any) -> Tensor:
         """Compute a < b for each element."""
     def __matmul__(self, other: Any) -> Tensor:
@@ -81,16 +93,20 @@ class Methods:
     def __rand__(self, other: Any) -> Tensor: ...
     def __rdivmod__(self, other: Any) -> Tensor: ...
     def __rfloordiv__(self, other: Any) -> Tensor: ...
+    def __rlshift__(self, other: Any) -> Tensor: ...
     def __rmatmul__(self, other: Any) -> Tensor: ...
     def __rmod__(self, other: Any) -> Tensor: ...
     def __rmul__(self, other: Any) -> Tensor: ...
     def __ror__(self, other: Any) -> Tensor: ...
     def __rpow__(self, other: Any) -> Tensor: ...
+    def __rrshift__(self, other: Any) -> Tensor: ...
+    def __rshift__(self, other: Any) -> Tensor:
+        """Shift the bits of a by b to the right."""
     def __rsub__(self, other: Any) -> Tensor: ...
     def __rtruediv__(self, other: Any) -> Tensor: ...
     def __rxor__(self, other: Any) -> Tensor: ...
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Write into this tensor if it needs no gradient; graphs that need the old values notice it."""
+        """Let `t` go on as the result of writing a value at an index."""
     def __sub__(self, other: Any) -> Tensor:
         """Subtract b from a."""
     def __truediv__(self, other: Any) -> Tensor:
@@ -207,6 +223,8 @@ class Methods:
         """Compute x · Φ(x), with Φ the cumulative normal distribution."""
     def half(self) -> Tensor:
         """Convert to float16."""
+    def heaviside(self, values: Any) -> Tensor:
+        """Return 0 for negative, 1 for positive and NaN for NaN elements of x, and `values` for zeros."""
     def hypot(self, b: Any, /) -> Tensor:
         """Compute sqrt(a² + b²), without overflow."""
     def index_add(self, *, index: Any, values: Any) -> Tensor:
@@ -287,7 +305,7 @@ class Methods:
         """Compute 1 / x."""
     def relu(self) -> Tensor:
         """Compute max(x, 0); the derivative at 0 is 0."""
-    def repeat(self, repeats: builtins.int | Sequence[builtins.int], axis: builtins.int | None = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
+    def repeat(self, repeats: builtins.int | Sequence[builtins.int], *more: builtins.int, axis: builtins.int | None = ..., dim: Any = ...) -> Tensor:
         """Repeat each element."""
     def reshape(self, *shape: Any, order: builtins.str = ...) -> Tensor:
         """Return x in another shape of the same size."""
@@ -345,6 +363,8 @@ class Methods:
         """Repeat x as a whole."""
     def to(self, to: Any) -> Tensor:
         """Convert to the dtype `to`, or to the dtype of the tensor `to`."""
+    def to_device(self, device: Any, /, *, stream: Any = ...) -> Tensor:
+        """Return x, whose device is the CPU."""
     def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
         """Return the k largest elements along `axis`, largest first, and their indices."""
     def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
@@ -402,14 +422,14 @@ class Methods:
     def mT(self) -> Tensor:
         """Tensor with its last two axes exchanged."""
     @property
-    def flat(self) -> Tensor:
-        """Elements one after the other."""
-    @property
     def real(self) -> Tensor:
         """Real part, which is the tensor itself for real numbers."""
     @property
     def imag(self) -> Tensor:
         """Imaginary part, which is 0 for real numbers."""
+    @property
+    def flat(self) -> Tensor:
+        """Elements one after the other."""
     @property
     def device(self) -> Any:
         """Device "cpu"."""

@@ -1,4 +1,8 @@
-"""Trees: nested dicts, lists, tuples and named tuples, with arrays or anything else as leaves."""
+"""Trees: nested dicts, lists, tuples and named tuples, with arrays or anything else as leaves.
+
+`grad` differentiates with respect to trees of parameters. Look at `leaves`, which flattens a tree,
+and `rebuilt`, which is its inverse.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,6 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
         Nested dicts, lists, tuples and named tuples.
     is_leaf : callable, optional
         Returns True for a dict, list or tuple that is a leaf.
-
-    Returns
-    -------
-    list
-        Leaves in order.
     """
     if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
         return [tree]
@@ -35,17 +34,12 @@ def aligned(
 ) -> list[Any]:
     """Return the parts of `tree` at the leaves of `like`.
 
+    Other parameters: as `leaves`.
+
     Parameters
     ----------
     like, tree : object
         Trees of the same structure; another structure raises a ValueError.
-    is_leaf : callable, optional
-        Returns True for a dict, list or tuple in `like` that is a leaf.
-
-    Returns
-    -------
-    list
-        Parts of `tree`, in the order of the leaves of `like`.
     """
     if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
         return [tree]
@@ -72,19 +66,12 @@ def rebuilt(
 ) -> Any:
     """Return a tree with the structure of `tree` and the leaves `values`.
 
+    Other parameters: as `leaves`.
+
     Parameters
     ----------
-    tree : object
-        Nested dicts, lists, tuples and named tuples.
     values : iterable
         Leaves in order.
-    is_leaf : callable, optional
-        Returns True for a dict, list or tuple that is a leaf.
-
-    Returns
-    -------
-    object
-        Tree with the structure of `tree`.
     """
     values = iter(values)  # shared by all parts
     if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):

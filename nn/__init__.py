@@ -21,29 +21,47 @@ if not hasattr(_minigrad, "custom_op"):  # PyPI has another project of that name
         f"{_minigrad.__file__}; run: pip uninstall minigrad, then reinstall minigrad-nn"
     )
 
+from minigrad.check.report import list_names as _list_names
+
 from . import functional as functional
+from . import init as init
 from . import text as text
 from . import utils as utils
-from .generation import *
+from .attention import *
+from .block import *
+from .cache import *
+from .decoding import *
+from .feedforward import *
 from .inspection import *
 from .inspection import plots as plots
-from .layers import *
-from .layers import init as init
-from .models import *
-from .pretrained import *
-from .train import *
+from .language_model import *
+from .linear import *
+from .masks import *
+from .model import *
+from .module import *
+from .norm import *
+from .options.activations import *
+from .options.batch_norm import *
+from .options.config import *
+from .options.encoder import *
+from .options.images import *
+from .options.losses import *
+from .options.position_bias import *
+from .options.probes import *
+from .options.pruning import *
+from .options.rotary import *
+from .options.scored_attention import *
+from .positions import *
+from .published import *
+from .runs import *
+from .stacks import *
+from .transformer import *
 
-__doc__ += _minigrad.report.list_names(_sys.modules[__name__])
+__doc__ += _list_names(_sys.modules[__name__])
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
-    _REMOVED = {  # since version 0.2
-        "ArrayBatches": "use nn.Batches",
-        "RDrop": "copy the objective from examples/rdrop.py",
-    }
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        if name in _REMOVED:  # no AttributeError, of which `from nn import name` drops the text
-            raise ImportError(f"nn.{name} was removed: {_REMOVED[name]}", name=name)
-        from minigrad.advice import missing
+        from minigrad.torch.advice import missing
 
         missing("nn", name)

@@ -1,7 +1,7 @@
-"""Functions of torch.nn.utils."""
+"""Functions of torch.nn.utils, for code that imports them from there. A reader can skip it."""
 
 from __future__ import annotations
 
-from minigrad.optim import clip_grad_norm_
+from minigrad.clipping import clip_grad_norm_
 
 __all__ = ["clip_grad_norm_"]

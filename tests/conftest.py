@@ -1,23 +1,88 @@
-"""Set the profile of hypothesis, `HYPOTHESIS_PROFILE` or `dev`, and what all tests need."""
+"""Profiles of hypothesis, and fixtures of all tests.
+
+The environment variable `HYPOTHESIS_PROFILE` selects a profile:
+
+- dev (default): new examples in each run, after the failures stored in `.hypothesis`
+- ci: the same examples in each run
+- thorough: as dev, with at least 1,000 examples of each property
+"""
 
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
+from typing import Any, TypeVar
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has one core
-    os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")  # arrays of tests are small, and threads mostly wait
+os.environ.setdefault("MINIGRAD_PRODUCT", "whole")  # ways of multiplying differ in the last bits
 
 import pytest
+from environment import is_allowed_skip
 from hypothesis import HealthCheck, settings
 
-from minigrad.signals import ENDING
+from minigrad.io.signals import ENDING
 
-_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-settings.register_profile("dev", max_examples=12, **_common)
-settings.register_profile("ci", max_examples=12, derandomize=True, **_common)
-settings.register_profile("intense", max_examples=1000, **_common)
+Report = TypeVar("Report", pytest.CollectReport, pytest.TestReport)
+
+settings.register_profile(
+    "dev",
+    max_examples=8,
+    derandomize=False,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
+settings.register_profile("thorough", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "all extras are installed: a test that is skipped for a missing package fails"
+    parser.addoption("--full", action="store_true", help=text)
+
+
+def refuse_skip(report: Report, node: pytest.Item | pytest.Collector) -> Report:
+    """Let a skipped test or file fail if `environment` does not allow the skip."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        slow = node.get_closest_marker("slow") is not None
+        if not is_allowed_skip(report.nodeid, reason, slow=slow, full=node.config.option.full):
+            report.outcome = "failed"
+            report.longrepr = f"{report.nodeid} must not be skipped, got the reason: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    return refuse_skip((yield), collector)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    return refuse_skip((yield), item)
+
+
+LACKING = {
+    "can't start new thread": "needs a thread",
+    "emscripten does not support processes": "needs processes",
+    "stack switching not supported": "needs stack switching",
+}
+"""Ends of errors in a browser, and the reasons for which their tests are skipped there."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Skip a test that starts a thread or a process in a browser."""
+    try:
+        return (yield)
+    except (RuntimeError, OSError) as error:
+        for text, reason in LACKING.items():
+            if sys.platform == "emscripten" and text in str(error):
+                pytest.skip(reason)
+        raise
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,10 +28,3 @@ def test_minigrad_with_another_nn_warns(tmp_path: Path) -> None:
     assert f"`import nn` imports another package, {tmp_path / 'nn.py'}" in answer.stderr
     answer = run("import minigrad, nn; nn.Linear", ROOT)
     assert (answer.returncode, answer.stderr) == (0, "")
-
-
-def test_removed_name_names_its_replacement() -> None:
-    for code in ("import nn; nn.RDrop", "from nn import RDrop"):
-        answer = run(code, ROOT)
-        assert answer.returncode == 1
-        assert "nn.RDrop was removed: copy the objective from examples/rdrop.py" in answer.stderr

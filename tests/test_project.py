@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import OPTIONAL, is_allowed_skip, needs
 
-from tools.operations_table import op_table
+from tools.operations_table import tables
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/start.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/start.md", "docs/reading.md"])
 def test_page_examples_print_what_they_show(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Lines with >>> print the lines below; other code prints its last comment."""
     blocks = re.findall(
@@ -39,18 +40,15 @@ def test_page_examples_print_what_they_show(name: str, capsys: pytest.CaptureFix
     assert doctest.DocTestRunner().run(test).failed == 0, capsys.readouterr().out
 
 
-def test_readme_is_short_and_its_links_exist() -> None:
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 125
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", "\n".join(lines))
+def test_links_of_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert links and all((ROOT / link).is_file() for link in links)
 
 
-@pytest.mark.skipif(
-    not hasattr(np, "cumulative_sum"), reason="before NumPy 2.1, names are missing in it"
-)
+@pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="needs the names of NumPy 2.1")
 def test_table_of_operations_is_up_to_date() -> None:
-    is_up_to_date = op_table() in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    is_up_to_date = tables() in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     assert is_up_to_date, "run python -m tools.operations_table docs/operations.md"
 
 
@@ -80,10 +78,41 @@ import minigrad, nn
 """)
 
 
-def test_ci_runs_fast_and_slow_tests() -> None:
-    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert re.search(r'^pip install -e "\.\[test\]" && pytest$', commands, re.MULTILINE)
-    assert re.search(r"^pytest -m slow\b", commands, re.MULTILINE)
+def test_ci_runs_commands_of_readme_and_all_tests() -> None:
+    readme, ci = ((ROOT / file).read_text(encoding="utf-8") for file in ("README.md", ".ci/run"))
+    commands = re.findall(r"^pip install -e .* && .*", readme, re.MULTILINE)
+    assert len(commands) == 2 and all(f"run '{command}'\n" in ci for command in commands)
+    assert re.search(r'^pytest --full .*-m "slow or not slow"$', ci, re.MULTILINE)
+    assert "\nexport HYPOTHESIS_PROFILE=ci\n" in ci
+
+
+@pytest.mark.parametrize(
+    ("test", "reason", "without_extras", "with_all"),
+    [
+        ("tests/ops/test_ops.py", "needs scipy", False, False),
+        ("tests/nn/text/test_text.py::test_x", "needs tokenizers", True, False),
+        ("tests/nn/text/test_text.py::test_x", "fails today", False, False),
+        ("tests/docs/test_live.py::test_x", "needs chromium and chromedriver", True, True),
+    ],
+)
+def test_skips_that_are_not_listed_fail(
+    test: str, reason: str, without_extras: bool, with_all: bool
+) -> None:
+    assert all((ROOT / path).exists() for path in OPTIONAL)
+    assert is_allowed_skip(test, reason, slow=False, full=False) == without_extras
+    assert is_allowed_skip(test, reason, slow=False, full=True) == with_all
+    if "needs" in reason:  # a slow test compares with other libraries
+        assert is_allowed_skip(test, reason, slow=True, full=False)
+
+
+def test_number_of_examples_is_set_by_profiles() -> None:
+    """`environment.examples` draws at least 1,000 examples if the profile is thorough."""
+    files = [
+        path
+        for path in (ROOT / "tests").rglob("*.py")
+        if "max_examples=" in path.read_text("utf-8")
+    ]
+    assert {path.name for path in files} - {"test_project.py"} == {"conftest.py", "environment.py"}
 
 
 def commands_of_pages() -> Iterator[tuple[str, str]]:
@@ -119,10 +148,13 @@ def test_commands_of_pages_have_options_that_exist(
     assert pages >= {"README.md", "docs/start.md", "docs/published.md"}
 
 
-def test_extra_of_readme_covers_its_commands() -> None:
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+def test_extras_contain_the_packages_of_their_purpose() -> None:
+    tomllib = needs("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert "minigrad-nn[models,plots,train]" in extras["examples"]
-    names = {re.match(r"[\w-]+", need)[0] for need in [*extras["examples"], *extras["models"]]}
-    assert names >= {"sacrebleu", "tokenizers", "sentencepiece", "jinja2"}
+    names = {
+        extra: {re.match(r"[\w-]+", need)[0] for need in needs} for extra, needs in extras.items()
+    }
+    assert names["test"] == {"pytest", "hypothesis"}
+    assert names["all"] >= {"sacrebleu", "tqdm"}
+    assert "minigrad-nn[models,gguf,plots]" in extras["all"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -85,16 +84,3 @@ def test_calls_visit_the_listed_functions_in_order(
     for file, name in entries:
         code = code_of(file, name)
         assert any(called is code for called in calls), f"{name} of {file} is not called there"
-
-
-@pytest.mark.parametrize(
-    "prepare, files, changes", [(loss_of_a_batch, 24, 150), (next_token, 26, 110)]
-)
-def test_path_visits_few_files(tmp_path: Path, prepare: Any, files: int, changes: int) -> None:
-    function = prepare(tmp_path)
-    function()  # what is made once is made now
-    visited = [code.co_filename for code in called_codes(function)]
-    packages = (ROOT / "minigrad", ROOT / "nn")  # not a virtual environment beside them
-    visited = [file for file in visited if any(map(Path(file).is_relative_to, packages))]
-    assert len(set(visited)) <= files
-    assert sum(a != b for a, b in itertools.pairwise(visited)) < changes

@@ -11,22 +11,24 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
-from minigrad.core.nested import numpy_name
-from minigrad.torch_names import METHODS
+from minigrad.numpy.nested import numpy_name
+from minigrad.numpy.scipy_special import RULES
+from minigrad.torch.names import METHODS
 
 _MODULES = {
-    "Elementwise": "ops.elementwise numpy_ops.special",
-    "Activations": "ops.activations kernels.gelu",
-    "Reductions": "ops.reduction ops.statistics numpy_ops.nan ops.norms ops.softmax",
-    "Linear algebra": "ops.linalg ops.decompositions ops.einsum",
-    "Shape": "ops.shape ops.joining numpy_ops.rearrange",
-    "Indexing and sorting": "ops.indexing numpy_ops.sorting",
-    "Differences and integrals": "numpy_ops.calculus",
-    "PyTorch's names": "torch_names",
-    "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding "
-    "kernels.attention",
-    "Losses": "kernels.cross_entropy ops.losses",
-    "Without gradient": "ops.compare",
+    "Elementwise": "ops.arithmetic numpy.elementwise numpy.special",
+    "Activations": "ops.activation numpy.activations",
+    "Reductions": "ops.reduce numpy.reduction numpy.statistics numpy.nan numpy.norms",
+    "Linear algebra": (
+        "ops.product numpy.linalg numpy.decompositions numpy.scipy_linalg numpy.einsum"
+    ),
+    "Shape": "ops.shape numpy.shape numpy.joining numpy.rearrange",
+    "Indexing and sorting": "ops.select numpy.indexing numpy.sorting",
+    "Differences and integrals": "numpy.calculus",
+    "PyTorch's names": "torch.names",
+    "Networks": "ops.norm ops.dropout ops.attention",
+    "Losses": "ops.loss torch.losses",
+    "Without gradient": "numpy.compare",
 }
 KINDS = {
     kind: [import_module(f"minigrad.{name}") for name in names.split()]
@@ -43,12 +45,12 @@ def method_names(names: tuple[str, ...]) -> str:
         "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
         "pow": "**", "matmul": "@", "neg": "-", "pos": "+", "gt": ">", "ge": ">=", "lt": "<",
         "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|", "xor": "^", "invert": "~",
-        "getitem": "[]", "abs": "abs()",
+        "lshift": "<<", "rshift": ">>", "getitem": "[]", "abs": "abs()",
     }  # fmt: skip
     shown = [
         signs.get(n.strip("_"), n) if n.startswith("__") else f".{n}()"
         for n in names
-        if not n.startswith("__r")
+        if not n.startswith("__r") or n == "__rshift__"
     ]
     return " ".join(f"`{n}`" for n in shown).replace("|", "\\|")
 
@@ -76,12 +78,30 @@ def op_table() -> str:
     return "\n".join(lines)
 
 
+def special_table() -> str:
+    """Return a Markdown table of the functions of `scipy.special` that have derivatives."""
+    names: dict[str, list[str]] = {}
+    for name, rules in sorted(RULES.items()):
+        known = [rule is not None for rule in rules]
+        kind = "all operands" if all(known) else "the last operand"
+        if not known[-1]:
+            kind = "the first operand"
+        names.setdefault(kind, []).append(f"`{name.strip('_')}`")
+    lines = ["| functions of `scipy.special` | derivatives by |", "| --- | --- |"]
+    return "\n".join([*lines, *[f"| {' '.join(names[kind])} | {kind} |" for kind in names]])
+
+
+def tables() -> str:
+    """Return all tables of the page."""
+    return f"{op_table()}\n\n{special_table()}"
+
+
 def main(path: Path) -> None:
     """Replace the table in the file at `path`."""
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    path.write_text(f"{before}{_BEGIN}\n\n{op_table()}\n\n{_END}{after}", encoding="utf-8")
+    path.write_text(f"{before}{_BEGIN}\n\n{tables()}\n\n{_END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import minigrad as minigrad  # all that registers methods
-from minigrad.core.tensor import Tensor
+from minigrad.tensor import Tensor
 
 PATH = Path(__file__).parents[1] / "minigrad" / "methods.pyi"
 _HEAD = '''"""Made by `python -m tools.stubs`: the methods that the registry sets on Tensor."""
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from .core.tensor import Tensor
-from .numpy_ops.sorting import TopK
+from .numpy.sorting import TopK
+from .tensor import Tensor
 
 class Size(builtins.int):
     shape: builtins.tuple[builtins.int, ...]

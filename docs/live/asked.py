@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.fast.runtime import has_blas
 from minigrad.optim import Adam
-from minigrad.runtime import has_blas
 from nn import Transformer, Translation, Translator, explore, gate_heads
-from nn.layers.probes import attentions_of
-from nn.text import Vocabulary, padded
+from nn.options.probes import attentions_of
+from nn.text.batches import padded
 from nn.text.toy_corpora import chinese_english
+from nn.text.vocabulary import Vocabulary
 
 __all__ = ["Asked"]
 

@@ -27,7 +27,7 @@
 # leave the hole open, the notebook goes on with our solution. A line with ✓ was checked when the
 # cell ran.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import math
 
 import numpy as np
@@ -68,6 +68,10 @@ solution(measured)
 # %%
 steps = 10.0 ** -np.arange(1, 16)
 errors = np.array([abs(measured(math.sin, 1.0, h) - math.cos(1)) for h in steps])
+best = steps[errors.argmin()]
+check(1e-7 < best < 1e-4, "the best h is {:.0e}, with an error of {:.0e}", best, errors.min())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The error of a measured derivative against h, with its least value between."
 ) as drawn:
@@ -76,8 +80,6 @@ with figure(
     axes.invert_xaxis()
     axes.set_xlabel("h")
     axes.set_ylabel(label("error"))
-best = steps[errors.argmin()]
-check(1e-7 < best < 1e-4, f"the best h is {best:.0e}, with an error of {errors.min():.0e}")
 
 # %% [markdown]
 # Neither end. A large $h$ is not small, and with a tiny $h$ the two values agree in all but their last digits, which are
@@ -99,7 +101,7 @@ slopes = []
 for i in range(1000):
     move_one = lambda value, i=i: program(np.where(np.arange(1000) == i, value, parameters))
     slopes.append(measured(move_one, parameters[i], 1e-5))
-check(len(runs) == 2000, f"runs of the program for {len(slopes)} derivatives: {len(runs)}")
+check(len(runs) == 2000, "runs of the program for {} derivatives: {}", len(slopes), len(runs))
 
 # %% [markdown]
 # ## The chain rule
@@ -139,13 +141,20 @@ expected = (
 )
 check(
     np.allclose(found, expected),
-    "by hand {:.4f} and {:.4f}; measured {:.4f} and {:.4f}".format(*found, *expected),
+    "by hand {:.4f} and {:.4f}; measured {:.4f} and {:.4f}",
+    *found,
+    *expected,
 )
 
 # %% [markdown]
 # One walk back gave both derivatives, with one product for each step. Below, one walk gives all
 # thousand: this is what measuring could not do. All derivatives of one number are its *gradient*,
 # and the walk is called *backward*.
+#
+# ![The graph of L = tanh(x w) squared at x = 2, w = 0.5, with the value of each node forward, and the gradient of L at each node backward.](../pictures/graph.svg)
+#
+# The picture shows the walk with its numbers: black goes forward, orange comes back. The last line has the rule of each
+# step, where $g$ is what has arrived.
 #
 # ## A program that does it
 #
@@ -215,7 +224,9 @@ solution(backward)
 gradient = dict(zip(values, backward(graph)))
 check(
     np.allclose([gradient[x], gradient[w]], found),
-    f"the program finds {gradient[x]:.4f} and {gradient[w]:.4f} as well",
+    "the program finds {:.4f} and {:.4f} as well",
+    gradient[x],
+    gradient[w],
 )
 
 # %% [markdown]
@@ -251,6 +262,9 @@ solution(matmul_gradients)
 # NumPy code, and every operation has its rule. `requires_grad=True` marks what to differentiate by.
 # After `L.backward()` the derivative of `L` is in `x.grad`. From an array, `backward(G)` starts
 # with the derivatives `G` of its elements. The array inside a tensor is its `data`.
+#
+# The loop that you wrote is `Backward._walk` in `minigrad/graph.py`. [Read the code in an
+# evening](../reading.md#tensor-and-graph) leads to it, and through all that lies around it.
 
 # %%
 x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))
@@ -258,7 +272,9 @@ L = np.tanh(x * w) ** 2
 L.backward()
 check(
     np.allclose([x.grad.item(), w.grad.item()], found),
-    f"the library: {x.grad.item():.4f} and {w.grad.item():.4f}",
+    "the library: {:.4f} and {:.4f}",
+    x.grad.item(),
+    w.grad.item(),
 )
 
 thousand = mg.Tensor(parameters, requires_grad=True)
@@ -266,7 +282,9 @@ np.sin(thousand).sum().backward()
 gap = abs(thousand.grad.data - slopes).max()
 check(
     gap < 1e-6,
-    f"{len(slopes)} derivatives in one walk; from the measured ones they differ by {gap:.0e}",
+    "{} derivatives in one walk; from the measured ones they differ by {:.0e}",
+    len(slopes),
+    gap,
 )
 
 rng = np.random.default_rng(0)
@@ -274,7 +292,7 @@ X, W, G = (rng.standard_normal(shape) for shape in ((3, 4), (4, 2), (3, 2)))
 tensors = [mg.Tensor(array, requires_grad=True) for array in (X, W)]
 (tensors[0] @ tensors[1]).backward(G)
 gaps = [abs(t.grad.data - mine).max() for t, mine in zip(tensors, matmul_gradients(G, X, W))]
-check(max(gaps) < 1e-12, f"largest difference to your rule of the matrix product: {max(gaps):.0e}")
+check(max(gaps) < 1e-12, "largest difference to your rule of the matrix product: {:.0e}", max(gaps))
 
 # %% [markdown]
 # The walk back consists of products and sums, so it can be differentiated again. `mg.grad(f)` is the derivative of `f`
@@ -286,7 +304,7 @@ for n in range(5):
     f = mg.grad(f)
     known = 2 ** ((n + 1) / 2) * math.exp(0.3) * math.sin(0.3 + (n + 1) * math.pi / 4)
     right &= math.isclose(f(0.3).item(), known, rel_tol=1e-12)
-check(right, f"the fifth derivative at 0.3: {f(0.3).item():.10f}")
+check(right, "the fifth derivative at 0.3: {:.10f}", f(0.3).item())
 
 # %% [markdown]
 # ## Trust, but measure
@@ -351,7 +369,16 @@ for i in range(3001):
     losses.append(loss.item())
     if i in (0, 30, 300, 3000):
         curves[i] = curve.data
+noise = float(((np.sin(points) - noisy) ** 2).mean())
+check(
+    losses[-1] < 2 * noise < losses[0] / 10,
+    "error {:.2f}, at the end {:.4f}; the noise {:.4f}",
+    losses[0],
+    losses[-1],
+    noise,
+)
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     8,
     3.4,
@@ -362,11 +389,6 @@ with figure(
     for i, values in curves.items():
         axes.plot(points, values, label=label("after {steps} steps", steps=i))
     axes.legend()
-noise = float(((np.sin(points) - noisy) ** 2).mean())
-check(
-    losses[-1] < 2 * noise < losses[0] / 10,
-    f"error {losses[0]:.2f}, at the end {losses[-1]:.4f}; the noise {noise:.4f}",
-)
 
 # %% [markdown]
 # ## What you have now

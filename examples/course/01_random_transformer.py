@@ -16,35 +16,23 @@
 #
 # *hello world* becomes *hola mundo*. **What happens to two words on their way through a
 # Transformer?** The model of this lesson is so small that you can follow every number: each word is
-# a vector of 4 values. It is the model of the text *The Random Transformer*. Its parameters, the
-# *weights*, are drawn at random, so that its answers mean nothing at first. But they show why it
-# needs a part that looks like decoration.
+# a vector of 4 values. It is the model of the article
+# [*The Random Transformer*](https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/) by Omar Sanseviero.
+# Its parameters, the *weights*, are drawn at random, so that its answers mean nothing at first. But they show why it needs
+# a part that looks like decoration.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
+import random_transformer as article
 from exercises.random_transformer import grade, solution
 from grading import check
 from labels import label
 from pictures import figure, growing
-from random_transformer import (
-    CONFIG,
-    WK1,
-    WK2,
-    WQ1,
-    WQ2,
-    WV1,
-    WV2,
-    W,
-    at_text_size,
-    exact_matches,
-    generate,
-    random_transformer,
-    train,
-)
 
 import minigrad as mg
 import nn
 
+# %%
 words = ["hello", "world"]
 E = np.array([[1.0, 2, 3, 4], [2, 3, 4, 5]])  # a row for each word
 
@@ -73,10 +61,12 @@ solution(positions)
 
 # %%
 x = E + positions(2, 4)
-steps = [("x", x, "words x")]
-with figure(3.5, 1.6, "Two words as rows of four values.") as drawn:
-    growing(drawn, words, steps)
-check(np.allclose(x[0], [1, 3, 3, 5]), f"hello with its position: {x[0]}")
+check(np.allclose(x[0], [1, 3, 3, 5]), "hello with its position: {}", x[0])
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+sums = [("x", E, "words"), ("weight", positions(2, 4), "+ positions"), ("x", x, "= words x")]
+with figure(9, 1.4, "Two words as rows of four numbers, plus their positions.") as drawn:
+    growing(drawn, words, sums, numbers=True)
 
 # %% [markdown]
 # ## What the words take from each other
@@ -106,42 +96,75 @@ head = grade(head)
 solution(head)
 
 # %% [markdown]
-# The text prints whole numbers as the matrices of two heads. Their results, of size 3, stand side
-# by side, and one more matrix makes vectors of size 4 of them again.
+# The matrices of the two heads contain only 0 and 1, so that you can compute every number in the picture in your head. The
+# 8 of the first query is 3 + 5: the second and the fourth value of *hello*.
 
 # %%
-z = np.concatenate([head(x, WQ1, WK1, WV1), head(x, WQ2, WK2, WV2)], axis=1)  # (2, 6)
-attended = z @ W  # (2, 4)
-steps += [
-    ("query", x @ WQ1, "queries q"),
-    ("key", x @ WK1, "keys k"),
-    ("value", x @ WV1, "values v"),
+q, k, v = x @ article.WQ1, x @ article.WK1, x @ article.WV1
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+steps = [
+    ("x", x, "words x"),
+    ("query", q, "queries q"),
+    ("key", k, "keys k"),
+    ("value", v, "values v"),
 ]
-steps.append(("output", attended, "outputs z"))
-with figure(
-    9, 1.6, "Words, queries, keys and values of the first head, and the output of both."
-) as drawn:
-    growing(drawn, words, steps)
-check(
-    np.allclose(z[0], z[1], atol=0.01),
-    f"largest difference between the two rows: {abs(z[0] - z[1]).max():.4f}",
-)
+with figure(10, 1.4, "The words, and the queries, keys and values of the first head.") as drawn:
+    growing(drawn, words, steps, numbers=True)
 
 # %% [markdown]
-# Both words receive nearly the same. Look at the scores to see why.
+# Next, the scores of the first head, its weights, and its outputs.
 
 # %%
-scores = (x @ WQ1) @ (x @ WK1).T / np.sqrt(3)
-print(scores.round(1))
-weights = mg.softmax(mg.Tensor(scores)).data
+scores = q @ k.T
+softmax = lambda s: mg.softmax(mg.Tensor(s)).data
+weights = softmax(scores / np.sqrt(3))
 check(
     weights[:, 1].min() > 0.99,
-    f"weights of world in the first head: {weights[0, 1]:.4f} and {weights[1, 1]:.4f}",
+    "weights of world in the first head: {:.4f} and {:.4f}",
+    weights[0, 1],
+    weights[1, 1],
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+steps = [
+    ("key", scores, "scores q · k"),
+    ("key", scores / np.sqrt(3), "÷ √3"),
+    ("weight", weights, "weights"),
+    ("output", head(x, article.WQ1, article.WK1, article.WV1), "outputs"),
+]
+with figure(10, 1.4, "Scores, divided scores, weights and outputs of the first head.") as drawn:
+    growing(drawn, words, steps, numbers=True)
+
 # %% [markdown]
-# The scores are so large that softmax gives nearly all weight to *world*, for both words. Keep this in mind: large values
-# make attention rigid.
+# Both words receive the same. The scores are so large that softmax gives nearly all weight to *world*. Keep this in mind:
+# large values make attention rigid. For the time being, the article divides the scores by 30 in place of $\sqrt{3}$
+# ([*Encoder 4.3.4*](statements_random_transformer.md#encoder-434-the-values-weighted) in the appendix). The results of
+# both heads, of size 3, stand side by side, and one more matrix makes vectors of size 4 of them again: $Z$.
+
+# %%
+mild = softmax(scores / 30)
+second = softmax((x @ article.WQ2) @ (x @ article.WK2).T / 30) @ (x @ article.WV2)
+z = np.concatenate([mild @ v, second], axis=1)  # (2, 6)
+attended = z @ article.W  # (2, 4)
+check(
+    weights[0, 0] < 1e-3 < 0.1 < mild[0, 0],
+    f"weight of hello for itself: {weights[0, 0]:.0e}, and {mild[0, 0]:.2f} with 30",
+)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+steps = [
+    ("key", scores / 30, "÷ 30"),
+    ("weight", mild, "weights"),
+    ("output", z, "both heads"),
+    ("output", attended, "Z"),
+]
+with figure(12, 1.4, "The same with scores divided by 30, for both heads, and Z.") as drawn:
+    growing(drawn, words, steps, numbers=True)
+
+# %% [markdown]
+# The article has other numbers for *world*. It takes the number of the column for $i$ in the formula of positions, so that
+# the second value of *world* is 3.99 there and 3.54 here.
 #
 # ## Six blocks
 #
@@ -188,12 +211,16 @@ bare = np.median([largest_values(lambda new, old: new, seed) for seed in range(1
 print("largest values:", *(f"{value:,.0f}" for value in bare))
 growth = (bare[-1] / bare[0]) ** (1 / 5)
 check(
-    growth > 5, f"median growth of the largest value: {growth:.0f} times a block, to {bare[-1]:.0e}"
+    growth > 5,
+    "median growth of the largest value: {:.0f} times a block, to {:.0e}",
+    growth,
+    bare[-1],
 )
 
 # %% [markdown]
-# The values explode. (The text got NaN here: its softmax computes $e^{s}$ of such scores, which overflows. Yours or ours
-# subtracts the largest score first.)
+# The values explode. In the article they become NaN
+# ([*Encoder 5.2*](statements_random_transformer.md#encoder-52-six-random-blocks-nan) in the appendix), because its softmax
+# computes $e^{s}$ of such scores, which overflows. Yours or ours subtracts the largest score first.
 #
 # ## The repair: add and norm
 #
@@ -225,6 +252,14 @@ tame = np.median([largest_values(add_and_norm, seed) for seed in range(100)], ax
 only_add = np.median(
     [largest_values(lambda new, old: old + new, seed) for seed in range(100)], axis=0
 )
+check(
+    tame.max() <= np.sqrt(3) and only_add[-1] > 1e4,
+    "after six blocks: add and norm {:.2f}, add alone {:.0e}",
+    tame[-1],
+    only_add[-1],
+)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The largest value after each block: it explodes without a norm and stays with it."
 ) as drawn:
@@ -234,10 +269,6 @@ with figure(
     axes.set_xlabel(label("block"))
     axes.set_ylabel(label("largest value"))
     axes.legend()
-check(
-    tame.max() <= np.sqrt(3) and only_add[-1] > 1e4,
-    f"after six blocks: add and norm {tame[-1]:.2f}, add alone {only_add[-1]:.0e}",
-)
 
 # %% [markdown]
 # It is the norm that bounds the values: four values with mean 0 and variance 1 are at most
@@ -253,8 +284,8 @@ check(
 # result is noise.
 
 # %%
-stuck = random_transformer(3)
-print("random weights:", " ".join(word for word, _ in generate(stuck, words)))
+stuck = article.random_transformer(3)
+print("random weights:", " ".join(word for word, _ in article.generate(stuck, words)))
 
 # %% [markdown]
 # Now train it on three pairs of sentences: 200 steps against the gradient of a *loss*, as lesson 0
@@ -265,21 +296,28 @@ print("random weights:", " ".join(word for word, _ in generate(stuck, words)))
 # %%
 pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
 rng = np.random.default_rng(3)
-small = at_text_size(nn.Transformer(CONFIG, rng), rng)
-ends = [train(model, pairs, 200)[-1] for model in (stuck, small)]
+small = article.at_text_size(nn.Transformer(article.CONFIG, rng), rng)
+ends = [article.train(model, pairs, 200)[-1] for model in (stuck, small)]
 check(
     ends[0] > 0.5 and ends[1] < 0.05,
-    f"loss after 200 steps: from N(0, 1) {ends[0]:.2f}, from smaller weights {ends[1]:.3f}",
+    "loss after 200 steps: from N(0, 1) {:.2f}, from smaller weights {:.3f}",
+    ends[0],
+    ends[1],
 )
-said = [word for word, _ in generate(small, words)]
+said = [word for word, _ in article.generate(small, words)]
 check(
-    said == ["hola", "mundo", "EOS"] and exact_matches(small, pairs).all(),
-    "hello world → " + " ".join(said),
+    said == ["hola", "mundo", "EOS"] and article.exact_matches(small, pairs).all(),
+    "hello world → {}",
+    " ".join(said),
 )
 
 # %% [markdown]
 # ## What you have now
 #
 # The whole path: words, positions, heads, a feed-forward layer, six blocks kept in bounds by a norm, and a decoder that
-# says one word after the other. Every number that the text prints is compared with a computation in the
-# [appendix](statements_random_transformer.md), also where the text is wrong.
+# says one word after the other.
+#
+# Two things in the article are wrong and easily missed. When it generates, it passes only the last token to the decoder,
+# and draws new weights for each token, so that such a model could not learn anything. And it calls BART a model with a
+# decoder only, like GPT-2, but BART has an encoder, too. The [appendix](statements_random_transformer.md) compares every
+# number of the article with a computation.

@@ -13,11 +13,12 @@
 # %% [markdown]
 # # 2 · What is each part for?
 #
-# The text of lesson 1 ends with eight questions: what are positions for, what is adding for, what if attention is too small?
+# The article of lesson 1, [*The Random Transformer*](https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/)
+# by Omar Sanseviero, ends with eight questions: what are positions for, what is adding for, what if attention is too small?
 # One can look up the answers. **Can you also measure them?** Take a part out, train, and look at what breaks. In this
 # lesson you do it with three parts of a Transformer, and with the way it chooses its words.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import itertools
 from dataclasses import replace
 
@@ -57,7 +58,9 @@ gaps = [
 ]
 check(
     gaps[0] > 0.1 and gaps[1] < 1e-5,
-    f"vectors of hello world and of world hello differ by {gaps[0]:.2f}; without positions by {gaps[1]:.0e}",
+    "vectors of hello world and of world hello differ by {:.2f}; without positions by {:.0e}",
+    gaps[0],
+    gaps[1],
 )
 
 # %% [markdown]
@@ -89,12 +92,16 @@ for model in (with_part, without):
 right = [int(exact_matches(model, pairs).sum()) for model in (with_part, without)]
 check(
     right[0] == 27 and right[1] <= most_right(pairs),
-    f"right of 27: {right[0]}; without positions {right[1]}, and at most {most_right(pairs)}",
+    "right of 27: {}; without positions {}, and at most {}",
+    right[0],
+    right[1],
+    most_right(pairs),
 )
 
 board = {"positions": (right[0] / 27, right[1] / 27)}
 
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 def draw_board(drawn):
     """Draw the rate of right answers with each part and without it."""
     axes = drawn.add_subplot()
@@ -169,7 +176,7 @@ def learnt(join):
 
 
 rates = {name: learnt(join) for name, join in JOINS.items()}
-check(rates["bare"] < 0.6, f"24 bare layers: {rates['bare']:.0%} of the examples are learnt")
+check(rates["bare"] < 0.6, "24 bare layers: {:.0%} of the examples are learnt", rates["bare"])
 
 # %% [markdown]
 # That is the rate of guessing. The bare stack does not even learn what it sees. A stack of slopes shows what may happen.
@@ -198,7 +205,9 @@ slopes = np.random.default_rng(0).uniform(-0.3, 0.3, DEPTH)
 ends = [abs(slope_of_stack(slopes, add)) for add in (False, True)]
 check(
     ends[0] < 1e-12 and ends[1] > 0.01,
-    f"24 slopes between -0.3 and 0.3 in a row: {ends[0]:.0e}; with adding {ends[1]:.2f}",
+    "24 slopes between -0.3 and 0.3 in a row: {:.0e}; with adding {:.2f}",
+    ends[0],
+    ends[1],
 )
 
 # %% [markdown]
@@ -220,13 +229,18 @@ for name, (spread, gradient) in measured.items():
     print(f"{name:5} spread {spread[-1]:.0e}   gradient {gradient:.0e}   learnt {rates[name]:.0%}")
 check(
     measured["bare"][0][-1] < 1e-5 and measured["bare"][1] < 1e-12,
-    f"bare: spread {measured['bare'][0][-1]:.0e}, gradient {measured['bare'][1]:.0e}",
+    "bare: spread {:.0e}, gradient {:.0e}",
+    measured["bare"][0][-1],
+    measured["bare"][1],
 )
 check(
     measured["norm"][1] > 1e-4 and rates["norm"] < 0.6 and rates["add"] > 0.95,
-    f"learnt with adding {rates['add']:.0%}; with the norm alone {rates['norm']:.0%}",
+    "learnt with adding {:.0%}; with the norm alone {:.0%}",
+    rates["add"],
+    rates["norm"],
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The spread of the examples by layer: it falls unless inputs are added."
 ) as drawn:
@@ -239,6 +253,8 @@ with figure(
 
 # %%
 board["adding"] = rates["add"], rates["bare"]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(7, 1.9, "Beside it, examples learnt by 24 layers with adding and without it.") as drawn:
     draw_board(drawn)
 
@@ -278,7 +294,8 @@ winning = {
 }
 check(
     winning[1] == 2 < winning[2] < winning[8],
-    "keys of 50 that win: " + ", ".join(f"{n} (d_k = {d})" for d, n in winning.items()),
+    "keys of 50 that win: {}",
+    ", ".join(f"{n} (d_k = {d})" for d, n in winning.items()),
 )
 
 # %% [markdown]
@@ -311,10 +328,15 @@ for d_k, (seen, new) in by_size.items():
     print(f"d_k = {d_k:2}: {seen:4.0%} of the examples, {new:3.0%} of new ones")
 check(
     by_size[1][0] < 0.5 and by_size[64][0] > 0.98 and by_size[64][1] < by_size[4][1] - 0.05,
-    f"new keys found: {by_size[1][1]:.0%} with d_k = 1, {by_size[4][1]:.0%} with 4, {by_size[64][1]:.0%} with 64",
+    "new keys found: {:.0%} with d_k = 1, {:.0%} with 4, {:.0%} with 64",
+    by_size[1][1],
+    by_size[4][1],
+    by_size[64][1],
 )
 
 board["d_k = 4, not 1"] = by_size[4][1], by_size[1][1]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(7, 2.6, "And new keys found with queries of 4 values and of 1.") as drawn:
     draw_board(drawn)
 
@@ -367,10 +389,16 @@ solution(beam_search)
 (greedy, p_greedy), (best, p_best) = (beam_search(tree, width) for width in (1, 2))
 check(
     greedy[0] == "how" and best == ("hola", "mundo") and p_best > p_greedy,
-    f"greedy: {' '.join(greedy)}, {p_greedy:.1f}; beam of 2: {' '.join(best)}, {p_best:.1f}",
+    "greedy: {}, {:.1f}; beam of 2: {}, {:.1f}",
+    " ".join(greedy),
+    p_greedy,
+    " ".join(best),
+    p_best,
 )
 
 # %% [markdown]
+# ![A tree of beginnings: how has 0.60 and leads to sentences of 0.20 each; hola has 0.40 and leads to hola mundo with 0.40, which a beam of two finds.](../pictures/beam.svg)
+#
 # The likeliest first word leads away from the likeliest sentence. A beam finds it here; it is no guarantee, since a beam
 # sees only a few of all sentences.
 #
@@ -378,5 +406,6 @@ check(
 #
 # A way to answer "what is it for?": take it out and measure. Positions tell orders apart. Adding lets differences
 # forward and gradients backward through many layers. A query needs enough values for its task, and too many learn by heart.
-# The other questions of the text, among them why a decoder is slower than an encoder, are answered by computations in the
-# [appendix](statements_random_transformer_exercises.md).
+# The [appendix](statements_random_transformer_exercises.md) answers the other questions of the article by computations,
+# among them [*Why is the decoder slower than the
+# encoder?*](statements_random_transformer_exercises.md#5-why-is-the-decoder-slower-than-the-encoder)

@@ -20,7 +20,7 @@
 # In this lesson you train a Transformer that fails at this, find out why, and mend it. Then you ask what each word needs
 # from the source sentence, and what a batch may have to do with a sentence in it.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.transformer_notes import grade, solution
 from grading import check
@@ -30,6 +30,7 @@ from toy_translation import SOURCE, TARGET, Corpus, loss_with_mask, train
 import minigrad as mg
 import nn
 
+# %%
 corpus = Corpus()
 sources, targets = zip(*corpus.held_out)
 for source, target in corpus.train[:3]:
@@ -95,7 +96,9 @@ def loss(model, mask):
 L = corpus.targets(targets).shape[1] - 1
 every = np.ones((L, L), bool)
 seen, written = loss(open_model, every), rate_right(open_model)
-check(seen < 0.03 and written < 0.3, f"loss {seen:.3f}, but only {written:.1%} are written right")
+check(
+    seen < 0.03 and written < 0.3, "loss {:.3f}, but only {:.1%} are written right", seen, written
+)
 
 # %% [markdown]
 # The loss is nearly zero, and the translations are wrong. Look at the task again: at the position of *I* the answer is
@@ -104,7 +107,9 @@ check(seen < 0.03 and written < 0.3, f"loss {seen:.3f}, but only {written:.1%} a
 
 # %%
 without_next = loss(open_model, every & ~np.eye(L, k=1, dtype=bool))
-check(without_next > 30 * seen, f"loss {seen:.3f} → {without_next:.2f} with the next word hidden")
+check(
+    without_next > 30 * seen, "loss {:.3f} → {:.2f} with the next word hidden", seen, without_next
+)
 
 
 def decoder_weights(model, mask):
@@ -114,9 +119,11 @@ def decoder_weights(model, mask):
     return next(w[0] for name, w in recorded.items() if "decoder" in name)[0].mean(0)
 
 
-rows = [words[i] for i in read[0]]
 copied = decoder_weights(open_model, np.ones((5, 5), bool))
 assert (copied.argmax(1)[:4] == [1, 2, 3, 4]).all()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+rows = [words[i] for i in read[0]]
 steps = [("weight", copied, "sees all words")]
 with figure(
     4, 2.6, "Weights of five words by five; much weight is right of the diagonal."
@@ -149,8 +156,10 @@ other[:, 4] += 3  # another last word
 late, late_other = softmax(scores) * past, softmax(other) * past
 check(
     late.sum(1).min() < 0.5 and late_other[0, 0] < late[0, 0] / 2,
-    f"rows sum to {late.sum(1).min():.2f} to 1; another last word changes the first weight "
-    f"from {late[0, 0]:.2f} to {late_other[0, 0]:.2f}",
+    "rows sum to {:.2f} to 1; another last word changes the first weight from {:.2f} to {:.2f}",
+    late.sum(1).min(),
+    late[0, 0],
+    late_other[0, 0],
 )
 
 # %% [markdown]
@@ -183,16 +192,23 @@ before = weights_of_past(scores)[:4]
 seen, written = loss(model, np.tri(L, dtype=bool)), rate_right(model)
 check(
     np.allclose(before, weights_of_past(other)[:4]) and written > 0.9,
-    f"loss {seen:.3f}, and {written:.1%} are written right",
+    "loss {:.3f}, and {:.1%} are written right",
+    seen,
+    written,
 )
 
 masked = decoder_weights(model, past)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", masked, "sees the past")]
 with figure(6, 2.6, "Beside it, weights with the mask: nothing right of the diagonal.") as drawn:
     growing(drawn, rows, steps)
 
 # %% [markdown]
 # The loss is larger than before, and the translations are right. A smaller loss is better only if the task is the same.
+#
+# The library makes this mask in `nn/masks.py`, and hides the scores in `minigrad/ops/attention.py`, before the softmax,
+# too. Their places in the whole are in [Read the code in an evening](../reading.md#layers).
 #
 # ## What a word needs from the source
 #
@@ -241,10 +257,12 @@ lost = probabilities(np.ones(4, bool))[:, None] - hidden_one  # (5, 4)
 own, others = np.diag(lost), lost[~np.eye(5, 4, dtype=bool)]
 check(
     own.min() > 0.8 and others.max() < 0.1,
-    "lost without the word's own source word: {:.2f}, {:.2f}, {:.2f}, {:.2f}; ".format(*own)
-    + f"without any other: at most {others.max():.2f}",
+    "lost without the word's own source word: {:.2f}, {:.2f}, {:.2f}, {:.2f}; without any other: at most {:.2f}",
+    *own,
+    others.max(),
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", cross, "sees the source"), ("output", lost, "lost without it")]
 with figure(
     10, 2.6, "Also weights of five words by four source words, and what is lost without each."
@@ -295,12 +313,16 @@ by_column, by_row = (
 )
 check(
     by_column > 0.1 and by_row < 1e-6,
-    f"in another batch the sentence changes by {by_column:.2f} with columns, by {by_row:.0e} with rows",
+    "in another batch the sentence changes by {:.2f} with columns, by {:.0e} with rows",
+    by_column,
+    by_row,
 )
 alone = [abs(normalise(sentence[:1], axis)).max() for axis in (0, 1)]
 check(
     alone[0] == 0 and alone[1] > 1,
-    f"largest value of a word alone: {alone[0]:.2f} with columns, {alone[1]:.2f} with rows",
+    "largest value of a word alone: {:.2f} with columns, {:.2f} with rows",
+    alone[0],
+    alone[1],
 )
 
 # %% [markdown]
@@ -326,7 +348,8 @@ ways = [*in_one_pass, *(h.log_prob for h in found)]
 text = [corpus.target_vocab.decode(h.tokens) for h in found]
 check(
     text == [TARGET, TARGET] and np.ptp(ways) < 1e-4,
-    "log-probability in one pass: {:.5f}, {:.5f}; word by word: {:.5f}, {:.5f}".format(*ways),
+    "log-probability in one pass: {:.5f}, {:.5f}; word by word: {:.5f}, {:.5f}",
+    *ways,
 )
 
 # %% [markdown]
@@ -335,5 +358,9 @@ check(
 # One condition, and two parts of the Transformer that follow from it: **what a position uses in training must be there when
 # it writes**. Without the mask the network copied the answer; with a norm over the batch it would lean on other
 # sentences. And one habit: a picture of weights suggests what a word needs, and hiding the word tests it. Lesson 4 asks
-# why the formula of attention has each of its parts, and in lesson 9 you build all of them. Every statement of the text
-# that this lesson follows is computed in the [appendix](statements_transformer_notes.md).
+# why the formula of attention has each of its parts, and in lesson 9 you build all of them.
+#
+# The lesson follows notes of 2024 in Chinese, *多头自注意力机制与Transformer* (Multi-head self-attention and the Transformer).
+# The [appendix](statements_transformer_notes.md) computes each of their statements, for example those on
+# [*masked attention*](statements_transformer_notes.md#the-decoder-block-masked-attention) and on
+# [*both norms*](statements_transformer_notes.md#layer-or-batch-normalisation).

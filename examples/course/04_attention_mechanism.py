@@ -19,21 +19,24 @@
 #
 # In this lesson you build a mechanism that does, and ask of each part of its formula what happens without it.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.attention_mechanism import grade, solution
 from grading import check
 from pictures import figure
 from things import CIRCLE, STAR, arrows, draw, lay, train
+from torch_gaps import compare_with_torch
 
 import minigrad as mg
 import nn
 
+# %%
 rng = np.random.default_rng(0)
 learned, new = lay(1000, rng), lay(500, rng)  # tables to learn from, and new ones
 lies_grey = lambda shape: ((new.shapes == shape) & ~new.red).any(1)
 at = int(np.argmax(lies_grey(STAR) & lies_grey(CIRCLE)))  # the table of the pictures
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps = [("x", None, "the table")]
 with figure(9, 2.5, "A table with six things of different shapes; one is red.") as drawn:
     draw(drawn, new, at, steps)
@@ -73,10 +76,14 @@ to_red = float(new.red[rows, found].mean())
 right = float((new.numbers[rows, found] == new.answer).mean())
 check(
     to_red == 1 and right < 0.35,
-    f"looks at the red thing: {to_red:.0%}; right answers: {right:.0%}",
+    "looks at the red thing: {:.0%}; right answers: {:.0%}",
+    to_red,
+    right,
 )
 
 reflex = mg.softmax(3 * stands_out).data
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", reflex[at], "without a question")]
 with figure(9, 2.5, "The table, and beside it a large disc behind the red thing.") as drawn:
     draw(drawn, new, at, steps)
@@ -105,9 +112,10 @@ moved = W_Q + 1e-6 * rng.standard_normal(W_Q.shape)
 before, after = (look_up(new.question @ W, new.x @ W_K, new.numbers) for W in (W_Q, moved))
 check(
     (by_shape == new.answer).all() and (before == after).all(),
-    f"right with the shape as key: {(by_shape == new.answer).mean():.0%}, "
-    f"with random matrices: {(before == new.answer).mean():.0%}; "
-    f"answers that a small change changes: {(before != after).sum()}",
+    "right with the shape as key: {:.0%}, with random matrices: {:.0%}; answers that a small change changes: {}",
+    (by_shape == new.answer).mean(),
+    (before == new.answer).mean(),
+    (before != after).sum(),
 )
 
 # %% [markdown]
@@ -158,11 +166,13 @@ def answer(tables):
 
 train([W_Q, W_K, W_V], lambda: answer(learned), learned.answer)
 right = float((answer(new).data.argmax(-1) == new.answer).mean())
-check(right > 0.99, f"right on new tables: {right:.1%}")
+check(right > 0.99, "right on new tables: {:.1%}", right)
 
 star, circle = (
     mg.softmax((W_Q.data[shape] @ (new.x[at] @ W_K.data).T) / 4).data for shape in (STAR, CIRCLE)
 )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [
     ("query", star, "asked for the star"),
     ("query", circle, "asked for the circle"),
@@ -178,7 +188,7 @@ with figure(9, 2.5, "Four times the table; asked for a shape, the disc is behind
 grey = new.x[:, ::-1].copy()
 grey[:, :, 8:10] = [1, 0]
 same = float((answer(new._replace(x=grey)).data.argmax(-1) == new.answer).mean())
-check(same > 0.99, f"right on grey tables in reverse order: {same:.1%}")
+check(same > 0.99, "right on grey tables in reverse order: {:.1%}", same)
 
 # %% [markdown]
 # It does not: the thing is found wherever it lies, and the reflex is gone.
@@ -199,7 +209,9 @@ for count in (1, 2):
     rates[count] = float((scores(x[500:]).data.argmax(-1) == target[500:]).all(1).mean())
 check(
     rates[1] == 0 and rates[2] > 0.99,
-    f"circles found with one matrix: {rates[1]:.0%}, with two: {rates[2]:.0%}",
+    "circles found with one matrix: {:.0%}, with two: {:.0%}",
+    rates[1],
+    rates[2],
 )
 
 # %% [markdown]
@@ -227,7 +239,8 @@ check(
     all(abs(table[d_k][0] / d_k - 1) < 0.1 for d_k in table)
     and table[1024][1] > 0.95
     and table[1024][2] < 0.5,
-    "largest weight at d_k = 1024: {:.2f}, with the root: {:.2f}".format(*table[1024][1:]),
+    "largest weight at d_k = 1024: {:.2f}, with the root: {:.2f}",
+    *table[1024][1:],
 )
 
 # %% [markdown]
@@ -239,6 +252,11 @@ check(
 # One table of a batch may have fewer things than another, as one sentence has fewer words. Short ones are filled up, and
 # the filling must not be attended to. A **mask** is True where a query may use a key. One case is easily forgotten: a row without any
 # True, an empty table.
+#
+# ![Three masks of five queries and five keys: padding hides the last two keys from all queries, causal hides later keys, and a decoder uses both.](../pictures/masks.svg)
+#
+# The first mask of the picture hides the filling, here of a sentence of three words. The second hides what comes later:
+# lesson 3 needs it to write word by word. A decoder has both.
 #
 # ### Exercise: weights with a mask
 #
@@ -265,8 +283,8 @@ S = masked_weights(np.einsum("nd,njd->nj", q, k) / 4, visible)
 z = np.einsum("nj,njd->nd", S, v)
 alone = attention(q[1:2, None], k[1:2, :4], v[1:2, :4]).data[0, 0]
 gap = abs(z[1] - alone).max()
-check(gap < 1e-12, f"filled up or alone, largest difference: {gap:.0e}")
-check((z[2] == 0).all(), f"the empty table gives {z[2, 0]:.0f}, not NaN")
+check(gap < 1e-12, "filled up or alone, largest difference: {:.0e}", gap)
+check((z[2] == 0).all(), "the empty table gives {:.0f}, not NaN", z[2, 0])
 
 # %% [markdown]
 # ## The layer in libraries
@@ -281,27 +299,30 @@ questions, things = rng.standard_normal((2, 3, 16)), rng.standard_normal((2, 6, 
 ours = layer(questions, things, visible[:2, None, None]).data
 fewer = layer(questions[1:], things[1:, :4]).data
 gap = abs(ours[1] - fewer[0]).max()
-check(gap < 1e-12, f"the layer, filled up or alone: {gap:.0e}; output {ours.shape}")
-try:
-    import torch
+check(gap < 1e-12, "the layer, filled up or alone: {:.0e}; output {}", gap, ours.shape)
 
+
+def of_torch(torch):
+    """Return what PyTorch's layer gives with our parameters."""
     theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
     parts = layer.q_proj, layer.k_proj, layer.v_proj
-    with torch.no_grad():
-        theirs.in_proj_weight[:] = torch.tensor(np.concatenate([p.weight.data for p in parts]))
-        theirs.in_proj_bias[:] = torch.tensor(np.concatenate([p.bias.data for p in parts]))
-        theirs.out_proj.weight[:] = torch.tensor(layer.out_proj.weight.data)
-        theirs.out_proj.bias[:] = torch.tensor(layer.out_proj.bias.data)
-        a, b = torch.tensor(questions), torch.tensor(things)
-        out = theirs(a, b, b, key_padding_mask=torch.tensor(~visible[:2]))[0].numpy()
-    print(f"largest difference to PyTorch: {abs(out - ours).max():.0e}")
-except ImportError:
-    print("PyTorch is not installed here.")
+    theirs.in_proj_weight[:] = torch.tensor(np.concatenate([p.weight.data for p in parts]))
+    theirs.in_proj_bias[:] = torch.tensor(np.concatenate([p.bias.data for p in parts]))
+    theirs.out_proj.weight[:] = torch.tensor(layer.out_proj.weight.data)
+    theirs.out_proj.bias[:] = torch.tensor(layer.out_proj.bias.data)
+    a, b = torch.tensor(questions), torch.tensor(things)
+    return theirs(a, b, b, key_padding_mask=torch.tensor(~visible[:2]))[0]
+
+
+compare_with_torch(4, ours, of_torch)
 
 # %% [markdown]
 # ## What you have now
 #
 # Each part of the formula has its reason: the query, or every question gets the same answer; the softmax, or nothing can
 # be learned; two matrices, or attention goes both ways at once; the root, or the width decides; the mask, or filling
-# counts. The next lesson asks what one word needs of the others. Every statement of the text that this lesson follows is
-# computed in the [appendix](statements_attention_mechanism.md).
+# counts. The next lesson asks what one word needs of the others.
+#
+# The lesson follows lecture notes in Chinese, *注意力机制* (The attention mechanism). The
+# [appendix](statements_attention_mechanism.md) computes each of their statements, for example
+# [*Why a linear map?*](statements_attention_mechanism.md#why-a-linear-map)

@@ -20,31 +20,19 @@
 # In this lesson you build self-attention from this question, in five steps. Then you train a small network on such
 # sentences, look at what *it* attends to, and find out how far such a look may be trusted.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
+import pronouns
 from exercises.self_attention import grade, solution
 from grading import check
-from pictures import figure, growing, ramp
-from pronouns import (
-    ANIMALS,
-    IDS,
-    OF_ANIMALS,
-    OF_PLACES,
-    PLACES,
-    TIRED,
-    WIDE,
-    WORDS,
-    Resolver,
-    corpus,
-    encode,
-    settings,
-    train,
-    where,
-)
+from pictures import figure, ramp
+from pronouns import TIRED, WIDE, WORDS, encode
+from torch_gaps import compare_with_torch
 
 import minigrad as mg
 
-sentences, nouns, held_out = corpus()
+# %%
+sentences, nouns, held_out = pronouns.corpus()
 for i in (0, 1300, 2500, 3600):
     print(f"{sentences[i]}.  it = {WORDS[nouns[i]]}")
 
@@ -56,16 +44,19 @@ for i in (0, 1300, 2500, 3600):
 
 # %%
 ids = encode(sentences)
-animal, place = where(ids, ANIMALS), where(ids, PLACES)  # positions, (4096,) each
-it = where(ids, ["it"])
+animal = pronouns.where(ids, pronouns.ANIMALS)  # positions, (4096,)
+place = pronouns.where(ids, pronouns.PLACES)
+it = pronouns.where(ids, ["it"])
 first = np.where(animal < place, animal, place)
 nearest = np.where(abs(animal - it) < abs(place - it), animal, place)
 rows = np.arange(len(ids))
-by_word = np.where(np.isin(ids, [IDS[word] for word in OF_ANIMALS]).any(1), animal, place)
+of_animals = [pronouns.IDS[word] for word in pronouns.OF_ANIMALS]  # adjectives
+by_word = np.where(np.isin(ids, of_animals).any(1), animal, place)
 rates = [float((ids[rows, guess] == nouns).mean()) for guess in (first, nearest, by_word)]
 check(
     rates == [0.5, 0.5, 1],
-    "the first noun: {:.0%} right, the nearest: {:.0%}, by the adjective: {:.0%}".format(*rates),
+    "the first noun: {:.0%} right, the nearest: {:.0%}, by the adjective: {:.0%}",
+    *rates,
 )
 
 # %% [markdown]
@@ -86,9 +77,6 @@ X = table[encode([TIRED])[0, : len(words)]]  # (11, 16)
 mean = np.full((11, 11), 1 / 11) @ X
 check(np.allclose(mean, mean[0]), "all words get the same vector")
 
-with figure(6.5, 3, "A matrix of eleven words by sixteen values.") as drawn:
-    growing(drawn, words, [("x", X, "words x")])
-
 # %% [markdown]
 # Every word gets the same vector, and it is the same for any order of the words. *it* cannot take more from *tired* than
 # from *the*. The weights of the mean must depend on the two words concerned.
@@ -104,7 +92,8 @@ at = words.index("it")
 best = similarity[at].argmax()
 check(
     best == at and np.allclose(similarity, similarity.T),
-    f"the word most similar to it: {words[best]}",
+    "the word most similar to it: {}",
+    words[best],
 )
 
 # %% [markdown]
@@ -117,18 +106,14 @@ check(
 # W^Q$. By what it is found is its **key** $k_j = x_j W^K$. What it hands over is its **value** $v_j = x_j W^V$. All words
 # use the same three matrices, and training finds them. Queries and keys meet in a dot product, so they have the same
 # size $d_k$. Values only have to be added up, so they may have another size $d_v$.
+#
+# ![One attention head: X (L by d) times three matrices gives Q, K and V (L by d_k); Q times K transposed, divided by the root of d_k, masked, through a softmax by rows, gives weights (L by L), which multiply V.](../pictures/head.svg)
+#
+# The picture shows the whole way. You write its boxes one after the other; the mask comes last.
 
 # %%
 W_Q, W_K, W_V = (rng.standard_normal((16, width)) / 4 for width in (8, 8, 6))
 q, k, v = X @ W_Q, X @ W_K, X @ W_V  # (11, 8), (11, 8), (11, 6)
-steps = [
-    ("x", X, "words x"),
-    ("query", q, "queries q"),
-    ("key", k, "keys k"),
-    ("value", v, "values v"),
-]
-with figure(9, 3, "Words, and beside them their queries, keys and values.") as drawn:
-    growing(drawn, words, steps)
 
 # %% [markdown]
 # ### Exercise: scores
@@ -173,6 +158,9 @@ solution(softmax_rows)
 # %% [markdown]
 # The last step adds up the values with these weights: $z_i = \sum_j S_{ij} v_j$. Each output is a mean of values, and now
 # every word has a mean of its own.
+#
+# These three steps are the function `_attention` in `minigrad/ops/attention.py`: see [Read the
+# code in an evening](../reading.md#the-operations).
 
 # %%
 scores = scaled_scores(q, k)
@@ -180,12 +168,6 @@ S = softmax_rows(scores)
 z = S @ v
 inside = (v.min(0) <= z).all() and (z <= v.max(0)).all()
 check(inside, "no output leaves the range of the values")
-
-steps += [("weight", S, "weights S"), ("output", z, "outputs z")]
-with figure(
-    11, 3, "Words, queries, keys, values, then weights of eleven by eleven, and the outputs."
-) as drawn:
-    growing(drawn, words, steps)
 
 # %% [markdown]
 # ## Why the scores are divided
@@ -210,7 +192,8 @@ for d_k in (4, 64, 1024):
     print(f"{d_k:5} {sizes[d_k][0]:13.3f} {sizes[d_k][1]:9.3f}")
 check(
     sizes[1024][0] < sizes[4][0] / 3 and abs(sizes[1024][1] - sizes[4][1]) < 0.05,
-    f"from d_k = 4 to 1024 the derivative loses {1 - sizes[1024][0] / sizes[4][0]:.0%} without the division",
+    "from d_k = 4 to 1024 the derivative loses {:.0%} without the division",
+    1 - sizes[1024][0] / sizes[4][0],
 )
 
 # %% [markdown]
@@ -226,14 +209,14 @@ check(
 heads = [a[None, None] for a in (q, k, v)]  # one sentence, one head
 ours = mg.scaled_dot_product_attention(*map(mg.Tensor, heads)).data[0, 0]
 gap = abs(ours - z).max()
-check(gap < 1e-12, f"largest difference to minigrad: {gap:.0e}")
-try:
-    import torch
+check(gap < 1e-12, "largest difference to minigrad: {:.0e}", gap)
 
-    theirs = torch.nn.functional.scaled_dot_product_attention(*map(torch.tensor, heads))
-    print(f"largest difference to PyTorch: {abs(theirs.numpy()[0, 0] - z).max():.0e}")
-except ImportError:
-    print("PyTorch is not installed here.")
+
+def of_torch(torch):
+    return torch.nn.functional.scaled_dot_product_attention(*map(torch.tensor, heads))[0, 0]
+
+
+compare_with_torch(5, z, of_torch)
 
 # %% [markdown]
 # ## What *it* learns
@@ -243,16 +226,15 @@ except ImportError:
 # the beginning are never seen in training. **Before you go on:** which words must *it* attend to?
 
 # %%
-models = [  # width 32, two heads, two layers
-    train(Resolver(settings(32, 2, 2), seed), seed=seed) for seed in range(4)
-]
+size = pronouns.settings(32, 2, 2)  # width 32, two heads, two layers
+models = [pronouns.train(pronouns.Resolver(size, seed), seed=seed) for seed in range(4)]
 ids, nouns = ids[held_out], nouns[held_out]
 right = [float((model.answer(ids) == nouns).mean()) for model in models]
 check(
-    min(right) > 0.97, "right on held-out sentences: " + ", ".join(f"{rate:.1%}" for rate in right)
+    min(right) > 0.97, "right on held-out sentences: {}", ", ".join(f"{rate:.1%}" for rate in right)
 )
 answers = [WORDS[models[0].answer(encode([sentence]))[0]] for sentence in (TIRED, WIDE)]
-check(answers == ["animal", "street"], "too tired: {}; too wide: {}".format(*answers))
+check(answers == ["animal", "street"], "too tired: {}; too wide: {}", *answers)
 
 # %% [markdown]
 # A translator needs this answer too. German has three words for *it*: a dog is *er*, a cat or a street is *sie*, and *das
@@ -260,7 +242,9 @@ check(answers == ["animal", "street"], "too tired: {}; too wide: {}".format(*ans
 
 # %%
 genders = "es er sie es sie es er sie sie sie er sie es er er es".split()  # noqa: SIM905
-german = {IDS[noun]: word for noun, word in zip(ANIMALS + PLACES, genders)}
+german = {
+    pronouns.IDS[noun]: word for noun, word in zip(pronouns.ANIMALS + pronouns.PLACES, genders)
+}
 needed = [german[noun] for noun in nouns]
 chosen = [german.get(noun) for noun in models[0].answer(ids)]
 always = max(needed.count(word) for word in ("er", "sie", "es")) / len(needed)
@@ -270,7 +254,7 @@ print(f"{np.mean([a == b for a, b in zip(chosen, needed)]):.0%} by the noun of t
 # %% [markdown]
 # How does the model find the noun? Look at what *it* attends to.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(9, 4.6, "Weights of it in two layers of two heads, for two sentences.") as drawn:
     for i, sentence in enumerate((TIRED, WIDE)):
         axes = drawn.add_subplot(2, 1, i + 1)
@@ -295,8 +279,9 @@ with figure(9, 4.6, "Weights of it in two layers of two heads, for two sentences
 # animal and half a place; count them apart. And since a model is a product of chance too, do it with all four.
 
 # %%
-animal, place, adjective = (where(ids, some) for some in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES))
-means_animal = np.isin(nouns, [IDS[word] for word in ANIMALS])
+groups = pronouns.ANIMALS, pronouns.PLACES, pronouns.OF_ANIMALS + pronouns.OF_PLACES
+animal, place, adjective = (pronouns.where(ids, words) for words in groups)
+means_animal = np.isin(nouns, [pronouns.IDS[word] for word in pronouns.ANIMALS])
 meant, other = np.where(means_animal, [animal, place], [place, animal])
 
 
@@ -352,7 +337,8 @@ solution(what_is_left)
 sums = [sum(right_by_kind(model, adjective, for_all=True)) / 2 for model in models]
 check(
     max(sums) < 0.6,
-    "the adjective hidden from all words: " + ", ".join(f"{rate:.0%}" for rate in sums),
+    "the adjective hidden from all words: {}",
+    ", ".join(f"{rate:.0%}" for rate in sums),
 )
 
 # %% [markdown]
@@ -395,12 +381,16 @@ before, after = (
     np.asarray(masked_attention(*map(mg.Tensor, a), mask).data) for a in ((q, k, v), changed)
 )
 same = np.isclose(before, after).all(1)
-check(same[:-1].all() and not same[-1], f"outputs that stay: {same.sum()} of {len(same)}")
+check(same[:-1].all() and not same[-1], "outputs that stay: {} of {}", same.sum(), len(same))
 
 # %% [markdown]
 # ## What you have now
 #
 # Five steps: vectors, three roles, scores, weights, weighted values. They are differentiable, and
 # training found the roles. But one head gives a word one mean, and here *it* needed an adjective
-# and a noun; lesson 7 is about several heads. Every statement of the text that this lesson follows
-# is computed in the [appendix](statements_self_attention.md).
+# and a noun; lesson 7 is about several heads.
+#
+# The lesson follows an entry of a blog in Chinese, *Thoughts on self-attention*, written after reading
+# [*The Illustrated Transformer*](https://jalammar.github.io/illustrated-transformer/) by Jay Alammar. The
+# [appendix](statements_self_attention.md) computes each of its statements, for example
+# [*The calculation in single steps*](statements_self_attention.md#the-calculation-in-single-steps).

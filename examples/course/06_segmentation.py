@@ -17,10 +17,11 @@
 # *marked* one. Find it. Your eye goes to the corner, and back to the shapes: two glances, however far apart they are.
 # **How can a network give a pixel its class, if what decides is at the other end of the image?**
 #
-# To give each pixel a class is called *semantic segmentation*. The text of lesson 5 ends with a heading about
-# self-attention for it and the words "to be added". This lesson adds it.
+# To give each pixel a class is called *semantic segmentation*. The blog's entry that lesson 5 follows,
+# *Thoughts on self-attention*, ends with a heading about self-attention for it and the words "to be added". This lesson
+# adds it.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.segmentation import grade, solution
 from grading import check
@@ -28,16 +29,19 @@ from labels import label
 from pictures import COLOUR, figure, ramp
 from scenes import CLASSES, PATCH, SIDE, SIZE, by_patch, make_scenes, mean_iou, paint, train
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 
+# %%
 test = make_scenes(300, seed=999)
 inside = [
     (by_patch(test.classes) == c).all(-1) for c in range(3)
 ]  # patches of one class, (300, 36)
-visible = np.min([(test.shapes == shape).sum((1, 2)) for shape in (1, 2, 3)], 0)
-SHOWN = visible.argsort()[-2:]  # the images whose smallest shape is the largest
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 listed = require("matplotlib.colors", "plotting").ListedColormap
 of_classes = listed(["#d9d9d9", COLOUR["output"], COLOUR["x"]])
+visible = np.min([(test.shapes == shape).sum((1, 2)) for shape in (1, 2, 3)], 0)
+SHOWN = visible.argsort()[-2:]  # the images whose smallest shape is the largest
 
 
 def draw(drawn, columns):
@@ -69,7 +73,8 @@ changed = by_patch((turned.images != test.images).any(-1)).any(-1)  # (300, 36)
 moved = (turned.classes != test.classes)[test.shapes > 0].mean()
 check(
     (changed == (np.arange(SIDE**2) == test.signs[:, None])).all() and moved > 0.5,
-    f"repainting one patch of 36 changes the class of {moved:.0%} of the pixels of shapes",
+    "repainting one patch of 36 changes the class of {:.0%} of the pixels of shapes",
+    moved,
 )
 
 # %% [markdown]
@@ -135,7 +140,8 @@ for c in range(3):
     print(f"{CLASSES[c]:10} {iou(guess[2], test.classes, c):.3f}")
 check(
     nothing > 0.5 and floor > mean_iou(guess[1], test.classes),
-    f'every shape called "other": mean IoU {floor:.3f}',
+    'every shape called "other": mean IoU {:.3f}',
+    floor,
 )
 
 # %% [markdown]
@@ -172,8 +178,10 @@ solution(window)
 # %%
 around = [train(window(SIDE, 1), seed) for seed in range(3)]
 found = [mean_iou(model.predict(test.images), test.classes) for model in around]
-check(max(found) < floor + 0.01, "mean IoU of windows: {:.3f}, {:.3f}, {:.3f}".format(*found))
+check(max(found) < floor + 0.01, "mean IoU of windows: {:.3f}, {:.3f}, {:.3f}", *found)
 
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps.append(("window", around[0].predict(test.images), of_classes))
 with figure(6.4, 4.4, "Image, truth, and a prediction that calls all shapes other.") as drawn:
     draw(drawn, steps)
@@ -220,7 +228,8 @@ for layers, share in enumerate(sees, 1):
     print(f"{layers:6}  {share:.0%}")
 check(
     (touched == receptive_field(window(SIDE, 1), 2)[:, 0]).all() and sees[1] < 0.5,
-    f"after two layers the sign can reach {sees[1]:.0%} of the patches of shapes",
+    "after two layers the sign can reach {:.0%} of the patches of shapes",
+    sees[1],
 )
 
 # %% [markdown]
@@ -231,7 +240,7 @@ check(
 
 # %%
 deep = mean_iou(train(window(SIDE, 1), layers=5).predict(test.images), test.classes)
-check(sees[4] == 1 and deep < floor + 0.01, f"mean IoU of five layers of windows: {deep:.3f}")
+check(sees[4] == 1 and deep < floor + 0.01, "mean IoU of five layers of windows: {:.3f}", deep)
 
 # %% [markdown]
 # No. That something *can* arrive does not mean that training finds out how to pass it on, at least
@@ -249,11 +258,12 @@ models = [train(everywhere, seed) for seed in range(3)]
 found = [mean_iou(m.predict(test.images), test.classes) for m in (*models, train(everywhere, 0, 5))]
 check(
     min(found) > floor + 0.25,
-    "mean IoU of attention to all patches: {:.3f}, {:.3f}, {:.3f}; with five layers {:.3f}".format(
-        *found
-    ),
+    "mean IoU of attention to all patches: {:.3f}, {:.3f}, {:.3f}; with five layers {:.3f}",
+    *found,
 )
 
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps.append(("all patches", models[0].predict(test.images), of_classes))
 with figure(
     8.4, 4.4, "Beside them a prediction with attention to all, close to the truth."
@@ -262,7 +272,7 @@ with figure(
 
 # %% [markdown]
 # With attention to all, five layers learn it as well: the window was in the way, not the depth. The
-# text says that the similarity of a pixel to the pixels *around* it helps to find its class. Here
+# entry says that the similarity of a pixel to the pixels *around* it helps to find its class. Here
 # that is too narrow: windows found the outlines, but the class comes from afar.
 #
 # ## What a patch attends to
@@ -289,7 +299,9 @@ for seed, model in enumerate(models):
     )
 check(
     all(max(m, o) > 10 / SIDE**2 and abs(m - o) > 0.2 for *_, m, o in largest),
-    f"in one head the sign gets {largest[0][2]:.0%} from marked patches, {largest[0][3]:.0%} from others",
+    "in one head the sign gets {:.0%} from marked patches, {:.0%} from others",
+    largest[0][2],
+    largest[0][3],
 )
 
 layer, head = largest[0][:2]
@@ -297,6 +309,8 @@ chosen = [inside[c].argmax(1) for c in (1, 2)]  # a patch of each class, (300,)
 weights = models[0].attention(test.images)[layer][:, head]  # (300, 36, 36)
 maps = [weights[np.arange(300), at].reshape(300, SIDE, SIDE) for at in chosen]
 maps = [np.kron(m, np.ones((PATCH, PATCH))) for m in maps]  # (300, 12, 12)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [
     (title, m, ramp("weight"), at)
     for title, m, at in zip(("a marked patch attends", "another patch attends"), maps, chosen)
@@ -309,7 +323,7 @@ with figure(
 # %% [markdown]
 # The ring is the patch that attends. In the head of this picture a patch attends to a sign of its
 # *own* colour, and so does one in the third network. In the second, a patch attends to a sign that
-# does *not* have its colour. Both separate marked patches from others. The text speaks of
+# does *not* have its colour. Both separate marked patches from others. The entry speaks of
 # similarity; what training makes of queries and keys may be its opposite.
 #
 # ## Is the sign the reason?
@@ -324,8 +338,9 @@ followed = [
 ]
 check(
     all(new > floor + 0.25 and old < floor for new, old in followed),
-    "mean IoU by the new sign: {:.3f}, {:.3f}, {:.3f}; ".format(*(new for new, _ in followed))
-    + "by the old: {:.3f}, {:.3f}, {:.3f}".format(*(old for _, old in followed)),
+    "mean IoU by the new sign: {:.3f}, {:.3f}, {:.3f}; by the old: {:.3f}, {:.3f}, {:.3f}",
+    *(new for new, _ in followed),
+    *(old for _, old in followed),
 )
 
 hidden = test.images.copy()
@@ -334,7 +349,8 @@ for image, sign in zip(hidden, test.signs):
 blind = [mean_iou(model.predict(hidden), test.classes) for model in models]
 check(
     max(blind) < floor + 0.05,
-    "without the sign: {:.3f}, {:.3f}, {:.3f}".format(*blind),
+    "without the sign: {:.3f}, {:.3f}, {:.3f}",
+    *blind,
 )
 
 # %% [markdown]
@@ -345,5 +361,7 @@ check(
 # An image as a sequence of patches, a measure that is not fooled by background, and the reason to let every patch attend
 # to every other: what decides may be far away, and a path that exists is not yet a path that training finds. The price is
 # a weight for each pair of patches. That windows fail here says nothing about images in which the neighbours decide; we
-# made these images so that they do not. Every statement that this lesson computes for the text is in the
-# [appendix](statements_segmentation.md).
+# made these images so that they do not.
+#
+# The [appendix](statements_segmentation.md) computes what would belong below the heading of the entry, for example
+# [*Is the sign the reason? Change it*](statements_segmentation.md#is-the-sign-the-reason-change-it).

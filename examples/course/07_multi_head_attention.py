@@ -20,17 +20,19 @@
 # In this lesson you see one head fail, and a plain repair fail in the same way. Then you build multi-head attention, look
 # at what each head of a trained layer takes, and remove the heads one by one to test it.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.multi_head_attention import grade, solution
 from grading import check
 from labels import label
 from pictures import COLOUR, figure, growing
 from several_heads import Heads, heads_differ, learn, make_alike, shifted
+from torch_gaps import compare_with_torch
 
 import minigrad as mg
 import nn
 
+# %%
 inputs, targets = shifted(500, np.random.default_rng(5))
 print("inputs:", inputs.shape, "targets:", targets.shape)
 
@@ -53,11 +55,13 @@ one = [Heads("split", np.random.default_rng(seed), heads=1, size=32) for seed in
 unexplained = [learn(model, 300, seed) for seed, model in enumerate(one)]
 check(
     min(unexplained) > 0.7,
-    "one head, not explained: " + ", ".join(f"{share:.1%}" for share in unexplained),
+    "one head, not explained: {}",
+    ", ".join(f"{share:.1%}" for share in unexplained),
 )
-
-positions = [str(i) for i in range(1, 9)]
 x, wanted, made = inputs[0, :, :16], targets[0], one[0](inputs[:1]).data[0]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+positions = [str(i) for i in range(1, 9)]
 weights = one[0].weights(inputs[:1]).data[0, 0]
 steps = [("x", x, "words x"), ("output", wanted, "targets")]
 first = [*steps, ("weight", weights, "weights of one head"), ("output", made, "its outputs")]
@@ -93,7 +97,7 @@ S, V = (
     summed.v_proj(inputs).data[:, None],
 )  # (N, 4, 8, 8), (N, 1, 8, 16)
 same = np.allclose((S @ V).sum(1), S.sum(1) @ V[:, 0], atol=1e-4)
-check(same and share > 0.7, f"four heads added up, not explained: {share:.1%}")
+check(same and share > 0.7, "four heads added up, not explained: {:.1%}", share)
 
 # %% [markdown]
 # Nothing is gained. The cell also computed why: $\sum_h S_h V = (\sum_h S_h) V$. Four heads that share their values
@@ -147,6 +151,9 @@ solution(multi_head)
 # %% [markdown]
 # This is the layer of libraries. Give the same matrices to ours and to PyTorch's (both keep matrices transposed, and
 # PyTorch keeps $W^Q$, $W^K$ and $W^V$ below each other in one).
+#
+# Ours is `MultiHeadAttention.forward` in `nn/attention.py`, in the same order as yours: project, split, attend, merge,
+# project. [Read the code in an evening](../reading.md#layers) shows what comes before and after it.
 
 # %%
 words = rng.standard_normal((8, 24))
@@ -156,20 +163,19 @@ ours = nn.MultiHeadAttention(24, 4, bias=False, dtype=float)
 for layer, matrix in zip((ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj), matrices):
     layer.weight.data[...] = matrix.T
 gap = abs(ours(words[None], words[None], words[None]).data[0] - result).max()
-check(gap < 1e-12, f"largest difference to minigrad: {gap:.0e}")
-try:
-    import torch
+check(gap < 1e-12, "largest difference to minigrad: {:.0e}", gap)
 
+
+def of_torch(torch):
+    """Return what PyTorch's layer gives with the same matrices."""
     theirs = torch.nn.MultiheadAttention(24, 4, bias=False, batch_first=True, dtype=torch.float64)
+    theirs.in_proj_weight[:] = torch.tensor(np.concatenate([m.T for m in matrices[:3]]))
+    theirs.out_proj.weight[:] = torch.tensor(matrices[3].T)
     x = torch.tensor(words[None])
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.tensor(np.concatenate([m.T for m in matrices[:3]])))
-        theirs.out_proj.weight.copy_(torch.tensor(matrices[3].T))
-        print(
-            f"largest difference to PyTorch: {abs(theirs(x, x, x)[0].numpy()[0] - result).max():.0e}"
-        )
-except ImportError:
-    print("PyTorch is not installed here.")
+    return theirs(x, x, x)[0][0]
+
+
+compare_with_torch(7, result, of_torch)
 
 # %% [markdown]
 # ## What each head takes
@@ -181,11 +187,14 @@ models = [Heads("split", np.random.default_rng(seed)) for seed in SEEDS]
 unexplained = [learn(model, 300, seed) for seed, model in enumerate(models)]
 check(
     max(unexplained) < 0.05 and models[0].num_parameters() == one[0].num_parameters(),
-    "four heads, not explained: " + ", ".join(f"{share:.1%}" for share in unexplained),
+    "four heads, not explained: {}",
+    ", ".join(f"{share:.1%}" for share in unexplained),
 )
 
 model = models[0]
 A = model.weights(inputs).data  # (500, 4, 8, 8)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", A[0, 0], "head 1"), ("weight", A[0, 1], "head 2")]
 steps += [("weight", A[0, 2], "head 3"), ("weight", A[0, 3], "head 4")]
 second = [*steps, ("output", model(inputs[:1]).data[0], "outputs")]
@@ -245,7 +254,9 @@ taken = [distances[0] - 1 for distances in found[0]]
 others = [lost[h, j] for h in range(4) for j in range(4) if j != taken[h]]
 check(
     min(lost[range(4), taken]) > 0.9 and max(others) < 0.05,
-    f"lost of its own quarter at least {min(lost[range(4), taken]):.0%}, of the others at most {max(others):.0%}",
+    "lost of its own quarter at least {:.0%}, of the others at most {:.0%}",
+    min(lost[range(4), taken]),
+    max(others),
 )
 
 # %% [markdown]
@@ -256,6 +267,8 @@ check(
 # %%
 blocks = np.split(model.v_proj.weight.data[:, :16], 4), np.split(W_O, 4)  # (4, 16) each
 through = [W_V.T @ W for W_V, W in zip(*blocks)]  # from features to outputs, (16, 16)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 features = [str(i) for i in range(1, 17)]
 third = [("value", through[0], "head 1"), ("value", through[1], "head 2")]
 third += [("value", through[2], "head 3"), ("value", through[3], "head 4")]
@@ -276,8 +289,10 @@ share = learn(alike, 300)
 apart = [heads_differ(layer, inputs) for layer in (model, alike)]
 check(
     apart[0] > 0.5 and apart[1] < 1e-3 and share > 0.7,
-    f"after training, the weights of two heads differ by up to {apart[0]:.2f}; "
-    f"of heads that began alike, by {apart[1]:.2f}, and {share:.1%} are not explained",
+    "after training, the weights of two heads differ by up to {:.2f}; of heads that began alike, by {:.2f}, and {:.1%} are not explained",
+    apart[0],
+    apart[1],
+    share,
 )
 
 # %% [markdown]
@@ -294,7 +309,9 @@ count = lambda heads, p: 4 * 24 * heads * p  # without biases
 real = [nn.MultiHeadAttention(24, heads, bias=False).num_parameters() for heads in (1, 2, 4, 8)]
 check(
     real == [count(heads, 24 // heads) for heads in (1, 2, 4, 8)] == [4 * 24**2] * 4,
-    f"parameters with 1, 2, 4 or 8 heads: {real[0]:,}; with 8 heads of size 24: {count(8, 24):,}",
+    "parameters with 1, 2, 4 or 8 heads: {:,}; with 8 heads of size 24: {:,}",
+    real[0],
+    count(8, 24),
 )
 
 # %% [markdown]
@@ -308,7 +325,8 @@ W_Q, W_K = rng.standard_normal((2, 24, 100)) / 10
 gap = abs((words @ W_Q) @ (words @ W_K).T - (words @ (W_Q @ W_K.T)) @ words.T).max()
 check(
     gap < 1e-10,
-    f"keys of size 100 and of size 24 give the same scores: largest difference {gap:.0e}",
+    "keys of size 100 and of size 24 give the same scores: largest difference {:.0e}",
+    gap,
 )
 
 # %% [markdown]
@@ -323,6 +341,7 @@ for h, share in zip(numbers, shares):
 wide = learn(Heads("split", np.random.default_rng(0), 16, 8), 300)
 print(f"16 heads with keys of size  8: {wide:6.1%} not explained")
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(5, 2.6, "Not explained by the number of heads: least with four.") as drawn:
     axes = drawn.add_subplot()
     axes.plot(numbers, shares, "-o", color=COLOUR["output"])
@@ -340,5 +359,9 @@ with figure(5, 2.6, "Not explained by the number of heads: least with four.") as
 #
 # One head gives a word one mean. Several heads, each with values of its own, give it several at the same cost, and $W^O$ adds
 # them up. In this task each head took one part from one distance, and an intervention confirmed it. A layer for language
-# need not be as tidy. What its heads are worth, and how many can go, is lesson 8. Every statement of the text that this lesson
-# follows is computed in the [appendix](statements_multi_head_attention.md).
+# need not be as tidy. What its heads are worth, and how many can go, is lesson 8.
+#
+# The lesson follows a discussion in Chinese among readers of *Dive into Deep Learning*, about its chapter
+# [*多头注意力*](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) (Multi-head attention). The
+# [appendix](statements_multi_head_attention.md) computes each of their statements, for example
+# [*What if the values are not split?*](statements_multi_head_attention.md#what-if-the-values-are-not-split)

@@ -21,7 +21,7 @@
 # worth least, until the network is smaller and still right. The idea is from [Michel, Levy and Neubig
 # (2019)](https://arxiv.org/abs/1905.10650), *Are sixteen heads really better than one?*
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.pruning_heads import grade, solution
 from grading import check
@@ -32,6 +32,7 @@ from pronouns import Resolver, corpus, encode, settings, train
 import minigrad as mg
 import nn
 
+# %%
 LAYERS, HEADS, D_MODEL = 2, 8, 64
 sentences, nouns, held_out = corpus()
 ids, nouns = encode(sentences)[held_out][::3], nouns[held_out][::3]
@@ -39,7 +40,7 @@ models = [
     train(Resolver(settings(D_MODEL, HEADS, LAYERS), seed), 400, seed=seed) for seed in range(3)
 ]
 right = [float((model.answer(ids) == nouns).mean()) for model in models]
-check(min(right) > 0.97, "right on held-out sentences: " + ", ".join(f"{r:.1%}" for r in right))
+check(min(right) > 0.97, "right on held-out sentences: {}", ", ".join(f"{r:.1%}" for r in right))
 
 # %% [markdown]
 # These are the sentences of lesson 5: the network names the noun that *it* stands for. Here it has two layers of eight
@@ -93,10 +94,12 @@ growth = [
 largest, middle = (np.array([f(g) for g in growth]) for f in (np.max, np.median))
 check(
     (largest > 10 * abs(middle)).all(),
-    "growth of the loss, largest: {:.3f}, {:.3f}, {:.3f}; ".format(*largest)
-    + "median: {:.4f}, {:.4f}, {:.4f}".format(*middle),
+    "growth of the loss, largest: {:.3f}, {:.3f}, {:.3f}; median: {:.4f}, {:.4f}, {:.4f}",
+    *largest,
+    *middle,
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps = [("output", growth[0], "growth without the head")]
 with figure(4, 1.8, "The growth of the loss without each of two layers of eight heads.") as drawn:
     growing(drawn, ["1", "2"], steps)
@@ -129,9 +132,11 @@ of_mean = [abs(d.mean(0)) for d in by_sentence]  # the derivative of the mean lo
 first = [rank_correlation(a, b) for a, b in zip(of_mean, growth)]
 check(
     np.mean(first) < 0.5,
-    "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}".format(*first),
+    "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}",
+    *first,
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("output", of_mean[0], "derivative of the mean")]
 with figure(8, 1.8, "Beside it, the derivative of the mean loss by each gate.") as drawn:
     growing(drawn, ["1", "2"], steps)
@@ -142,7 +147,7 @@ with figure(8, 1.8, "Beside it, the derivative of the mean loss by each gate.") 
 
 # %%
 cancelled = [1 - (abs(d.mean(0)) / abs(d).mean(0)).mean() for d in by_sentence]
-check(min(cancelled) > 0.3, "lost in the mean: {:.0%}, {:.0%}, {:.0%}".format(*cancelled))
+check(min(cancelled) > 0.3, "lost in the mean: {:.0%}, {:.0%}, {:.0%}", *cancelled)
 
 # %% [markdown]
 # Much of it cancels: a head that is good for some sentences and bad for others seems to do nothing.
@@ -170,9 +175,11 @@ of_sizes = [importance(d) for d in by_sentence]
 second = [rank_correlation(a, b) for a, b in zip(of_sizes, growth)]
 check(
     np.mean(second) > np.mean(first) + 0.2,
-    "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}".format(*second),
+    "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}",
+    *second,
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("output", of_sizes[0], "mean size of derivatives")]
 with figure(11, 1.8, "The growth, the derivative of the mean, and the mean size.") as drawn:
     growing(drawn, ["1", "2"], steps)
@@ -234,11 +241,11 @@ for name, numbers in silent.items():
     print(f"{name:22}", *numbers)
 check(
     min(silent["by ablation"]) >= 6 and min(silent["by size of derivatives"]) >= 4,
-    "heads of 16 that can be silent for at most 1 % of the answers: {}, {}, {}".format(
-        *silent["by ablation"]
-    ),
+    "heads of 16 that can be silent for at most 1 % of the answers: {}, {}, {}",
+    *silent["by ablation"],
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(7, 3.4, "Right answers by the number of silent heads, in four orders.") as drawn:
     axes = drawn.add_subplot()
     for (name, runs), kind in zip(curves.items(), ("output", "query", "key", "value")):
@@ -262,8 +269,9 @@ for model, g in zip(models, growth):
     separately.append(sum(g[head] for head in ten))
 check(
     all(t > 5 * s for t, s in zip(together, separately)),
-    "growth of the loss together: {:.3f}, {:.3f}, {:.3f}; ".format(*together)
-    + "sum of each alone: {:.3f}, {:.3f}, {:.3f}".format(*separately),
+    "growth of the loss together: {:.3f}, {:.3f}, {:.3f}; sum of each alone: {:.3f}, {:.3f}, {:.3f}",
+    *together,
+    *separately,
 )
 
 # %% [markdown]
@@ -308,7 +316,10 @@ with mg.no_grad():
 gone = model.num_parameters() - small.num_parameters()
 check(
     gap < 1e-4 and gone == parameters_of(10, D_MODEL, D_MODEL // HEADS),
-    f"{gone:,} of {model.num_parameters():,} parameters are gone; outputs differ from silent heads by {gap:.0e}",
+    "{:,} of {:,} parameters are gone; outputs differ from silent heads by {:.0e}",
+    gone,
+    model.num_parameters(),
+    gap,
 )
 
 # %% [markdown]
@@ -318,7 +329,7 @@ check(
 before = (small.answer(ids) == nouns).mean()
 train(small, steps=150, lr=1e-3, seed=1)
 after = (small.answer(ids) == nouns).mean()
-check(after > 0.97, f"six heads left: {before:.1%} right; after 150 more steps: {after:.1%}")
+check(after > 0.97, "six heads left: {:.1%} right; after 150 more steps: {:.1%}", before, after)
 
 # %% [markdown]
 # ## What you have now
@@ -326,5 +337,9 @@ check(after > 0.97, f"six heads left: {before:.1%} right; after 150 more steps: 
 # A way to ask what a part of a network is worth: put a gate on it and close it. A cheap substitute, the derivative at the
 # gate, which works only if sizes are taken before the mean. And a warning: parts stand in for each other, so the worth of
 # a part depends on the parts beside it. That six heads are enough here says nothing about a network for translation;
-# the measurement would have to be made again. Every statement of the text that this lesson follows is computed in the
-# [appendix](statements_pruning_heads.md).
+# the measurement would have to be made again.
+#
+# The question comes from the discussion of lesson 7, in Chinese, among readers of *Dive into Deep Learning*, about its
+# chapter [*多头注意力*](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) (Multi-head attention). The
+# [appendix](statements_pruning_heads.md) has the measurements, for example
+# [*How many can be silent?*](statements_pruning_heads.md#how-many-can-be-silent)

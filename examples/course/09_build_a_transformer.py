@@ -21,7 +21,7 @@
 # You need arrays and their derivatives (lesson 0), and attention (lesson 5). Each function has a grader. If one does not
 # come right, the notebook goes on with our version, so that you can return to it later.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from by_hand import BOS, EOS, PAD, Parameters, feed_forward, linear, new_parameters, train
 from exercises.build_a_transformer import grade, solution
@@ -31,14 +31,17 @@ from pictures import figure, growing, show_page
 
 import minigrad as mg
 import nn
-from nn.text import SpaceTokenizer, Vocabulary, padded
+from nn.text.batches import padded
+from nn.text.tokenize import SpaceTokenizer
 from nn.text.toy_corpora import chinese_english
+from nn.text.vocabulary import Vocabulary
 
+# %%
 pairs = [(source.split(), target.split()) for source, target in chinese_english(8000)]
 order = np.random.default_rng(0).permutation(len(pairs))
 held_out, known = ([pairs[i] for i in rows] for rows in (order[:600], order[600:]))
 shared = {*map(str, held_out)} & {*map(str, known)}
-check(not shared, f"sentences both known and held out: {len(shared)}")
+check(not shared, "sentences both known and held out: {}", len(shared))
 for source, target in held_out[:4]:
     print(" ".join(source), "→", " ".join(target))
 
@@ -63,7 +66,7 @@ dictionary = {
 by_words = [[dictionary.get(word, "?") for word in source] for source, _ in held_out]
 right = sum(said == target for said, (_, target) in zip(by_words, held_out)) / 600
 print(" ".join(held_out[0][0]), "→", " ".join(by_words[0]), "; right:", " ".join(held_out[0][1]))
-check(right < 0.2, f"sentences that the dictionary translates without an error: {right:.1%}")
+check(right < 0.2, "sentences that the dictionary translates without an error: {:.1%}", right)
 
 # %% [markdown]
 # Chinese has measure words and no articles, plurals or *does*. What comes out depends on other words of both sentences.
@@ -191,6 +194,8 @@ solution(embed)
 # is added to its input, and the sum is normed: `x = norm(..., x + part)`. The names in layer `i` are
 # `encoder.layers.{i}.self_attention`, `.norm1`, `.feed_forward` and `.norm2`. No word may attend to padding: the mask is
 # `(source != PAD)[:, None, None]`.
+#
+# ![One encoder block: x goes through self-attention and is added to the result, which is normed; that goes through the feed-forward net and is added to its result, which is normed.](../pictures/block.svg)
 
 
 # %%
@@ -206,22 +211,6 @@ encode = grade(encode)
 solution(encode)
 
 # %% [markdown]
-# Here is what you have so far, for one sentence: its embedding, and what the encoder makes of it. The weights are still
-# random.
-
-# %%
-sentence = "我 有 一只 猫"  # put in your own, of words of the corpus
-words = sentence.split()
-one = np.array([source_words.encode(words)])
-steps = [("x", embed(p, "source", one).data[0], "words x")]
-steps.append(("output", encode(p, one, HEADS, LAYERS).data[0], "encoder"))
-labels = [str(i) for i in range(1, len(words) + 1)]
-with figure(
-    8, 2, "The embedding of a sentence and the output of the encoder, a row for each word."
-) as drawn:
-    growing(drawn, labels, steps)
-
-# %% [markdown]
 # ## 6 · Decoder
 #
 # The decoder reads the target so far, and gives at each position a score to each token that may
@@ -230,6 +219,8 @@ with figure(
 # No word may attend to those after it: the mask of self-attention is `np.tri(L, dtype=bool)`, and
 # True only where the target is not `PAD`. Cross-attention has the mask of the encoder. At the end,
 # `linear(p, "output", x)` gives a score for each word of the vocabulary.
+#
+# ![One decoder block, from bottom to top: masked self-attention over the target so far, added to its input and normed; cross-attention to the output of the encoder, added and normed; the feed-forward layer, added and normed.](../pictures/decoder.svg)
 
 
 # %%
@@ -284,15 +275,53 @@ ours, theirs = (
 guessing = float(np.log(sizes[1]))
 check(
     guessing < ours.item() < guessing + 1,
-    f"loss {ours.item():.3f}; guessing: log {sizes[1]} = {guessing:.3f}",
+    "loss {:.3f}; with equal probabilities: log {} = {:.3f}",
+    ours.item(),
+    sizes[1],
+    guessing,
 )
 ours.backward()
 theirs.backward()
 gaps = [abs(p[name].grad.data - t.grad.data).max() for name, t in model.named_parameters()]
-check(abs(ours.item() - theirs.item()) < 1e-4, f"loss of nn.Transformer: {theirs.item():.3f}")
-check(max(gaps) < 1e-5, f"largest difference among {len(gaps)} gradients: {max(gaps):.0e}")
+check(abs(ours.item() - theirs.item()) < 1e-4, "loss of nn.Transformer: {:.3f}", theirs.item())
+check(max(gaps) < 1e-5, "largest difference among {} gradients: {:.0e}", len(gaps), max(gaps))
 for t in p.values():
     t.grad = None
+
+# %% [markdown]
+# Why is the loss larger than $\log V$, that of equal probabilities for $V$ words? Random weights prefer some words without a
+# reason. A score is a sum of $d$ products, so that scores are spread like a normal distribution with some variance $\sigma^2$.
+# The mean of $e^s$ is then $e^{\sigma^2 / 2}$, not 1. So the sum in softmax is about $V e^{\sigma^2 / 2}$, and its logarithm
+# $\log V + \sigma^2 / 2$. From it the loss subtracts the score of the right word. This is 0 on average. But a few words are
+# right most often, and these random weights happen to dislike them a little. Measure all three parts.
+
+# %%
+answers = target[:64, 1:][target[:64, 1:] != PAD]
+with mg.no_grad():
+    memory = encode(p, source[:64], HEADS, LAYERS)
+    scores = decode(p, target[:64, :-1], memory, source[:64], HEADS, LAYERS).data
+    other_weights = (
+        new_parameters(sizes, D, D_FF, LAYERS, np.random.default_rng(seed)) for seed in range(1, 21)
+    )
+    others = [loss(q, source[:64], target[:64], HEADS, LAYERS).item() for q in other_weights]
+scores = scores[target[:64, 1:] != PAD]  # (words, V)
+half = scores.var(1).mean() / 2
+liked = (scores[np.arange(len(answers)), answers] - scores.mean(1)).mean()
+check(
+    abs(guessing + half - liked - ours.item()) < 0.05,
+    "log V {:.3f} + half the variance {:.3f} - score of right words {:.3f} = {:.3f}; the loss {:.3f}",
+    guessing,
+    half,
+    liked,
+    guessing + half - liked,
+    ours.item(),
+)
+check(
+    abs(np.mean(others) - guessing - 0.5) < 0.15,
+    "mean loss with 20 other random weights: {:.2f}; log V + 1/2 = {:.2f}",
+    np.mean(others),
+    guessing + 0.5,
+)
 
 # %% [markdown]
 # ## 8 · Adam
@@ -323,6 +352,11 @@ solution(adam)
 
 # %%
 losses = list(train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3, loss=loss, adam=adam))
+check(
+    np.mean(losses[-20:]) < 0.1, "loss after {} steps: {:.4f}", len(losses), np.mean(losses[-20:])
+)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The loss of each step on a logarithmic axis, from above guessing to far below."
 ) as drawn:
@@ -331,7 +365,6 @@ with figure(
     axes.axhline(guessing, ls="--", color="#6B6B6B")
     axes.set_xlabel(label("step"))
     axes.set_ylabel(label("loss"))
-check(np.mean(losses[-20:]) < 0.1, f"loss after {len(losses)} steps: {np.mean(losses[-20:]):.4f}")
 
 # %% [markdown]
 # ## It translates
@@ -356,34 +389,46 @@ said = translate(new, expected.shape[1])
 for (chinese, _), row in list(zip(held_out, said))[:4]:
     print(" ".join(chinese), "→", " ".join(target_words.decode(row)))
 right = (said == expected).all(1).mean()
-check(right > 0.98, f"new sentences translated without an error: {right:.1%}")
+check(right > 0.98, "new sentences translated without an error: {:.1%}", right)
 
 # %% [markdown]
 # ## What it attends to
 #
-# Your sentence once more, with the learned weights. Then the explorer: choose a head of your model and point at a word.
+# Put in a sentence of your own, of words of the corpus. Each word of the translation divides its cross-attention among the
+# words of the sentence, in each of the four heads.
 
 # %%
-steps += [("x", embed(p, "source", one).data[0], "words x, trained")]
-steps += [("output", encode(p, one, HEADS, LAYERS).data[0], "encoder, trained")]
-with figure(
-    12, 2, "Embedding and encoder before training, and beside them after training."
-) as drawn:
-    growing(drawn, labels, steps)
-
+sentence = "我 有 一只 猫"
+words = sentence.split()
+one = np.array([source_words.encode(words)])
 model.load_state_dict({name: t.data for name, t in p.items()})
 model.eval()
 row = translate(one, 20)[0]
 english = target_words.decode(row)
 print(sentence, "→", " ".join(english))
-tokens = [*english, "<eos>"]
 ids = np.array(target_words.encode(english, eos=True))
-options = {"title": sentence, "vocabulary": target_words.tokens, "language": language()}
-show_page(nn.explore(model, one, words, ids, tokens, **options), sentence)
 cross = nn.attention_maps(model, one, ids)["cross"][0]  # (h, L_t, L_s)
 if sentence == "我 有 一只 猫":
     most = cross[:, english.index("cat"), words.index("猫")].max()
-    check(most > 0.5, f"largest weight of 猫 for cat in a head: {most:.2f}")
+    check(most > 0.5, "largest weight of 猫 for cat in a head: {:.2f}", most)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+tokens = [*english, "<eos>"]
+titles = ("head 1", "head 2", "head 3", "head 4")
+steps = [("weight", weights, title) for weights, title in zip(cross, titles)]
+with figure(
+    12, 2.4, "Weights of the words of the source for each word of the translation."
+) as drawn:
+    growing(drawn, tokens, steps, numbers=True)
+    for axes in drawn.axes:
+        axes.set_xticks(range(len(words)), words)
+
+# %% [markdown]
+# In the explorer, choose a head of your model and point at a word.
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+options = {"title": sentence, "vocabulary": target_words.tokens, "language": language()}
+show_page(nn.explore(model, one, words, ids, tokens, **options), sentence)
 
 # %% [markdown]
 # A weight says where a head reads, not what it does with it. Lesson 5 shows how to find that out: forbid the connection
@@ -394,6 +439,9 @@ if sentence == "我 有 一只 猫":
 # About a hundred lines of yours read, learn and translate, and agree with `nn.Transformer` in every gradient. The library
 # adds speed, dropout, a cache for decoding, beams and checks; the parts are these. The next cell saves your model, so that
 # `minigrad translate runs/build_a_transformer "我 有 一只 猫"` can use it.
+#
+# The same parts in the library are files that one reads in an evening: [Read the code in an
+# evening](../reading.md#the-second-half-the-transformer) lists them in order, from the layers to the loop of training.
 
 # %%
 translator = nn.Translator(model, source_words, target_words, SpaceTokenizer(), SpaceTokenizer())

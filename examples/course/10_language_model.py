@@ -23,23 +23,25 @@
 # SmolLM2 (270 MB); both need `pip install tokenizers`. Write the directory into the next cell, or into the environment
 # variable `LANGUAGE_MODEL`. Without a directory, the lesson trains a small model on texts that repeat.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import os
 
+# %%
 DIRECTORY = os.environ.get("LANGUAGE_MODEL", "")
 PROMPT = "apple river stone cloud tiger window apple river stone cloud"
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 import numpy as np
 from exercises.language_model import grade, solution
 from grading import check
-from labels import language, translated
+from labels import label, language
 from language_model import open_model
 from pictures import figure, growing, show_page
 
 import minigrad as mg
 import nn
 
+# %%
 model, encode, decode = open_model(DIRECTORY)
 ids = np.array(encode(PROMPT))
 words = [decode(word) for word in ids]
@@ -48,7 +50,7 @@ with mg.no_grad(), nn.record_hidden(model) as hidden, nn.record_attention(model)
     p = mg.softmax(model(ids[None])).data[0]  # (L, vocabulary)
 answers = p.argmax(-1)
 answer = answers[-1]
-print(translated(f"{LAYERS} layers of {HEADS} heads, {model.num_parameters():,} parameters"))
+print(label("{} layers of {} heads, {:,} parameters", LAYERS, HEADS, model.num_parameters()))
 for i in np.argsort(-p[-1])[:5]:
     print(f"{p[-1, i]:6.1%} {decode(i)}")
 
@@ -83,14 +85,15 @@ with mg.no_grad():
     norm, output = (lambda x: model.layers.norm(x).data), (lambda x: model.output(x).data)
     seen = lens(states, norm, output, answers)
 gap = abs(seen[-1] - p.max(-1)).max()
-check(gap < 1e-4, f"after the last layer, the lens differs from the model by {gap:.0e}")
+check(gap < 1e-4, "after the last layer, the lens differs from the model by {:.0e}", gap)
+print(f"{decode(answer)}:", *(f"{q:.0%}" for q in seen[:, -1]))
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 layers = [str(i + 1) for i in range(LAYERS)]
 height = 1 + 0.25 * LAYERS
 steps = [("output", seen, "lens")]
 with figure(4, height, "The probability of the model's answers after each layer.") as drawn:
     growing(drawn, layers, steps)
-print(f"{decode(answer)}:", *(f"{q:.0%}" for q in seen[:, -1]))
 
 # %% [markdown]
 # Rows are layers, columns are positions, and dark is a high probability of what the model says in the end. Somewhere on the
@@ -101,7 +104,8 @@ print(f"{decode(answer)}:", *(f"{q:.0%}" for q in seen[:, -1]))
 first = np.array([word not in ids[:i] for i, word in enumerate(ids)])  # read for the first time
 check(
     DIRECTORY or seen[-1, ~first].min() > 0.9 > 0.5 > seen[-2, ~first].max(),
-    f"where it repeats: {seen[-1, ~first].min():.0%} or more after the last layer",
+    "where it repeats: {:.0%} or more after the last layer",
+    seen[-1, ~first].min(),
 )
 
 # %% [markdown]
@@ -135,9 +139,13 @@ copies = np.stack([copying(calls[0][0], ids) for calls in attention.values()])  
 layer, head = np.unravel_index(copies.argmax(), copies.shape)
 check(
     DIRECTORY or (layer == LAYERS - 1 and copies[layer, head] > 0.5),
-    f"layer {layer + 1}, head {head + 1}: {copies[layer, head]:.0%} of the weight",
+    "layer {}, head {}: {:.0%} of the weight",
+    layer + 1,
+    head + 1,
+    copies[layer, head],
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", copies, "copying")]
 with figure(7, height, "Beside it, the weight of each head for the word to copy.") as drawn:
     growing(drawn, layers, steps)
@@ -160,19 +168,17 @@ def log_p(gates, rows=1):
 
 whole = np.log(p[-1, answer])
 gap = abs(log_p({name: np.ones(HEADS) for name in NAMES}) - whole).max()
-check(gap < 1e-4, f"gates of 1 change the logarithm by {gap:.0e}")
+check(gap < 1e-4, "gates of 1 change the logarithm by {:.0e}", gap)
 falls = np.stack([whole - log_p({name: 1 - np.eye(HEADS)}, HEADS) for name in NAMES])
+for i in np.argsort(-falls.ravel())[:5]:
+    at = np.unravel_index(i, falls.shape)
+    text = "layer {}, head {}: falls by {:.2f}, copies {:.0%}"
+    print(label(text, at[0] + 1, at[1] + 1, falls[at], copies[at]))
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("output", np.maximum(falls, 0), "fall without the head")]
 with figure(10, height, "Beside them, how far the answer falls without each head.") as drawn:
     growing(drawn, layers, steps)
-for i in np.argsort(-falls.ravel())[:5]:
-    at = np.unravel_index(i, falls.shape)
-    print(
-        translated(
-            f"layer {at[0] + 1}, head {at[1] + 1}: falls by {falls[at]:.2f}, copies {copies[at]:.0%}"
-        )
-    )
 
 # %% [markdown]
 # In our small model, one head of the second layer counts, and none of the first. Is the first layer of no use? What a head is
@@ -186,10 +192,13 @@ gates = np.where(back[0] > 0.3, 0.0, 1.0)
 together = float(whole - log_p({NAMES[0]: gates})[0])
 check(
     DIRECTORY or falls[0].max() < 0.5 < 2 < together,
-    f"heads of layer 1, silent alone: falls by {falls[0].max():.2f} at most; "
-    f"{int((gates == 0).sum())} together: {together:.2f}",
+    "heads of layer 1, silent alone: falls by {:.2f} at most; {} together: {:.2f}",
+    falls[0].max(),
+    int((gates == 0).sum()),
+    together,
 )
 
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", back, "one back")]
 with figure(12, height, "Beside them, the weight of each head for the word before.") as drawn:
     growing(drawn, layers, steps)
@@ -203,7 +212,11 @@ with mg.no_grad(), nn.gate_heads(model, {NAMES[0]: gates}), nn.record_attention(
 after = copying(changed[NAMES[layer]][0][0], ids)[head]
 check(
     DIRECTORY or after < copies[layer, head] / 2,
-    f"layer {layer + 1}, head {head + 1} copies with {copies[layer, head]:.0%} of its weight, without them {after:.0%}",
+    "layer {}, head {} copies with {:.0%} of its weight, without them {:.0%}",
+    layer + 1,
+    head + 1,
+    copies[layer, head],
+    after,
 )
 
 # %% [markdown]
@@ -214,7 +227,7 @@ check(
 #
 # Choose a layer and a head, and point at a word.
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 show_page(nn.explore(model, ids, words, title=PROMPT, language=language()), PROMPT)
 
 # %% [markdown]

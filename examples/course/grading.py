@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from labels import label, translated
+from labels import label
 
 import minigrad as mg
 
@@ -39,7 +39,9 @@ class Exercise:
         for number, arguments in enumerate(self.cases(np.random.default_rng(0)), 1):
             expected = self.reference(*copy.deepcopy(arguments))
             inputs = copy.deepcopy(arguments)
-            case = label("case {number}: ", number=f"{number}{self._described(arguments)}")
+            shapes = self._described(arguments)
+            phrase = "case {number} ({shapes}): " if shapes else "case {number}: "
+            case = label(phrase, number=number, shapes=shapes)
             try:
                 result = answer(*inputs)
             except Exception as error:
@@ -51,11 +53,7 @@ class Exercise:
                 return self._known_mistake(answer) or case + wrong
             if self._difference(list(inputs), list(arguments)):
                 return case + label("it changes its arguments")
-        if self.differentiable and not self._has_right_gradient(answer):
-            return label(
-                "its gradient is missing or wrong: compute with tensors, not with their .data"
-            )
-        return ""
+        return self._wrong_gradient(answer) if self.differentiable else ""
 
     def source(self) -> str:
         """Return the code of the reference solution."""
@@ -69,11 +67,14 @@ class Exercise:
             for name, value in zip(names, arguments)
             if hasattr(value, "shape") or isinstance(value, (int, float))
         ]
-        return f" ({', '.join(shown)})" if shown else ""
+        return ", ".join(shown)
 
     def _difference(self, found: Any, expected: Any) -> str:
         if isinstance(expected, (list, tuple)):
-            if not isinstance(found, (list, tuple, np.ndarray)) or len(found) != len(expected):
+            is_sequence = isinstance(found, (list, tuple)) or (
+                isinstance(found, np.ndarray) and found.ndim > 0
+            )
+            if not is_sequence or len(found) != len(expected):
                 kind = f"{len(expected)} × {type(expected[0]).__name__}" if expected else "()"
                 return label(
                     "it returns {type}; expected {expected}",
@@ -82,6 +83,12 @@ class Exercise:
                 )
             return next(filter(None, map(self._difference, found, expected)), "")
         if isinstance(expected, dict):
+            if not isinstance(found, dict) or found.keys() != expected.keys():
+                return label(
+                    "it returns {type}; expected {expected}",
+                    type=type(found).__name__,
+                    expected=f"dict, {', '.join(map(str, expected))}",
+                )
             return self._difference([found[key] for key in expected], list(expected.values()))
         if expected is None or isinstance(expected, str) or callable(expected):
             same = isinstance(found, type(expected)) and found == expected
@@ -92,10 +99,10 @@ class Exercise:
                     "it returns {value}; expected {expected}", value=found, expected=expected
                 )
             )
-        if isinstance(expected, mg.Tensor) != isinstance(found, mg.Tensor):
+        if isinstance(found, mg.Tensor) and not isinstance(expected, mg.Tensor):
             return label(
-                "it returns {type}; expected {expected}",
-                type=type(found).__name__,
+                "it returns {type}; expected {expected}: the cells below compute with arrays, so return its .data",
+                type="Tensor",
                 expected=type(expected).__name__,
             )
         try:
@@ -113,24 +120,23 @@ class Exercise:
         if np.allclose(a, b, self.tolerance, self.tolerance, equal_nan=True):
             if isinstance(expected, mg.Tensor) and found.dtype != expected.dtype:
                 return label(
-                    "it returns {type}; expected {expected}",
+                    "it returns {type}; expected {expected}: np.sqrt(2) is float64, which makes a tensor float64, "
+                    "and 2**0.5 does not",
                     type=found.dtype.name,
                     expected=expected.dtype.name,
                 )
             return ""
         if b.size == 1:
-            return label(
-                "it returns {value}; expected {expected}",
-                value=f"{a.item():.6g}",
-                expected=f"{b.item():.6g}",
-            )
+            value, wanted = _distinct(a.item(), b.item(), 6)
+            return label("it returns {value}; expected {expected}", value=value, expected=wanted)
         gaps = np.where(np.isnan(a), np.inf, np.abs(a - b))
         at = np.unravel_index(gaps.argmax(), gaps.shape)
+        value, wanted = _distinct(a[at], b[at], 4)
         return label(
             "the value at {index} is {value}; expected {expected}",
             index=[int(i) for i in at],
-            value=f"{a[at]:.4g}",
-            expected=f"{b[at]:.4g}",
+            value=value,
+            expected=wanted,
         )
 
     def _known_mistake(self, answer: Function) -> str:
@@ -142,10 +148,20 @@ class Exercise:
                 return label(sentence)
         return ""
 
-    def _has_right_gradient(self, answer: Function) -> bool:
-        """Compare the derivatives of the answer by all tensors and arrays with those of the reference."""
-        found, expected = (self._gradients(function) for function in (answer, self.reference))
-        return not self._difference(found, expected)
+    def _wrong_gradient(self, answer: Function) -> str:
+        """Return what is wrong with the derivatives of an answer by all tensors and arrays."""
+        try:
+            found = self._gradients(answer)
+        except Exception as error:
+            return label(
+                "it is right for arrays; with tensors, whose derivatives the lesson needs, it raises {error}",
+                error=f"{type(error).__name__}: {error}",
+            )
+        if self._difference(found, self._gradients(self.reference)):
+            return label(
+                "its gradient is missing or wrong: compute with tensors, not with their .data"
+            )
+        return ""
 
     def _gradients(self, function: Function) -> list[np.ndarray]:
         arguments = copy.deepcopy(next(iter(self.cases(np.random.default_rng(0)))))
@@ -156,6 +172,13 @@ class Exercise:
         cotangent = np.random.default_rng(1).standard_normal(result.shape)
         gradients = mg.gradients((result * cotangent).sum(), leaves, allow_unused=True)
         return [np.zeros(t.shape) if g is None else g.data for g, t in zip(gradients, leaves)]
+
+
+def _distinct(a: float, b: float, digits: int) -> tuple[str, str]:
+    """Return two different numbers with so many digits that they look different."""
+    while f"{a:.{digits}g}" == f"{b:.{digits}g}" and digits < 17:
+        digits += 1
+    return f"{a:.{digits}g}", f"{b:.{digits}g}"
 
 
 def _outcome(function: Function, case: tuple[Any, ...]) -> Any:
@@ -215,8 +238,8 @@ class Exercises(dict[str, Exercise]):
         print(self[function.__name__].source())
 
 
-def check(holds: Any, value: str) -> None:
-    """Print a number that the text states, and stop if the statement is false."""
+def check(holds: Any, text: str, *values: Any) -> None:
+    """Print values that the lesson states, in the braces of a text, and stop if the statement is false."""
     if not holds:
-        raise AssertionError(value)
-    print("✓", translated(value))
+        raise AssertionError(text.format(*values))
+    print("✓", label(text, *values))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from labels import label
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 from nn.inspection.style import COLOURS, INK, style
 
 __all__ = ["COLOUR", "figure", "growing", "ramp", "show_page"]
@@ -71,7 +71,7 @@ def figure(width: float, height: float, alt: str) -> Iterator[Any]:
     svg = re.sub(r"(<text\b[^>]*? fill: )(#(?!000000|ffffff)[0-9a-f]{6})", mixed, svg)
     described = html.escape(label(alt), quote=True)
     width = float(size[1]) * 1.2 if size else 0  # a phone scrolls a wide picture sideways
-    wide = f"width:100%;max-width:{width:.0f}px;min-width:{0.6 * width:.0f}px"
+    wide = f"width:100%;max-width:{width:.0f}px;min-width:{0.9 * width:.0f}px"
     _display(svg.replace("<svg", f'<svg role="img" aria-label="{described}" style="{wide}"', 1))
 
 
@@ -94,15 +94,22 @@ def ramp(kind: str) -> Any:
     return colours.LinearSegmentedColormap.from_list(kind, ["white", COLOUR[kind]])
 
 
-def growing(drawn: Any, words: Sequence[str], steps: Sequence[tuple[str, Any, str]]) -> None:
+def growing(
+    drawn: Any, words: Sequence[str], steps: Sequence[tuple[str, Any, str]], numbers: bool = False
+) -> None:
     """Draw matrices side by side, a row for each word: (kind, matrix, title) in the colour of the kind.
 
-    White is 0; the darker a value, the further it is from 0.
+    White is 0; the darker a value, the further it is from 0. `numbers` writes the values into the cells.
     """
     ratios = [matrix.shape[1] + 2 for _, matrix, _ in steps]
     panels = drawn.subplots(1, len(steps), width_ratios=ratios, squeeze=False)[0]
     for axes, (kind, matrix, title) in zip(panels, steps):
-        axes.imshow(np.abs(matrix), cmap=ramp(kind), aspect="auto", vmin=0)
+        shades = np.abs(matrix) / (np.abs(matrix).max() or 1)
+        axes.imshow(shades, cmap=ramp(kind), aspect="auto", vmin=0, vmax=2 if numbers else 1)
+        if numbers:
+            for (row, column), value in np.ndenumerate(matrix):
+                text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+                axes.text(column, row, text, ha="center", va="center", color="black", fontsize=9)
         axes.set_title(label(title), color=COLOUR[kind])
         axes.set_xticks([])
         axes.set_yticks(range(len(words)), words if axes is panels[0] else [""] * len(words))

@@ -10,7 +10,7 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.optim import Adam, Schedule, cosine_schedule
-from nn.text import padded
+from nn.text.batches import padded
 
 Array = np.ndarray
 Rng = np.random.Generator

@@ -7,7 +7,7 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad import merge_heads, optim, split_heads
-from minigrad.kernels import attention_weights
+from minigrad.ops.attention import attention_weights
 
 LENGTH, FEATURES = 8, 16
 

@@ -12,8 +12,9 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from nn.text import PAD, Vocabulary, padded
+from nn.text.batches import padded
 from nn.text.toy_corpora import chinese_english
+from nn.text.vocabulary import PAD, Vocabulary
 
 __all__ = ["SOURCE", "TARGET", "Corpus", "loss_with_mask", "train"]
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -172,8 +173,11 @@ def _install(pending: Path, directory: Path, last: str, stale: Iterable[str]) ->
             link.unlink(missing_ok=True)
     _sync_directory(directory)
     done = directory / f".{secrets.token_hex(6)}.part"
-    os.rename(pending, done)
-    shutil.rmtree(done)
+    try:
+        os.rename(pending, done)
+    except OSError as error:  # the new files are complete
+        warnings.warn(f"{pending} must be deleted, which failed: {error.strerror}", stacklevel=5)
+    shutil.rmtree(done, ignore_errors=True)
 
 
 @contextmanager
@@ -198,6 +202,8 @@ def read_together(directory: str | Path, last: str, files: Iterable[str] = ()) -
     pending = _pending(directory, last)
     is_pending = any((pending / name).is_file() for name in tuple(files) or (last,))
     source = pending if is_pending and not pending.is_symlink() else directory
+    if source is pending and not pending.is_dir():  # installed in this moment
+        source = directory
     before = _identity(source / last)
     try:
         yield source

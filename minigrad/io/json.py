@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
-from functools import cache
+from dataclasses import fields
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .atomic import write_atomically
-from .reading import listed, printable, read_bytes
+from .reading import printable, read_bytes
 
 __all__ = [
     "REQUIRED",
     "Settings",
     "as_json",
-    "checksum",
-    "dataclass_from",
     "matches",
     "mistyped_fields",
     "parse_json",
@@ -35,8 +32,8 @@ __all__ = [
     "write_json",
 ]
 
-T = TypeVar("T")
-_type_hints: Any = cache(get_type_hints)
+# the marker of a dataclass is no type for Python 3.10
+_type_hints: Any = cache(partial(get_type_hints, localns={"KW_ONLY": Any}))
 REQUIRED: Any = object()
 _WORDS = {
     int: "an integer", float: "a number", str: "a string", bool: "true or false",
@@ -84,23 +81,6 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
         raise type(error)(f"{where}: {error}") from None
 
 
-def checksum(data: Any) -> str:
-    """Return the CRC-32 of the JSON of plain data.
-
-    Parameters
-    ----------
-    data : object
-        Plain data. Tuples count as lists, and the order of keys does not count.
-
-    Returns
-    -------
-    str
-        Eight hexadecimal digits.
-    """
-    plain = json.loads(json.dumps(data))  # as read from a file, with lists for tuples
-    return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
-
-
 def read_json(path: str | Path, expected: str = "") -> Settings:
     """Return the JSON object in a file.
 
@@ -110,11 +90,6 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
         File to read.
     expected : str
         End of the error for a missing file, such as the expected content of the directory.
-
-    Returns
-    -------
-    Settings
-        Entries of the object.
     """
     data = _read(path, expected)
     if not isinstance(data, dict):
@@ -125,15 +100,7 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
 def read_if_any(path: str | Path) -> Settings:
     """Return the JSON object in a file, or an empty one if there is no file.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to read.
-
-    Returns
-    -------
-    Settings
-        Entries of the object.
+    Parameters: as `read_json`.
     """
     return read_json(path) if os.path.lexists(path) else Settings({}, str(path))
 
@@ -147,11 +114,6 @@ def read_list(path: str | Path, kind: Any) -> list[Any]:
         File to read.
     kind : type
         Type of the items.
-
-    Returns
-    -------
-    list
-        Items.
     """
     return Settings({"": _read(path, "")}, str(path)).list("", kind)
 
@@ -188,11 +150,6 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     ----------
     pairs : sequence of (str, Any)
         Names and values, as `json.loads` passes them to `object_pairs_hook`.
-
-    Returns
-    -------
-    dict
-        Values by name.
     """
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -216,11 +173,6 @@ def matches(value: Any, hint: Any) -> bool:
         Plain data.
     hint : type
         Such as `int | None` or `list[str]`.
-
-    Returns
-    -------
-    bool
-        True if `value` has the type `hint`.
     """
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
@@ -301,11 +253,6 @@ class Settings(dict[str, Any]):
             Limits of a number.
         choices : sequence, optional
             Values that are allowed.
-
-        Returns
-        -------
-        Any
-            The entry or `default`.
         """
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
@@ -330,11 +277,6 @@ class Settings(dict[str, Any]):
             Name of the entry.
         hint : type
             Annotated type, as in `take`.
-
-        Returns
-        -------
-        Any
-            Value of the entry.
         """
         if not matches(self[name], hint):
             self.fail(name, _describe(hint))
@@ -358,19 +300,12 @@ class Settings(dict[str, Any]):
     ) -> Any:
         """Return an integer, by default of at least 1.
 
+        Other parameters: as `take`.
+
         Parameters
         ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
-        default : Any
-            Value of a missing entry; an error if not given.
         low, high : int
             Limits of the integer.
-
-        Returns
-        -------
-        int
-            The entry or `default`.
         """
         return self.take(name, int, default, low, high)
 
@@ -379,36 +314,19 @@ class Settings(dict[str, Any]):
     ) -> Any:
         """Return a finite number.
 
+        Other parameters: as `take`.
+
         Parameters
         ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
-        default : Any
-            Value of a missing entry; an error if not given.
         low, high : float, optional
             Limits of the number.
-
-        Returns
-        -------
-        float
-            The entry or `default`.
         """
         return self.take(name, float, default, low, high)
 
     def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
         """Return a bool.
 
-        Parameters
-        ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
-        default : Any
-            Value of a missing entry; an error if not given.
-
-        Returns
-        -------
-        bool
-            The entry or `default`.
+        Parameters: as `take`.
         """
         return self.take(name, bool, default)
 
@@ -420,38 +338,24 @@ class Settings(dict[str, Any]):
     ) -> Any:
         """Return a string.
 
+        Other parameters: as `take`.
+
         Parameters
         ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
-        default : Any
-            Value of a missing entry; an error if not given.
         choices : sequence of str, optional
             Strings that are allowed; any string by default.
-
-        Returns
-        -------
-        str
-            The entry or `default`.
         """
         return self.take(name, str, default, choices=choices)
 
     def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
         """Return a list whose items are all of one type.
 
+        Other parameters: as `take`.
+
         Parameters
         ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
         kind : type
             Type of the items.
-        default : Any
-            Value of a missing entry; an error if not given.
-
-        Returns
-        -------
-        list
-            The entry or `default`.
         """
         return self.take(name, Sequence[kind], default)
 
@@ -464,11 +368,6 @@ class Settings(dict[str, Any]):
             Name of the entry.
         default : Any
             Value of a missing entry, returned unchanged; an error if not given.
-
-        Returns
-        -------
-        Settings
-            Entries of the object.
         """
         value = self.take(name, dict, default)
         return (
@@ -476,37 +375,6 @@ class Settings(dict[str, Any]):
             if isinstance(value, dict)
             else value
         )
-
-    def expect_unchanged(self, *names: str, **beside: Any) -> None:
-        """Compare entries with their checksums in the entry "checksums".
-
-        Parameters
-        ----------
-        *names : str
-            Entries to compare; all entries with a checksum by default.
-        **beside : object
-            Data of other files that have a checksum there, by name.
-
-        Raises
-        ------
-        ValueError
-            If an entry differs from its `checksum`.
-        """
-        entries = {**self, **beside}
-        for name, expected in self.object("checksums", {}).items():
-            if (not names or name in names) and checksum(entries.get(name)) != expected:
-                raise ValueError(
-                    f"{self.where}: {printable(name)} was changed since it was written; restore "
-                    f'it, or remove {printable(name)} from "checksums" to keep the change'
-                )
-
-    def expect_no_others(self) -> None:
-        """Raise a ValueError if an entry was not read by one of the methods."""
-        if others := sorted(set(self) - self.taken):
-            raise ValueError(
-                f"{self.where}: unknown settings: {listed(others)}; expected some of "
-                f"{listed(self.taken, 100)}"
-            )
 
 
 def mistyped_fields(instance: Any) -> dict[str, str]:
@@ -522,54 +390,9 @@ def mistyped_fields(instance: Any) -> dict[str, str]:
     dict of str to str
         Annotated type in words, such as "an integer or null", by name of field.
     """
-    hints = _type_hints(type(instance))
-    return {
-        field.name: _describe(hints[field.name])
-        for field in fields(instance)
-        if not matches(getattr(instance, field.name), hints[field.name])
-    }
-
-
-def dataclass_from(kind: type[T], data: Mapping[str, Any], where: str) -> T:
-    """Return a dataclass made of plain data, with names and types checked by its annotations.
-
-    Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of
-    them.
-
-    Parameters
-    ----------
-    kind : type
-        The dataclass.
-    data : mapping of str to Any
-        Values of the fields. Fields with a default can be missing.
-    where : str
-        File, with which a message begins.
-
-    Returns
-    -------
-    object
-        Instance of `kind`.
-
-    Raises
-    ------
-    ValueError
-        If a field is missing, unknown or of another type, or if `kind` raises a ValueError.
-    """
-    settings = data if isinstance(data, Settings) else Settings(data, where)
-    hints = _type_hints(kind)
-    values: dict[str, Any] = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        settings.taken.add(field.name)
-        if field.name not in settings:
-            if field.default is MISSING and field.default_factory is MISSING:
-                raise ValueError(f"{where}: {field.name} is missing")
-            continue
-        hint = hints[field.name]
-        value = settings.checked(field.name, hint)
-        is_tuple = tuple in [get_origin(part) or part for part in (hint, *get_args(hint))]
-        values[field.name] = tuple(value) if isinstance(value, list) and is_tuple else value
-    settings.expect_no_others()
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    hints, mistyped = _type_hints(type(instance)), {}
+    for field in fields(instance):
+        value = getattr(instance, field.name)
+        if value is not field.default and not matches(value, hints[field.name]):
+            mistyped[field.name] = _describe(hints[field.name])
+    return mistyped

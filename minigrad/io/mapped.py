@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copy_and_release"]
+__all__ = ["copy_and_release", "release"]
 
 _BLOCK = 1 << 24  # bytes that are copied at once
 
@@ -16,31 +16,17 @@ def copy_and_release(array: np.ndarray, out: np.ndarray | None = None) -> np.nda
     """Return a copy of an array, and drop the pages of a mapped file from memory meanwhile.
 
     Copying a large mapped file needs little more memory than the size of the file.
-
-    Parameters
-    ----------
-    array : ndarray
-        Its values do not change: dropped pages are read from the file again when they are used.
-        Pages that were written to are not dropped.
-    out : ndarray, optional
-        Array of the same shape for the copy. By default a new one, with axes in the same order in
-        memory.
-
-    Returns
-    -------
-    ndarray
-        The copy.
     """
     copy = np.empty_like(array) if out is None else out
     height = max(1, _BLOCK // max(1, array[:1].nbytes)) if array.ndim else 1
     for start in range(0, len(array) if array.ndim else 1, height):
         part = slice(start, start + height) if array.ndim else ...
         copy[part] = array[part]
-        _release(array[part])
+        release(array[part])
     return copy
 
 
-def _release(array: np.ndarray) -> None:
+def release(array: np.ndarray) -> None:
     """Drop the pages of an array in a mapped file, if none of them was written to."""
     base: Any = array
     while isinstance(base, np.ndarray):

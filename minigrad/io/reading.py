@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..errors import listed as listed
+from ..errors import printable as printable
 from .atomic import write_bytes
 
 __all__ = ["FileCopies", "listed", "printable", "read_bytes", "read_text", "require_file"]
@@ -17,47 +19,13 @@ The largest published tokenizer has about 40,000,000 bytes.
 """
 
 
-def printable(text: object, most: int = 60) -> str:
-    """Return one line of text for a message, without control characters.
-
-    Parameters
-    ----------
-    text : object
-        Converted by `str`.
-    most : int
-        Largest number of characters before "..."; 60 by default.
-
-    Returns
-    -------
-    str
-        Text with control characters as escape sequences.
-    """
-    start = str(text)[: most + 1]
-    end = "..." if len(start) > most else ""
-    return (
-        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start[:most])
-        + end
-    )
+LFS_POINTER = "a Git LFS pointer to the file; run `git lfs pull`, or download the file"
+"""Description of a file that `is_lfs_pointer`."""
 
 
-def listed(names: Iterable[object], most: int = 8) -> str:
-    """Return sorted names for a message, and the number of names that are left out.
-
-    Parameters
-    ----------
-    names : iterable of object
-        Converted by `str`.
-    most : int
-        Largest number of names; 8 by default.
-
-    Returns
-    -------
-    str
-        Such as "a, b and 3 more".
-    """
-    names = sorted(map(str, names))
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(printable(name, 100) for name in names[:most]) + more
+def is_lfs_pointer(data: bytes) -> bool:
+    """Return whether the content of a file is a pointer of Git LFS to another file."""
+    return data.startswith(b"version https://git-lfs.github.com/spec/")
 
 
 def require_file(path: str | Path, expected: str = "") -> Path:
@@ -69,11 +37,6 @@ def require_file(path: str | Path, expected: str = "") -> Path:
         Must not be a directory, a pipe or a device; reading a pipe may never end.
     expected : str
         End of the message of the OSError.
-
-    Returns
-    -------
-    Path
-        `path` as a Path.
     """
     path = Path(path)
     if path.is_file():
@@ -98,11 +61,6 @@ def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -
         End of the message of an OSError.
     most : int
         Largest number of bytes; a longer file is refused.
-
-    Returns
-    -------
-    bytes
-        Content of the file.
     """
     path = require_file(path, expected)
     with path.open("rb") as file:
@@ -111,18 +69,15 @@ def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -
     if max(size, len(data)) > most:
         name, size = printable(path, 500), max(size, len(data))
         raise ValueError(f"{name}: the file must have at most {most:,} bytes, got {size:,}")
+    if is_lfs_pointer(data):
+        raise ValueError(f"{printable(path, 500)}: {LFS_POINTER}")
     return data
 
 
 def read_text(path: str | Path, expected: str = "") -> str:
     r"""Return the text of a UTF-8 file; see `read_bytes` for errors.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to read.
-    expected : str
-        End of the message of an OSError.
+    Parameters: as `read_bytes`.
 
     Returns
     -------

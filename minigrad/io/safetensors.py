@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,8 @@ import numpy as np
 
 from .atomic import write_atomically
 from .json import parse_json, read_json, write_json
-from .reading import listed, printable, require_file
+from .mapped import release
+from .reading import LFS_POINTER, is_lfs_pointer, listed, printable, require_file
 
 __all__ = [
     "WEIGHT_FILES",
@@ -53,7 +56,8 @@ _LARGEST_HEADER = 100_000_000
 _MOST_ARRAYS = 100_000
 _MOST_AXES = 64  # as in NumPy
 _LONGEST_NAME = 1000
-_BLOCK = 1 << 17  # values that are read at once
+_LONGEST_START = 64  # bytes in which a file shows its kind
+_BLOCK = 1 << 22  # values that are checked at once
 
 
 class Entry(NamedTuple):
@@ -68,6 +72,8 @@ class Entry(NamedTuple):
 class SafetensorsFile(Mapping[str, Entry]):
     """Entries of a safetensors file by name; `read` and `map` return an array.
 
+    The file is opened once. If another file replaces it, the arrays remain those of the first file.
+
     Parameters
     ----------
     path : str or Path
@@ -81,13 +87,14 @@ class SafetensorsFile(Mapping[str, Entry]):
 
     def __init__(self, path: str | Path) -> None:
         self.path = require_file(path)
+        self._descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._descriptor)
+        self._lock = threading.Lock()
         try:
-            with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                header = _header(file.read(8), size)
-                text = file.read(header)
-            self._offset = 8 + header
+            size = os.fstat(self._descriptor).st_size
+            self._offset = 8 + _header(self._read_at(0, min(size, _LONGEST_START)).tobytes(), size)
             self._bytes: np.ndarray | None = None  # the mapped file, after the first call of map()
+            text = self._read_at(8, self._offset - 8).tobytes()
             self._entries, self.metadata = _entries(text)
             _check_layout(self._entries, size - self._offset)
         except ValueError as error:
@@ -119,11 +126,8 @@ class SafetensorsFile(Mapping[str, Entry]):
             Copy of the array; bfloat16 becomes float32.
         """
         entry, code = self._entries[name], self._code(name)
-        array = np.fromfile(
-            self.path, code, math.prod(entry.shape), offset=self._offset + entry.start
-        )
-        if array.nbytes != entry.end - entry.start:
-            raise ValueError(f"{self.path}: the file became shorter while it was read")
+        start, end = self._offset + entry.start, self._offset + entry.end
+        array = self._read_at(start, end - start).view(code)
         array = (from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
         target = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
         return array.astype(target.newbyteorder("="), copy=False)
@@ -131,8 +135,9 @@ class SafetensorsFile(Mapping[str, Entry]):
     def map(self, name: str, writable: bool = False) -> np.ndarray:
         """Map an array: return a view of the file, whose pages are read when they are used.
 
-        The file must not be changed while the view is in use. It may be replaced, as
-        `write_safetensors` does.
+        The file may be replaced while the view is in use, as `write_safetensors` does. It must not
+        be written into, as by `cp NEW FILE`: this changes the values of the view. If the file
+        becomes shorter, the system may end the process.
 
         Parameters
         ----------
@@ -152,42 +157,32 @@ class SafetensorsFile(Mapping[str, Entry]):
             array = self.read(name)
         else:
             if self._bytes is None:
-                self._bytes = np.memmap(self.path, np.uint8, "c").view(np.ndarray)
+                with self._lock, os.fdopen(self._descriptor, "rb", closefd=False) as file:
+                    self._bytes = np.memmap(file, np.uint8, "c").view(np.ndarray)
             if len(self._bytes) < end:
                 raise ValueError(f"{self.path}: the file became shorter while it was read")
             array = self._bytes[start:end].view(code).reshape(entry.shape)
         array.flags.writeable = writable
         return array
 
-    def is_finite(self, name: str) -> bool:
-        """Return whether an array contains no NaN and no infinity, reading it block by block.
-
-        Parameters
-        ----------
-        name : str
-            Name of the array.
-
-        Returns
-        -------
-        bool
-            True for arrays of integers and booleans.
-        """
-        entry, code = self._entries[name], np.dtype(self._code(name))
-        if entry.dtype == "BF16":
-            return bool(np.isfinite(self.read(name)).all())
-        if code.kind not in "fc":
-            return True
-        left = math.prod(entry.shape)
-        with self.path.open("rb") as file, np.errstate(over="ignore", invalid="ignore"):
-            file.seek(self._offset + entry.start)
-            while left:
-                block = np.fromfile(file, code, min(left, _BLOCK))
-                if not len(block):
-                    raise ValueError(f"{self.path}: the file became shorter while it was read")
-                if not (np.isfinite(np.dot(block, block)) or np.isfinite(block).all()):
-                    return False
-                left -= len(block)
-        return True
+    def _read_at(self, start: int, size: int) -> np.ndarray:
+        """Return bytes of the file; threads may call this at the same time."""
+        array = np.empty(size, np.uint8)
+        rest = memoryview(array.data)
+        while rest:
+            if hasattr(os, "preadv"):
+                count = os.preadv(self._descriptor, [rest], start)
+            else:
+                with self._lock:  # on Windows a descriptor has one position
+                    os.lseek(self._descriptor, start, os.SEEK_SET)
+                    data = os.read(self._descriptor, min(len(rest), 1 << 30))
+                count = len(data)
+                rest[:count] = data
+            if not count:
+                raise ValueError(f"{self.path}: the file became shorter while it was read")
+            start += count
+            rest = rest[count:]
+        return array
 
     def _code(self, name: str) -> str:
         dtype = self._entries[name].dtype
@@ -197,10 +192,12 @@ class SafetensorsFile(Mapping[str, Entry]):
 
 
 def _header(first: bytes, size: int) -> int:
-    """Return the length of the header."""
+    """Return the length of the header, given the first bytes of a file."""
     if len(first) < 8:
         raise ValueError(f"it has {size} bytes")
-    length = int.from_bytes(first, "little")
+    if is_lfs_pointer(first):
+        raise ValueError(LFS_POINTER)
+    length = int.from_bytes(first[:8], "little")
     if length > _LARGEST_HEADER:
         raise ValueError(f"a header of {length:,} bytes")
     if 8 + length > size:
@@ -210,7 +207,8 @@ def _header(first: bytes, size: int) -> int:
 
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """Return the entries in the order of their bytes, and the metadata."""
-    _check_count(text.count(b'"data_offsets"'))  # parsing millions of them takes long
+    if (count := text.count(b'"data_offsets"')) > _MOST_ARRAYS:  # parsing millions takes long
+        raise ValueError(f"its header must have at most {_MOST_ARRAYS:,} arrays, got {count:,}")
     header = parse_json(text, "its header")
     if not isinstance(header, dict):
         raise ValueError(f"its header must be an object, got {type(header).__name__}")
@@ -221,14 +219,8 @@ def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
         isinstance(value, str) for value in metadata.values()
     ):
         raise ValueError("its __metadata__ must be an object of strings")
-    _check_count(len(header))
     entries = {name: _entry(name, data) for name, data in header.items()}
     return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
-
-
-def _check_count(count: int) -> None:
-    if count > _MOST_ARRAYS:
-        raise ValueError(f"its header must have at most {_MOST_ARRAYS:,} arrays, got {count:,}")
 
 
 def _is_name(name: str) -> bool:
@@ -286,11 +278,6 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     bits : ndarray of uint16
-
-    Returns
-    -------
-    ndarray of float32
-        Same values, in the shape of `bits`.
     """
     wide = bits.astype(np.uint32)
     wide <<= 16
@@ -406,7 +393,8 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
 def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
     """Return the reason that an array cannot be a parameter of a dtype, or "" if it can.
 
-    A parameter of a floating-point dtype must be finite in this dtype.
+    A parameter of a floating-point dtype must be finite in this dtype. The pages of an array in a
+    mapped file leave memory after they are checked.
 
     Parameters
     ----------
@@ -415,18 +403,19 @@ def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
     array : ndarray
     dtype : dtype
         Dtype of the parameter.
-
-    Returns
-    -------
-    str
-        Reason, or an empty string.
     """
     if (array.dtype.kind == "f") != (dtype.kind == "f"):
         return f"{name} must be {dtype}, got {array.dtype}"
     if dtype.kind != "f":
         return ""
-    with np.errstate(over="ignore"):
-        bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
+    values, bad = array.reshape(-1), 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, values.size, _BLOCK):
+            part = values[start : start + _BLOCK]
+            block = part.astype(dtype, copy=False)
+            if dtype.itemsize < 4 or not np.isfinite(np.dot(block, block)):
+                bad += block.size - np.count_nonzero(np.isfinite(block))
+            release(part)
     return (
         f"{name}: {bad:,} of its {array.size:,} values are NaN or infinite in {dtype}"
         if bad
@@ -507,27 +496,16 @@ class SafetensorsFolder(dict[str, Entry]):
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
         """Return a writable array whose values are finite.
 
-        Parameters
-        ----------
-        name : str
-            Name of the array.
-        dtype : dtype
-            Dtype of the parameter.
-
-        Returns
-        -------
-        ndarray
-            Array of this dtype.
+        Parameters: as `misfit`.
 
         Raises
         ------
         ValueError
             If a value is not finite in this dtype, or the array is of another kind.
         """
-        array, file = self.array(name, dtype), self.files[name]
-        is_finite = self._is_mapped(name, dtype) and file.is_finite(name)  # maps no pages
-        if not is_finite and (wrong := misfit(name, array, dtype)):
-            raise ValueError(f"{file.path}: {wrong}")
+        array = self.array(name, dtype)
+        if wrong := misfit(name, array, dtype):
+            raise ValueError(f"{self.files[name].path}: {wrong}")
         return array.astype(dtype, copy=False)
 
 

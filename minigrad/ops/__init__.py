@@ -1,1 +1,4 @@
-"""Primitive operations, and the functions composed of them, by kind."""
+"""Primitive operations, and the functions composed of them, by kind.
+
+`docs/reading.md` lists them in an order for readers. Each file begins with what to look at.
+"""

@@ -1,4 +1,8 @@
-"""Functions that change shapes, the order of axes, and dtypes."""
+"""Functions that change shapes, the order of axes, and dtypes, and that join arrays.
+
+Look at the rules. Each is the inverse of its function: reshape back, transpose back, split again.
+`broadcast_to` has the rule `g`, since the engine sums a gradient over the axes that were repeated.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ..core.batched import BatchedArray, as_array
-from ..core.creation import ints
-from ..core.forms import numpy_form
-from ..core.registry import function, op
-from ..core.tensor import Tensor, as_operand
-from .axes import all_axes, check_choice, one_axis, shape_of
+from ..arguments import check_choice, ints, one_axis, shape_of
+from ..arrays import as_array
+from ..registry import function, op
+from ..tensor import Tensor, as_operand
 
 __all__ = [
     "astype",
-    "clone",
-    "reshape",
-    "transpose",
-    "swapaxes",
-    "moveaxis",
-    "expand_dims",
-    "squeeze",
-    "ravel",
     "broadcast_to",
-    "broadcast_arrays",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
+    "clone",
+    "concatenate",
+    "expand_dims",
+    "reshape",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "transpose",
 ]
 
 
@@ -80,7 +78,7 @@ def clone(x, /):
     Tensor
         Elements of x in new memory, with a gradient to x.
     """
-    return np.copy(x) if isinstance(x, BatchedArray) else np.array(x)
+    return np.copy(x)
 
 
 # -- reshape
@@ -114,28 +112,7 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
     return _reshape(x, ints(shape))
 
 
-numpy_form(np.reshape)(lambda a, shape, order="C": reshape(a, shape, order=order))
-
-
-@function(numpy=np.ravel, methods="ravel")
-def ravel(x: Any, order: str = "C") -> Tensor:
-    """Return the elements of x as a vector.
-
-    Parameters
-    ----------
-    x : array_like
-    order : {"C", "F"}
-        The index that changes fastest: the last or the first; "C" by default.
-
-    Returns
-    -------
-    Tensor, shape (x.size,)
-        View of x if its memory layout permits.
-    """
-    return reshape(x, -1, order=order)
-
-
-def _placeholder(shape: tuple[int, ...]) -> np.ndarray:
+def placeholder(shape: tuple[int, ...]) -> np.ndarray:
     """Return an array of this shape that takes no memory."""
     return np.broadcast_to(np.empty((), bool), shape)
 
@@ -144,65 +121,29 @@ def _placeholder(shape: tuple[int, ...]) -> np.ndarray:
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
     """Insert axes of length 1.
 
+    Other parameters and the result: as `reshape`.
+
     Parameters
     ----------
-    x : array_like
     axis : int or sequence of int
         Positions of the new axes in the result.
-
-    Returns
-    -------
-    Tensor
-        View of x if its memory layout permits.
     """
-    return _reshape(x, shape=np.expand_dims(_placeholder(shape_of(x)), axis).shape)
+    return _reshape(x, shape=np.expand_dims(placeholder(shape_of(x)), axis).shape)
 
 
 @function(numpy=np.squeeze, methods="squeeze")
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Remove axes of length 1.
 
+    Other parameters and the result: as `reshape`.
+
     Parameters
     ----------
-    x : array_like
     axis : int, tuple of int or None
         Axes to remove; all axes of length 1 by default.
-
-    Returns
-    -------
-    Tensor
-        View of x if its memory layout permits.
     """
-    return _reshape(x, shape=np.squeeze(_placeholder(shape_of(x)), axis).shape)
+    return _reshape(x, shape=np.squeeze(placeholder(shape_of(x)), axis).shape)
 
-
-_AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.
-
-Parameters
-----------
-*arrays : array_like
-
-Returns
--------
-Tensor or tuple of Tensor
-    View of each array, as `numpy.atleast_{ndim}d` returns it.
-"""
-
-
-def _at_least(ndim: int) -> Any:
-    numpy = (np.atleast_1d, np.atleast_2d, np.atleast_3d)[ndim - 1]
-
-    def atleast(*arrays: Any) -> Any:
-        results = [_reshape(x, shape=numpy(_placeholder(shape_of(x))).shape) for x in arrays]
-        return results[0] if len(results) == 1 else tuple(results)
-
-    atleast.__name__ = atleast.__qualname__ = numpy.__name__
-    atleast.__doc__ = _AT_LEAST.format(ndim=ndim)
-    atleast.__module__ = __name__
-    return function(numpy=numpy)(atleast)
-
-
-atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
 # -- the order of axes
 
@@ -210,6 +151,11 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 @op(view=True, x=lambda g, axes: g.transpose(_inverse(axes)))
 def _transpose(x, /, axes=None):
     return (x if type(x) is np.ndarray else as_array(x)).transpose(axes)
+
+
+def reordered(x: Any, axes: Sequence[int] | None) -> Tensor:
+    """Return x with its axes in this order, reversed for None."""
+    return _transpose(x, axes=axes)
 
 
 def _inverse(axes: Sequence[int] | None) -> list[int] | None:
@@ -232,76 +178,34 @@ def transpose(x: Any, *axes: Any) -> Tensor:
         View of x.
     """
     order = ints(axes)
-    if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
+    if len(axes) == 2 == len(shape_of(x)) and order in ((0, 1), (-2, -1)):
         raise ValueError(
             f"transpose: axes must be in a new order, as in NumPy, got {order}; to exchange two "
             "axes, as PyTorch does, write x.T"
         )
-    if len(order) == 2 < np.ndim(x):
+    if len(order) == 2 < len(shape_of(x)):
         raise ValueError(
-            f"transpose: axes must list all {np.ndim(x)} axes, as in NumPy, got {order}; to "
+            f"transpose: axes must list all {len(shape_of(x))} axes, as in NumPy, got {order}; to "
             f"exchange two axes, write swapaxes{order}"
         )
-    return _transpose(x, axes=order if order != (None,) and (order or axes) else None)
-
-
-numpy_form(np.transpose)(
-    lambda a, axes=None: _transpose(a, axes=None if axes is None else ints((axes,)))
-)
+    return reordered(x, order if order != (None,) and (order or axes) else None)
 
 
 @function(numpy=np.swapaxes, methods="swapaxes")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes.
 
+    Other parameters and the result: as `transpose`.
+
     Parameters
     ----------
-    x : array_like
     axis1, axis2 : int
         Axes to exchange.
-
-    Returns
-    -------
-    Tensor
-        View of x.
     """
-    order = list(range(np.ndim(x)))
+    order = list(range(len(shape_of(x))))
     first, second = (one_axis("swapaxes", axis, len(order)) for axis in (axis1, axis2))
     order[first], order[second] = second, first
-    return _transpose(x, axes=tuple(order))
-
-
-@function(numpy=np.moveaxis, methods="moveaxis")
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Move axes to other positions; the others keep their order.
-
-    Parameters
-    ----------
-    x : array_like
-    source : int or sequence of int
-        Axes to move.
-    destination : int or sequence of int
-        Positions of the axes after the move.
-
-    Returns
-    -------
-    Tensor
-        View of x.
-    """
-    ndim = np.ndim(x)
-    if source is None or destination is None:
-        raise TypeError(
-            "moveaxis: source and destination must be ints or sequences of ints, got None"
-        )
-    sources, targets = all_axes("source", source, ndim), all_axes("destination", destination, ndim)
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"moveaxis: source and destination must have one length, got {source} and {destination}"
-        )
-    order = [a for a in range(ndim) if a not in sources]
-    for target, axis in sorted(zip(targets, sources)):
-        order.insert(target, axis)
-    return _transpose(x, axes=tuple(order))
+    return reordered(x, tuple(order))
 
 
 Tensor.T = property(_transpose, doc="Tensor with its axes reversed.")  # type: ignore[assignment]
@@ -330,32 +234,58 @@ def broadcast_to(x, /, shape):
     return np.broadcast_to(x, shape)
 
 
-@function(numpy=np.broadcast_arrays)
-def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """Repeat arrays to their common shape.
+# -- joining
+
+
+def _parts(g: Any, arrays_shape: tuple[tuple[int, ...], ...], axis: int | None) -> list[Any]:
+    if axis is None:
+        ends = np.cumsum([math.prod(shape) for shape in arrays_shape])
+        return [p.reshape(shape) for p, shape in zip(np.split(g, ends[:-1]), arrays_shape)]
+    return np.split(g, np.cumsum([shape[axis] for shape in arrays_shape])[:-1], axis)
+
+
+@op(vjp=_parts)
+def _concatenate(*arrays, axis=0):
+    return np.concatenate(arrays, axis)
+
+
+@function(numpy=np.concatenate)
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Join arrays along an existing axis.
 
     Parameters
     ----------
-    *arrays : array_like
-        Shapes that broadcast.
+    arrays : sequence of array_like
+        Arrays whose shapes agree except along `axis`.
+    axis : int or None
+        0 by default; None joins the flattened arrays.
 
     Returns
     -------
-    tuple of Tensor
-        Views of the arrays.
+    Tensor
+        Elements of all arrays, in order.
     """
-    shape = np.broadcast_shapes(*map(shape_of, arrays))
-    return tuple([broadcast_to(x, shape) for x in arrays])
+    return _concatenate(*arrays, axis=axis)
 
 
-def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
-    """Return x with several axes as one last axis, and its shape with these at length 1."""
-    axes = all_axes(name, axis, np.ndim(x))
-    shape = shape_of(x)
-    others = [i for i in range(len(shape)) if i not in axes]
-    last = moveaxis(x, axes, range(len(others), len(shape)))
-    last = reshape(last, *[shape[i] for i in others], math.prod(shape[i] for i in axes))
-    return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
+@function(numpy=np.stack)
+def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+    """Join arrays of one shape along a new axis.
 
+    Parameters
+    ----------
+    arrays : sequence of array_like
+        Arrays of one shape.
+    axis : int
+        Position of the new axis in the result; 0 by default.
 
-Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore
+    Returns
+    -------
+    Tensor
+        One axis more than each array.
+    """
+    shapes = {shape_of(x) for x in arrays}
+    if len(shapes) != 1:
+        raise ValueError(f"stack: arrays must have one shape, got {sorted(shapes)}")
+    axis = one_axis("stack", axis, len(shapes.pop()) + 1)
+    return _concatenate(*[expand_dims(x, axis) for x in arrays], axis=axis)

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 from importlib import import_module
 
-from minigrad.console import run_script
+import minigrad
+from minigrad.io.console import run_script
 
 __all__ = ["COMMANDS", "main"]
 
@@ -14,6 +15,7 @@ COMMANDS = {
     "train": "train a Transformer that translates",
     "translate": "translate with a trained run or a published model",
     "generate": "continue a text, or chat, with a published language model",
+    "classify": "classify texts with a published or fine-tuned classifier",
     "search": "search the lines of a file by meaning",
     "fine-tune": "train a published encoder to classify text",
     "explore": "write a page that shows what each token attended to",
@@ -39,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="commands:\n" + "\n".join(f"  {name:12}{about}" for name, about in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"minigrad {minigrad.__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
     parser.add_argument(
         "arguments",

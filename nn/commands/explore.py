@@ -5,7 +5,7 @@
     minigrad explore runs/zh-en "我 有 一只 猫" --out cat.png      a picture of cross-attention
 
 The page works without a network. Published models need tokenizers, and pictures need matplotlib:
-pip install "minigrad-nn[examples]".
+pip install "minigrad-nn[all]".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nn
-from minigrad.extras import require
+from minigrad.check.extras import require
 from nn.inspection import plots
 
 from .inputs import command_parser, is_run, load_text

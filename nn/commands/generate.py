@@ -3,23 +3,33 @@
     minigrad generate DIR "Once upon a time"               prints each token at once
     minigrad generate DIR --chat "Why is the sky blue?"
     minigrad generate DIR --chat                           a conversation at a prompt
+    minigrad generate model.gguf "Once upon a time" --int8
 
-DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers, and
-jinja2 for --chat: pip install "minigrad-nn[models]".
+DIR contains config.json, model.safetensors and the files of the tokenizer, or is a GGUF file, which
+needs gguf. Ctrl-C at a prompt of --chat ends the answer. Needs tokenizers, and jinja2 for --chat:
+pip install "minigrad-nn[models]".
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from functools import partial
 
 import minigrad as mg
 import nn
-from minigrad.console import amount, seed
-from minigrad.extras import require
+from minigrad.check.extras import require
+from minigrad.io.console import amount, seed
 
-from .inputs import add_number, command_parser, load_text, read_texts
+from .inputs import (
+    add_model_options,
+    add_number,
+    command_parser,
+    load_model,
+    load_text,
+    read_texts,
+)
 
 __all__ = ["main"]
 
@@ -32,6 +42,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "text", nargs="*", help="texts to continue (default: lines of standard input, or a prompt)"
     )
     parser.add_argument("--chat", action="store_true", help="use the model's chat template")
+    add_model_options(parser)
     add_number(parser, "--seed", 0, "seed of the random numbers", seed)
     parser.add_argument(
         "--stop",
@@ -81,23 +92,28 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     if args.chat:
         require("jinja2", "minigrad generate --chat")
     text = load_text(args.model)
-    model = nn.for_inference(nn.load(args.model))
+    model = load_model(args)
+    if not isinstance(model, nn.LanguageModel):
+        fix = "minigrad translate" if isinstance(model, nn.Transformer) else "minigrad search"
+        raise ValueError(
+            f"{args.model} must be a language model, got {type(model).__name__}; use {fix}"
+        )
     mg.manual_seed(args.seed)
-    names = ("max_len", "top_k", "top_p", "min_p", "repetition_penalty", "stop")
+    names = ("max_len", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "stop")
     options = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if args.temperature is not None:
-        options["do_sample"] = args.temperature > 0
-        options |= {"temperature": args.temperature} if args.temperature else {}
-    elif drawing_options(args):
-        options["do_sample"] = True
+    is_talk = args.chat and not args.text and sys.stdin.isatty()
     messages: list[dict[str, str]] = []
     replies = []
     for prompt in read_texts(args.text):
         messages.append({"role": "user", "content": prompt})
         pieces = []
-        for piece in nn.stream_text(model, text, messages if args.chat else prompt, **options):
-            print(piece, end="", flush=True)
-            pieces.append(piece)
+        try:
+            for piece in nn.stream_text(model, text, messages if args.chat else prompt, **options):
+                print(piece, end="", flush=True)
+                pieces.append(piece)
+        except KeyboardInterrupt:
+            if not is_talk:
+                raise
         print()
         replies.append("".join(pieces))
         messages.append({"role": "assistant", "content": replies[-1]})

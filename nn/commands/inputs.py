@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minigrad.console import count, piped
+import nn
 from minigrad.io import read_json
+from minigrad.io.console import count, piped
 from nn import text
-from nn.pretrained.load import refuse_gguf
+from nn.published.load import refuse_gguf
 
 __all__ = [
+    "add_model_options",
     "add_number",
     "command_parser",
     "is_run",
+    "load_model",
     "load_text",
     "read_batches",
     "read_texts",
@@ -60,8 +63,33 @@ def add_number(
     group.add_argument(name, default=default, help=help, type=kind, metavar=metavar)
 
 
+def add_model_options(parser: Any, adapter: bool = True) -> None:
+    """Add the options of a published model that is used: `--int8` and `--adapter`."""
+    parser.add_argument(
+        "--int8",
+        action="store_true",
+        help="store the weights in 8 bits, in a quarter of the memory",
+    )
+    if adapter:
+        parser.add_argument(
+            "--adapter", type=Path, metavar="DIR", help="add an adapter, as PEFT writes it"
+        )
+
+
+def load_model(args: argparse.Namespace) -> Any:
+    """Load a published model for inference, with the options of `add_model_options`."""
+    weights = "int8" if args.int8 else "float"
+    if args.adapter is not None:
+        model = nn.load_adapter(args.adapter, nn.load(args.model))
+        return nn.for_inference(nn.merge_lora(model), weights)
+    model = nn.load(args.model, weights=weights)
+    return model if args.int8 else nn.for_inference(model)
+
+
 def is_run(directory: Path) -> bool:
     """Return True for a run directory, and False for a published model."""
+    if directory.suffix == ".gguf" and directory.is_file():
+        return False
     refuse_gguf(directory)
     return "tokenizers" in read_json(directory / "config.json")
 
@@ -79,15 +107,7 @@ def load_text(directory: Path) -> text.ModelText:
 
 
 def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]]:
-    """Yield lists of texts: of the command line, of standard input, or one text at a time.
-
-    Parameters
-    ----------
-    texts : list of str
-        Texts of the command line. Without them, standard input is read.
-    prompt : str
-        Written before each text if standard input is a terminal. An empty line ends.
-    """
+    """Yield lists of texts: of the command line, of standard input, or one text at a time."""
     if texts:
         yield list(texts)
     elif not sys.stdin.isatty():

@@ -10,7 +10,9 @@ pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,12 +20,14 @@ import numpy as np
 
 import nn
 from minigrad.io import load_arrays, save_arrays
-from minigrad.io.json import checksum
-from nn.text import read_lines
 
-from .inputs import add_number, command_parser, read_texts, refuse_run
+from ..runs.progress import ProgressLine
+from ..text.pairs import read_lines
+from .inputs import add_model_options, add_number, command_parser, read_texts, refuse_run
 
 __all__ = ["main"]
+
+LINES_AT_ONCE = 256  # after which the progress is shown
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -40,6 +44,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="keep the vectors of the lines in this file, and use them in the next search",
     )
+    add_model_options(parser, adapter=False)
     return parser.parse_intermixed_args(argv)
 
 
@@ -61,7 +66,15 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     if not lines:
         raise ValueError(f"{args.file} must have at least one line of text, got none")
     refuse_run(args.model)
+    if not (args.model / "modules.json").exists():
+        print(
+            f"warning: {args.model} has no modules.json, so the model was not trained to compare "
+            "texts, and similarities may be meaningless; take a sentence encoder",
+            file=sys.stderr,
+        )
     encoder = nn.sentence_encoder(args.model)
+    if args.int8:
+        encoder.model = nn.for_inference(encoder.model, "int8")
     vectors = encode_lines(encoder, lines, args.index)
     results = []
     for question in read_texts(args.question, "? "):
@@ -76,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
 
 def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | None) -> np.ndarray:
     """Return the vectors (n, d) of lines, from `index` if it has those of the same encoder."""
-    key = {"lines": checksum(lines)}
+    key = {"lines": zlib.crc32("\n".join(lines).encode())}
     if index is not None and index.exists():
         arrays, metadata = load_arrays(index)
         if "lines" not in metadata or set(arrays) != {"vectors"}:
@@ -89,7 +102,12 @@ def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | No
             return vectors
         print(f"{index}: made with another encoder or other lines; encoding them again")
     began = time.perf_counter()
-    vectors = encoder.encode(lines)
+    parts = []
+    with ProgressLine(len(lines), unit="line") as progress:
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            parts.append(encoder.encode(lines[start : start + LINES_AT_ONCE]))
+            progress.update(min(start + LINES_AT_ONCE, len(lines)))
+    vectors = np.concatenate(parts)
     print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
     if index is not None:
         save_arrays(index, {"vectors": vectors}, key)

@@ -10,7 +10,7 @@
 The run directory will contain config.json, vocab.json, the best and the last weights,
 metrics.jsonl, summary.json, and pictures of the loss and of attention. `minigrad translate
 RUN_DIR "some text"` translates with it. Pictures need matplotlib, BLEU needs sacrebleu, and bpe
-needs tokenizers: pip install "minigrad-nn[examples]".
+needs tokenizers: pip install "minigrad-nn[all]".
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.console import seed
-from minigrad.extras import require
+from minigrad.check.extras import require
+from minigrad.fast.runtime import available_cores
 from minigrad.io import read_json, write_json
+from minigrad.io.console import seed
 from minigrad.optim import (
     Adam,
     cosine_schedule,
@@ -41,27 +42,24 @@ from minigrad.optim import (
     linear_schedule,
     noam_schedule,
 )
-from minigrad.runtime import available_cores
-from nn.generation import Translation, Translator
-from nn.generation.beam import check_beam
+from nn.decoding.beam import check_beam
 from nn.inspection import plots
-from nn.models import AttentionConfig, Transformer, TransformerConfig, load_weights, save_weights
-from nn.text import (
-    SPECIALS,
-    BPEDropout,
-    BPETokenizer,
-    PairBatches,
-    Tokenizer,
-    Vocabulary,
-    read_pairs,
-    split_pairs,
-    tokenizer_named,
-    translation_scores,
-)
+from nn.options.config import AttentionConfig, TransformerConfig
+from nn.published.weights import load_weights, save_weights
 from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
-from nn.train import ModelLoss, MovingAverage, ProgressLine, Trainer, average_weights
+from nn.transformer import Transformer
 
+from ..decoding.translator import Translation, Translator
+from ..runs.averaging import MovingAverage, average_weights
+from ..runs.objectives import ModelLoss
+from ..runs.progress import ProgressLine
+from ..runs.trainer import Trainer
+from ..text.batches import PairBatches
+from ..text.pairs import read_pairs, split_pairs
+from ..text.scores import translation_scores
+from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
+from ..text.vocabulary import SPECIALS, Vocabulary
 from .inputs import BLEU_TOKENIZERS, add_number, command_parser, is_run
 
 __all__ = ["main"]
@@ -74,9 +72,9 @@ FILE_DEFAULTS = {
     "max_len": 128, "min_count": 2,
 }  # fmt: skip
 """Defaults with --data, if they differ from those of the generated sentences."""
-CALL_OPTIONS = {"out", "resume", "quiet", "processes"}
+CALL_OPTIONS = {"out", "resume", "quiet"}
 """Options that are not settings of a run."""
-MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test"}
+MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test", "processes"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
 
 
@@ -96,6 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
     add_number(group, "--valid-size", 200, "pairs held out to validate the weights")
     add_number(group, "--test-size", 600, "pairs held out to translate at the end")
+    add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
     add("--reverse", action="store_true", help="exchange source and target")
     add_number(group, "--max-len", 64, "leave out sentences of more tokens")
     group = parser.add_argument_group("tokens")
@@ -107,7 +106,6 @@ def make_parser() -> argparse.ArgumentParser:
     add_number(group, "--vocab-size", 8000, "largest number of tokens")
     add_number(group, "--min-count", 1, "rarer tokens become <unk>")
     add("--whole-words", action="store_true", help="bpe splits at spaces only (tokenized text)")
-    add_number(group, "--bpe-dropout", 0.0, "probability of skipping a merge", float, "P")
     add("--lowercase", action="store_true", help="convert all text to lower case")
     add("--simplified", action="store_true", help="convert Chinese to simplified characters")
     add("--source-eos", action="store_true", help="end each source with <eos>")
@@ -216,9 +214,7 @@ def with_settings_of_run(
             parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
-    config = read_json(path)
-    saved = config.object("settings")
-    config.expect_unchanged("settings")
+    saved = read_json(path).object("settings")
     if missing := sorted(vars(args).keys() - saved.keys() - CALL_OPTIONS):
         parser.error(f"{path} must have the setting {missing[0]}; another version wrote it")
     parser.set_defaults(**saved, out=args.out)
@@ -261,7 +257,8 @@ def load_pairs(
 
 def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -> list[Pair]:
     """Return the pairs of one file with two columns, or of two files."""
-    return read_pairs(files[0], files[1] if len(files) == 2 else None, args.reverse, **options)
+    target = files[1] if len(files) == 2 else None
+    return read_pairs(files[0], target, args.reverse, skip_bad=args.skip_bad, **options)
 
 
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
@@ -282,6 +279,31 @@ def is_wide(texts: Sequence[str]) -> bool:
     return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
 
 
+def choose_tokenizers(
+    args: argparse.Namespace, train: list[Pair]
+) -> tuple[list[Tokenizer], list[Pair]]:
+    """Return the tokenizers of both sides, and the pairs that are not too long for the options.
+
+    The longer pairs are left out, so their words are in no tokenizer and no vocabulary.
+    """
+    while True:
+        sides = list(zip(*train))
+        if args.joint:
+            splits = [choose_tokenizer("bpe", [*sides[0], *sides[1]], args)] * 2
+        else:
+            names = (args.source_tokenizer, args.target_tokenizer)
+            splits = [choose_tokenizer(name, texts, args) for name, texts in zip(names, sides)]
+        fitting = [pair for pair in train if fits(splits, pair, args.max_len)]
+        if len(fitting) in (0, len(train)):
+            return splits, train
+        train = fitting
+
+
+def fits(splits: Sequence[Tokenizer], pair: Pair, max_len: int) -> bool:
+    """Return whether both sides of a pair have at least one token, and at most `max_len`."""
+    return all(0 < len(split(text)) <= max_len for split, text in zip(splits, pair))
+
+
 def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
     """Return an untrained translator with the vocabularies of these pairs."""
 
@@ -290,14 +312,10 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
             return Vocabulary([*SPECIALS, *split.pieces])
         return Vocabulary.build(map(split, texts), args.min_count, args.vocab_size)
 
-    sides = [a for a, _ in train], [b for _, b in train]
+    splits, train = choose_tokenizers(args, train)
+    vocabs = [vocabulary(split, texts) for split, texts in zip(splits, zip(*train))]
     if args.joint:
-        split = choose_tokenizer("bpe", [*sides[0], *sides[1]], args)
-        splits, vocabs = [split] * 2, [vocabulary(split, [])] * 2
-    else:
-        names = (args.source_tokenizer, args.target_tokenizer)
-        splits = [choose_tokenizer(name, texts, args) for name, texts in zip(names, sides)]
-        vocabs = [vocabulary(split, texts) for split, texts in zip(splits, sides)]
+        vocabs[1] = vocabs[0]
     config = TransformerConfig(
         source_vocab_size=len(vocabs[0]),
         target_vocab_size=len(vocabs[1]),
@@ -321,9 +339,13 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
 
 
 def make_batches(
-    translator: Translator, pairs: list[Pair], args: argparse.Namespace, learn: bool
+    translator: Translator,
+    pairs: list[Pair],
+    args: argparse.Namespace,
+    learn: bool,
+    drawn: Callable[[Tokenizer], Callable[[str, np.random.Generator], list[str]]] | None = None,
 ) -> PairBatches:
-    """Return batches of ids; to learn from, they are shuffled and may have BPE dropout."""
+    """Return batches of ids; to learn from, they are shuffled and may have drawn tokens."""
     splits = (translator.source_tokenizer, translator.target_tokenizer)
     vocabs = (translator.source_vocab, translator.target_vocab)
     options: dict[str, Any] = {"shuffle": learn, "seed": args.seed}
@@ -332,18 +354,12 @@ def make_batches(
         source_ids = vocabs[0].encode(source, eos=args.source_eos)
         return source_ids, vocabs[1].encode(target, bos=True, eos=True)
 
-    if not (learn and args.bpe_dropout):
+    if not learn or drawn is None:
         ids = [encode(splits[0](a), splits[1](b)) for a, b in pairs]
         return PairBatches(ids, args.batch_tokens, **options)
-    bpe = {s: BPEDropout(s, args.bpe_dropout) for s in splits if isinstance(s, BPETokenizer)}
-    if not bpe:
-        raise ValueError("--bpe-dropout needs bpe: pass --joint, or --source-tokenizer bpe")
-
-    def draw(pair: Pair, generator: np.random.Generator) -> tuple[list[int], list[int]]:
-        texts = zip(splits, pair)
-        return encode(*[bpe[s](t, generator) if s in bpe else s(t) for s, t in texts])
-
-    return PairBatches(pairs, args.batch_tokens, encode=draw, **options)
+    split_source, split_target = map(drawn, splits)
+    encode_pair = lambda pair, rng: encode(split_source(pair[0], rng), split_target(pair[1], rng))
+    return PairBatches(pairs, args.batch_tokens, encode=encode_pair, **options)
 
 
 # -- the end of a run ------------------------------------------------------------------------------
@@ -449,7 +465,7 @@ def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float
 
 
 def build(
-    args: argparse.Namespace, objective: Any = None
+    args: argparse.Namespace, objective: Any = None, drawn: Any = None
 ) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
     """Return the translator, its trainer, and the test pairs as batches and as text."""
     mg.manual_seed(args.seed)
@@ -458,8 +474,9 @@ def build(
     translator = make_translator(args, parts[0])
     model = translator.model
     splits = (translator.source_tokenizer, translator.target_tokenizer)
-    fits = lambda pair: all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))
-    train, valid, test = (list(filter(fits, part)) for part in parts)
+    train, valid, test = (
+        [pair for pair in part if fits(splits, pair, args.max_len)] for part in parts
+    )
     kept = len(train) + len(valid) + len(test)
     left_out[f"of more than {args.max_len} tokens"] += sum(map(len, parts)) - kept
     if not args.quiet:
@@ -469,7 +486,7 @@ def build(
         print(f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
         print(f"left out of {kept + left_out.total():,} rows: {reasons}", file=sys.stderr)
-    batches = make_batches(translator, train, args, learn=True)
+    batches = make_batches(translator, train, args, learn=True, drawn=drawn)
     valid_batches, test_batches = (
         make_batches(translator, part, args, learn=False) for part in (valid, test)
     )
@@ -497,6 +514,13 @@ def build(
     return translator, trainer, test_batches, test
 
 
+def name_missing_extras() -> None:
+    """Print what the end of the run lacks without optional packages."""
+    for name, result in (("matplotlib", "pictures"), ("sacrebleu", "BLEU")):
+        if not find_spec(name):
+            print(f"no {result} at the end without {name}: pip install {name}", file=sys.stderr)
+
+
 def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
     """Write what `Translator.load` needs, or resume the run that wrote it."""
     if trainer.parallel.rank == 0:  # of the processes of mpiexec, the first writes
@@ -515,6 +539,7 @@ def main(
     argv: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     objective: Any = None,
+    drawn: Any = None,
 ) -> dict[str, Any]:
     """Train, translate the test sentences, and return the summary of the run.
 
@@ -526,6 +551,9 @@ def main(
         Other defaults of options, by name, such as `{"d_model": 512}`: a recipe.
     objective : function or Objective, optional
         Objective of the trainer; the loss with `--label-smoothing` by default.
+    drawn : function, optional
+        Takes a tokenizer, and returns a function of a string and a random generator, which returns
+        the tokens of a training sentence.
 
     Returns
     -------
@@ -536,10 +564,8 @@ def main(
     args = parse(argv, settings)
     if args.select == "bleu":
         require("sacrebleu", "--select bleu")
-    for name, result in (("matplotlib", "pictures"), ("sacrebleu", "BLEU")):
-        if not find_spec(name):
-            print(f"no {result} at the end without {name}: pip install {name}", file=sys.stderr)
-    translator, trainer, held_out, test = build(args, objective)
+    translator, trainer, held_out, test = build(args, objective, drawn)
+    name_missing_extras()
     assert trainer.run is not None
     with trainer.run:  # keeps other runs out until this one has ended
         start_run(translator, trainer, args)

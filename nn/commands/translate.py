@@ -8,7 +8,7 @@
 
 DIR contains config.json, model.safetensors and the files of the tokenizer. Published models need
 tokenizers, those of OPUS-MT also sentencepiece, and --references needs sacrebleu:
-pip install "minigrad-nn[examples]".
+pip install "minigrad-nn[all]".
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import nn
-from minigrad.extras import require
-from nn.text import SPECIALS, SpaceTokenizer, read_lines, translation_scores
+from minigrad.check.extras import require
 
+from ..text.pairs import read_lines
+from ..text.scores import translation_scores
+from ..text.tokenize import SpaceTokenizer
+from ..text.vocabulary import SPECIALS
 from .inputs import (
     BLEU_TOKENIZERS,
+    add_model_options,
     add_number,
     command_parser,
     is_run,
+    load_model,
     load_text,
     read_batches,
 )
@@ -49,6 +54,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
     tokenizer = "tokenizer of sacrebleu for --references (default: 13a)"
     add("--bleu-tokenize", choices=BLEU_TOKENIZERS, help=tokenizer)
+    add_model_options(parser)
     runs = parser.add_argument_group("runs")
     add_number(runs, "--length-penalty", 1.0, "length penalty of the beam search", float, "A")
     runs.add_argument("--scores", action="store_true", help="print the score of each translation")
@@ -128,7 +134,11 @@ def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None],
     """Return a check of a sentence, and a function that translates sentences with a run."""
     if args.language or args.to:
         raise ValueError(f"--from and --to are for published models, got {args.model}")
+    if args.adapter:
+        raise ValueError(f"--adapter is for published models, got {args.model}")
     translator = load_run(args)
+    if args.int8:
+        translator.model = nn.for_inference(translator.model, "int8")
     beam = args.beam or 4
 
     def translate(sentences: list[str]) -> list[tuple[str, str]]:
@@ -158,7 +168,7 @@ def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], 
     for option in [option for option, value in chosen.items() if value]:
         raise ValueError(f"{option} is for runs of minigrad train, got {args.model}")
     text = load_text(args.model)
-    model = nn.for_inference(nn.load(args.model))
+    model = load_model(args)
     if not hasattr(model.config, "source_vocab_size"):
         raise ValueError(f"{args.model}: not a model that translates, got {type(model).__name__}")
     settings = {
@@ -177,7 +187,7 @@ def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], 
 
     def check(sentence: str) -> None:
         length = text.batch([sentence], language=args.language)[0].shape[1]
-        if not model.config.positions.is_unlimited and length > model.config.max_len:
+        if length > (model.config.position_limit or length):
             raise ValueError(
                 f"texts must have at most {model.config.max_len} tokens each, got {length} in "
                 f"{sentence!r:.60}"

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from minigrad import no_grad, softmax
-from minigrad.core.tensor import unwrap
 from minigrad.io import write_atomically
-from minigrad.kernels import attention_weights
+from minigrad.ops.attention import attention_weights
+from minigrad.tensor import unwrap
 
-from ..generation.search import attention_kind, target_inputs
-from ..layers.module import Module, evaluating
-from ..layers.probes import recording
-from ..models.encoder import EncoderModel, MaskedLanguageModel
-from ..models.transformer import Transformer
+from ..decoding.search import attention_kind, target_inputs
+from ..module import Module, evaluating
+from ..options.encoder import EncoderModel, MaskedLanguageModel
+from ..options.probes import recording
 from ..text.vocabulary import BOS, SPECIALS
+from ..transformer import Transformer
 
-__all__ = ["ExplorerPage", "attention_page", "explore"]
+__all__ = ["explore"]
 
 
 class ExplorerPage(str):
@@ -87,11 +87,6 @@ def attention_page(
         Results of a beam search, best first, and the scores that rank them.
     language : {"en", "zh"}
         Language of the page, English or Chinese.
-
-    Returns
-    -------
-    ExplorerPage
-        A string, which a notebook shows.
     """
     if language not in ("en", "zh"):
         raise ValueError(f"attention_page: language must be 'en' or 'zh', got {language!r}")
@@ -240,11 +235,6 @@ def explore(
         Results of a beam search, best first, and the scores that rank them.
     language : {"en", "zh"}
         Language of the page, English or Chinese.
-
-    Returns
-    -------
-    ExplorerPage
-        A string, which a notebook shows.
     """
     if target is None and isinstance(model, Transformer):
         raise ValueError("explore: target must be given for a Transformer, got None")

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.tensor import Tensor, unwrap
-from minigrad.derivatives import gradients
+from minigrad.grad import gradients
+from minigrad.tensor import Tensor, unwrap
 
-from ..layers.block import TransformerDecoderLayer, TransformerEncoderLayer
-from ..layers.module import Module, evaluating
-from ..models.base import Model
-from ..models.stacks import InputEmbedding, PatchEmbedding
-from ..models.transformer import Transformer
+from ..block import TransformerDecoderLayer, TransformerEncoderLayer
+from ..model import Model
+from ..module import Module, evaluating
+from ..options.images import PatchEmbedding
+from ..stacks import InputEmbedding
+from ..transformer import Transformer
 
 __all__ = ["attribute", "record_hidden"]
 

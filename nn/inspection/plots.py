@@ -1,4 +1,4 @@
-"""Pictures of attention, positions, masks, schedules and losses. They need matplotlib.
+"""Pictures of attention and of losses. They need matplotlib.
 
 Each function returns a matplotlib figure, writes it to `path` if one is given, and opens no window.
 """
@@ -9,28 +9,21 @@ import contextlib
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minigrad.core.tensor import unwrap
-from minigrad.extras import require
+from minigrad.check.extras import require
 from minigrad.io.atomic import write_atomically
+from minigrad.tensor import unwrap
 
-from ..layers.position import sinusoidal_table
 from .style import SHADES, style
 
 __all__ = [
     "attention_grid",
-    "attention_heatmap",
     "loss_curve",
-    "mask_picture",
-    "position_picture",
-    "schedule_curve",
-    "smoothing_floor",
-    "text_heatmap",
 ]
 
 _CJK_FONTS = (
@@ -169,44 +162,6 @@ def _draw_heatmap(
 
 
 @_style_of_pictures()
-def attention_heatmap(
-    weights: Any,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    title: str = "",
-    path: str | Path | None = None,
-) -> Any:
-    """Draw the weights of one head.
-
-    Parameters
-    ----------
-    weights : array, shape (L_q, L_kv)
-        From 0 to 1.
-    queries : sequence of str
-        Tokens of the rows.
-    keys : sequence of str
-        Tokens of the columns.
-    title : str
-        Title of the picture.
-    path : str or Path, optional
-        File of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
-    """
-    figure = _figure(2.0 + 0.4 * len(keys), 1.2 + 0.34 * len(queries), title, *queries, *keys)
-    axes = figure.add_subplot()
-    image = _draw_heatmap(axes, np.asarray(unwrap(weights)), queries, keys)
-    axes.set_xlabel(_keys_label(queries, keys), fontsize=9)
-    axes.set_ylabel("queries", fontsize=9)
-    axes.set_title(_title(title), fontsize=11)
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.9)
-    return _save(figure, path)
-
-
-@_style_of_pictures()
 def attention_grid(
     layers: Sequence[Any],
     queries: Sequence[str],
@@ -308,7 +263,7 @@ def loss_curve(
     if vocabulary:
         _level(loss, float(np.log(vocabulary)), "guessing", "bottom")
         if label_smoothing:  # losses lie between
-            floor = smoothing_floor(label_smoothing, vocabulary)
+            floor = _smoothing_floor(label_smoothing, vocabulary)
             _level(loss, floor, "least possible in training (label smoothing)", "top")
     loss.set(ylabel="loss per token (nats)", yscale="log")
     low, high = loss.get_ylim()
@@ -330,148 +285,10 @@ def _level(axes: Any, value: float, name: str, side: str) -> None:
     axes.text(1, value, f"{name} ", transform=transform, ha="right", va=side, fontsize=8)
 
 
-def smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
-    """Return the least cross-entropy against smoothed targets.
-
-    Parameters
-    ----------
-    label_smoothing : float
-        s; a target is 1 - s + s / V for the right token and s / V for all others.
-    vocabulary : int
-        Number of tokens V.
-
-    Returns
-    -------
-    float
-        Entropy of a target, in nats.
-    """
+def _smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
+    """Return the least cross-entropy against smoothed targets, in nats: their entropy."""
     other = label_smoothing / vocabulary
     right = 1 - label_smoothing + other
     if not other:
         return 0.0
     return float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other))
-
-
-@_style_of_pictures()
-def position_picture(
-    max_len: int = 100, d_model: int = 64, halves: bool = False, path: str | Path | None = None
-) -> Any:
-    """Draw the table of sinusoidal positions: a row for each position.
-
-    Parameters
-    ----------
-    max_len : int
-        Number of positions.
-    d_model : int
-        Number of columns.
-    halves : bool
-        True = sines first, then cosines; False = in turns.
-    path : str or Path, optional
-        File of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
-    """
-    figure = _figure(8, 5)
-    axes = figure.add_subplot()
-    table = sinusoidal_table(max_len, d_model, halves)
-    image = axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    order = "sines first, then cosines" if halves else "sines in even, cosines in odd dimensions"
-    axes.set(xlabel="dimension", ylabel="position")
-    axes.set_title(order, fontsize=11)
-    figure.colorbar(image, ax=axes, label="value")
-    return _save(figure, path)
-
-
-@_style_of_pictures()
-def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None) -> Any:
-    """Draw boolean masks side by side: filled = may attend.
-
-    Parameters
-    ----------
-    masks : mapping of str to array of bool, shape (L_q, L_kv)
-        Masks by their titles.
-    path : str or Path, optional
-        File of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
-    """
-    figure = _figure(3.2 * len(masks), 3.8, *masks)
-    look = {"cmap": SHADES, "vmin": 0, "vmax": 1.4, "edgecolors": "white", "linewidth": 1}
-    for i, (name, mask) in enumerate(masks.items(), 1):
-        axes = figure.add_subplot(1, len(masks), i)
-        axes.pcolormesh(np.asarray(unwrap(mask), float), **look)
-        axes.invert_yaxis()
-        axes.set(aspect="equal", xticks=[], yticks=[], xlabel="keys", ylabel="queries")
-        axes.set_title(_title(name), fontsize=10)
-    figure.supxlabel("filled: may attend", fontsize=9)
-    return _save(figure, path)
-
-
-@_style_of_pictures()
-def schedule_curve(
-    schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None
-) -> Any:
-    """Draw learning rates by step.
-
-    Parameters
-    ----------
-    schedules : mapping of str to function
-        Functions of the step by their names.
-    steps : int
-        Number of steps.
-    path : str or Path, optional
-        File of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
-    """
-    figure = _figure(7, 3.5, *schedules)
-    axes = figure.add_subplot()
-    for name, schedule in schedules.items():
-        rates = [schedule(step) for step in range(1, steps + 1)]
-        axes.plot(range(1, steps + 1), rates, label=_title(name), lw=1.4)
-    axes.set(xlabel="step", ylabel="learning rate")
-    axes.grid(alpha=0.25)
-    axes.legend()
-    return _save(figure, path)
-
-
-def text_heatmap(weights: Any, queries: Sequence[str], keys: Sequence[str]) -> str:
-    """Return weights as text for a terminal: darker blocks are larger weights.
-
-    Parameters
-    ----------
-    weights : array, shape (L_q, L_kv)
-        From 0 to 1.
-    queries : sequence of str
-        Tokens of the rows.
-    keys : sequence of str
-        Tokens of the columns.
-
-    Returns
-    -------
-    str
-        A line for each query, below a line of the keys.
-    """
-    weights = np.asarray(unwrap(weights))
-    _check(weights, queries, keys)
-    names, columns = [str(q) for q in queries], [str(k) for k in keys]
-    width = max(map(_columns, names), default=0)
-    lines = [" " * width + "  " + " ".join(key + " " * (2 - _columns(key)) for key in columns)]
-    for name, row in zip(names, weights):
-        cells = [" ░▒▓█"[min(4, int(5 * w))] * max(2, _columns(k)) for k, w in zip(columns, row)]
-        lines.append(" " * (width - _columns(name)) + name + " │" + " ".join(cells))
-    return "\n".join(lines)
-
-
-def _columns(text: str) -> int:
-    """Return the number of columns of a text in a terminal."""
-    return sum(1 + _is_wide(c) for c in text)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 
 __all__ = ["COLOURS", "INK", "SHADES", "style"]
 
@@ -25,19 +25,7 @@ _FOR_PAGE: ContextVar[bool] = ContextVar("for_page", default=False)
 
 @contextmanager
 def style(for_page: bool = False) -> Iterator[None]:
-    """Return a context in which matplotlib has the style of all pictures of this project.
-
-    Parameters
-    ----------
-    for_page : bool
-        True = the background is transparent, in nested contexts too, since a page may be light or
-        dark.
-
-    Yields
-    ------
-    None
-        The block has no value.
-    """
+    """Return a context in which matplotlib has the style of all pictures of this project."""
     for_page |= _FOR_PAGE.get()
     context = require("matplotlib.style", "plotting").context
     cycler = require("cycler", "plotting").cycler

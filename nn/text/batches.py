@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.core.tensor import Tensor, unwrap
-from minigrad.optim.settings import checked_count
+from minigrad.arguments import checked_count
+from minigrad.tensor import Tensor, unwrap
 from minigrad.trees import aligned, leaves, rebuilt
 
-from .corpus import IndexedPairs
 from .vocabulary import PAD
 
 __all__ = ["Batches", "PairBatches", "WindowBatches", "as_batches", "padded"]
@@ -136,11 +135,6 @@ class Batches:
         ----------
         epoch : int
             Number of the epoch, from 0.
-
-        Returns
-        -------
-        sequence of arrays of int
-            An array for each batch.
         """
         generator = np.random.default_rng([self.seed, epoch])
         rows = self.rows(generator)
@@ -284,11 +278,6 @@ class WindowBatches(Batches):
         ----------
         generator : numpy.random.Generator
             Draws the first window.
-
-        Returns
-        -------
-        array of int
-            Indices of tokens.
         """
         last = len(self.ids) - 1 - self.length  # first token of the last possible window
         first = int(generator.integers(min(self.length, last + 1))) if self.shuffle else 0
@@ -318,9 +307,9 @@ class PairBatches(Batches):
 
     Parameters
     ----------
-    pairs : sequence of (source ids, target ids), or IndexedPairs
-        With `encode`, a sequence of any objects. Of `IndexedPairs` in a file, memory holds 4 bytes
-        a pair and the lengths of one pool.
+    pairs : sequence of (source ids, target ids)
+        With `encode`, a sequence of any objects. It can read pairs from a file, as in
+        `examples/indexed_pairs.py`. Memory holds 4 bytes a pair for the lengths.
     max_tokens : int
         Most tokens of a batch on each side, padding included.
     shuffle : bool
@@ -330,8 +319,7 @@ class PairBatches(Batches):
     pad_id : int
         Id that fills shorter rows.
     encode : function, optional
-        Takes an item of `pairs` and a generator and returns a pair of ids, anew in each epoch (see
-        `BPEDropout`).
+        Takes an item of `pairs` and a generator and returns a pair of ids, anew in each epoch.
     """
 
     def __init__(
@@ -348,33 +336,18 @@ class PairBatches(Batches):
         self.pairs, self.encode, self.shuffle, self.pad_id = pairs, encode, shuffle, pad_id
         self.max_tokens = checked_count("PairBatches", "max_tokens", max_tokens)
         self.seed = checked_count("PairBatches", "seed", seed, 0)
-        if isinstance(pairs, IndexedPairs):
-            self._lengths: Callable[[np.ndarray], np.ndarray] = pairs.lengths
-            self._mean = pairs.mean_length()
-            self._check(pairs.longest)
-        elif encode is None:
+        if encode is None:
             sizes = _sizes(pairs, range(len(pairs)))
-            self._lengths = sizes.max(1).__getitem__
+            self._lengths = sizes.max(1)
             self._mean = sizes.mean()
-            self._check(sizes.max())
+            self._check(self._lengths.max())
         else:
             generator = np.random.default_rng(seed)
             first = [encode(pair, generator) for pair in pairs[:1000]]
             self._mean = _sizes(first, range(len(first))).mean()
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
-        """Return the indices of the pairs of each batch of an epoch.
-
-        Parameters
-        ----------
-        epoch : int
-            Number of the epoch, from 0.
-
-        Returns
-        -------
-        list of arrays of int
-            An array for each batch.
-        """
+        """Return the indices of the pairs of each batch of an epoch."""
         return [rows for rows, _ in self._planned(epoch)]
 
     def _planned(self, epoch: int) -> Iterator[tuple[np.ndarray, Take]]:
@@ -388,7 +361,7 @@ class PairBatches(Batches):
             rows = order[start : start + size]
             ids: Any = self.pairs
             if self.encode is None:
-                lengths = self._lengths(rows)
+                lengths = self._lengths[rows]
             else:
                 generator = np.random.default_rng([self.seed, epoch, start])
                 ids = {i: self.encode(self.pairs[i], generator) for i in rows.tolist()}
@@ -413,7 +386,8 @@ class PairBatches(Batches):
 
 def _sizes(pairs: Iterable[IdPair], indices: Sequence[int]) -> np.ndarray:
     """Return the lengths of both sides, (pairs, 2), or raise an error for an empty side."""
-    sizes = np.array([[len(a), len(b)] for a, b in pairs])
+    both = itertools.chain.from_iterable((len(a), len(b)) for a, b in pairs)
+    sizes = np.fromiter(both, np.uint32, 2 * len(indices)).reshape(-1, 2)
     if not sizes.all():
         pair = indices[int(sizes.all(1).argmin())]
         raise ValueError(f"PairBatches: both sides of pair {pair} must have at least one id")
@@ -460,11 +434,6 @@ def as_batches(batches: Any, shuffle: bool = True) -> Any:
         and returns an iterable.
     shuffle : bool
         True = a sequence is shuffled in each epoch. Other sources keep their order.
-
-    Returns
-    -------
-    object
-        Its method `epoch(number, start)` returns an iterator of batches.
     """
     if callable(getattr(batches, "epoch", None)):
         return batches

@@ -62,7 +62,8 @@ class ModelText:
     Attributes
     ----------
     bos_id, eos_id, pad_id : int or None
-        Ids of special tokens.
+        Ids of special tokens. Without a padding token in the files of the tokenizer, `pad_id` is
+        `pad_token_id` of config.json.
     vocab_size : int or None
         Number of tokens of the model, by config.json. It can be larger than `len(self)`.
     max_len : int or None
@@ -76,6 +77,9 @@ class ModelText:
         self.bos_id = self._special_id("bos_token")
         self.eos_id = self._special_id("eos_token")
         self.pad_id = self._special_id("pad_token")
+        if self.pad_id is None:
+            pad_id = settings.take("pad_token_id", int, None)
+            self.pad_id = pad_id if pad_id in range(len(self)) else None
         self.vocab_size = settings.integer("vocab_size", None)
         if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
             raise ValueError(
@@ -129,11 +133,6 @@ class ModelText:
         ----------
         ids : iterable of int
             Ids of tokens.
-
-        Returns
-        -------
-        list of str
-            A token for each id.
         """
         return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
 
@@ -241,16 +240,14 @@ class ModelText:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the padded ids of texts, with a mask.
 
+        Other parameters: as `encode`.
+
         Parameters
         ----------
         texts : list of str
             One string for each row of the batch.
         pairs : list of str, optional
             A second string for each string, in the same sequence.
-        max_len : int, optional
-            Truncate to this many ids, including special tokens.
-        language : str, optional
-            Code of the source language, for models with a special token for it.
         pad_left : bool, default False
             Put the padding before the texts.
 
@@ -271,7 +268,9 @@ class ModelText:
                 f"{empty[0]!r:.60}"
             )
         mask = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
-        return padded(rows, self.pad_id or 0, left=pad_left), mask, padded(types, 0, left=pad_left)
+        largest = len(self) if self.vocab_size is None else self.vocab_size
+        pad_id = self.pad_id if self.pad_id in range(largest) else 0  # hidden by the mask
+        return padded(rows, pad_id, left=pad_left), mask, padded(types, 0, left=pad_left)
 
     def decode(self, ids: Any, special: bool = False) -> Any:
         """Return the string of ids.
@@ -282,11 +281,6 @@ class ModelText:
             Ids of one text, or of several.
         special : bool, default False
             Include special tokens.
-
-        Returns
-        -------
-        str, or list of str for several sequences
-            The text of each sequence.
         """
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
@@ -300,11 +294,6 @@ class ModelText:
         ----------
         ids : iterable of int
             Ids of one text, which may arrive one by one.
-
-        Yields
-        ------
-        str
-            A piece of the text.
         """
         recent: list[int] = []
         sent = ""
@@ -325,7 +314,8 @@ class ModelText:
     ) -> str:
         """Return the text that a chat model expects, to be encoded with `special=False`.
 
-        Needs `jinja2`. The template runs in its sandbox, with bounds of work and size.
+        Needs `jinja2`. The template runs in its sandbox, which keeps it from files and Python's
+        internals but limits neither time nor memory, as in transformers.
 
         Parameters
         ----------
@@ -336,11 +326,6 @@ class ModelText:
         **variables
             Variables of the template, such as `tools=` (JSON schemas). With tools, the template
             "tool_use" is used if there is one.
-
-        Returns
-        -------
-        str
-            The messages in the format of the model.
         """
         if not all(isinstance(message, Mapping) for message in messages):
             raise ValueError(

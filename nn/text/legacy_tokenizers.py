@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.reading import read_bytes
 
@@ -36,21 +36,7 @@ _ROBERTA = {
 
 
 def wordpiece_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
-    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings.
-
-    Parameters
-    ----------
-    library : module
-        The package `tokenizers`.
-    directory : Path
-    settings : Settings
-        Contents of tokenizer_config.json.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        The tokenizer.
-    """
+    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings."""
     tokenizer = library.BertWordPieceTokenizer(
         str(directory / "vocab.txt"),
         lowercase=settings.flag("do_lower_case", True),
@@ -65,19 +51,6 @@ def byte_level_tokenizer(library: Any, directory: Path, settings: Settings) -> A
     """Return the tokenizer of GPT-2, RoBERTa or BART from vocab.json and merges.txt.
 
     Its special tokens are added to the settings.
-
-    Parameters
-    ----------
-    library : module
-        The package `tokenizers`.
-    directory : Path
-    settings : Settings
-        Contents of tokenizer_config.json.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        The tokenizer.
     """
     tokenizer = library.ByteLevelBPETokenizer(
         str(directory / "vocab.json"),
@@ -140,19 +113,6 @@ def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
 
     A text can begin with a token of the target language, such as ">>fra<<". Needs the package
     `sentencepiece`. Special tokens are added to `settings`.
-
-    Parameters
-    ----------
-    library : module
-        The package `tokenizers`.
-    directory : Path
-    settings : Settings
-        Contents of tokenizer_config.json.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        The tokenizer.
 
     References
     ----------

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.reading import FileCopies, listed, printable, read_text, require_file
 
+from .gguf_tokenizer import load_gguf
 from .huggingface import SPECIAL, ModelText
 from .legacy_tokenizers import byte_level_tokenizer, marian_tokenizer, wordpiece_tokenizer
 from .tokenize import library_errors
@@ -36,10 +37,12 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 """Files of a tokenizer in a directory, which `ModelText.save` copies."""
-HOW = (
+EXPECTED_FILES = (
     "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm; transformers' "
     "AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 )
+MOST_TOKENS = 1_000_000
+"""Largest number of tokens or merges; XLM-V has 901,629 tokens."""
 MOST_STEPS = 100
 LARGEST_GROWTH = 16
 """Bounds of a normalizer or decoder."""
@@ -53,13 +56,16 @@ def load(directory: str | Path) -> ModelText:
     Parameters
     ----------
     directory : str or Path
-        It contains tokenizer.json, or vocab.txt, or vocab.json with merges.txt or source.spm.
+        It contains tokenizer.json, or vocab.txt, or vocab.json with merges.txt or source.spm. Or a
+        .gguf file, which needs the package `gguf`.
 
     Returns
     -------
     ModelText
         The tokenizer with its special tokens and chat templates.
     """
+    if Path(directory).suffix == ".gguf":
+        return load_gguf(Path(directory))
     with read_together(directory, "config.json", TOKENIZER_FILES) as source:
         return _load(source)
 
@@ -72,7 +78,13 @@ def _load(directory: Path) -> ModelText:
     names = [name for name in (*TOKENIZER_FILES, *templates) if os.path.lexists(directory / name)]
     files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
-        read_text(directory / name)  # the library would accept files that are no text
+        lines = read_text(directory / name).count(
+            "\n"
+        )  # the library accepts files that are no text
+        _check_count(f"{directory / name}: lines", lines)
+    if "vocab.json" in files and "tokenizer.json" not in files:
+        vocab = read_json(directory / "vocab.json")
+        _check_count(f"{vocab.where}: tokens", len(vocab))
     library = require("tokenizers", "the tokenizer of a published model")
     makers = {
         ("tokenizer.json",): _fast_tokenizer,
@@ -81,7 +93,7 @@ def _load(directory: Path) -> ModelText:
         ("vocab.json", "merges.txt"): byte_level_tokenizer,
     }
     needed = next((names for names in makers if files.keys() >= set(names)), ("tokenizer.json",))
-    path = require_file(directory / needed[0], HOW)
+    path = require_file(directory / needed[0], EXPECTED_FILES)
     settings = _settings(directory, names)
     with library_errors(f"{path}: not the file of a tokenizer", directory):
         tokenizer = makers[needed](library, directory, settings)
@@ -94,14 +106,24 @@ def _fast_tokenizer(library: Any, directory: Path, _: Settings) -> Any:
     The library accepts one id for two tokens, and special tokens with wrong ids.
     """
     path = directory / "tokenizer.json"
-    tokenizer = library.Tokenizer.from_file(str(path))
     settings = read_json(path)
+    model, added = settings["model"], settings.get("added_tokens") or ()
+    for part, entries in (
+        ("model.vocab", model.get("vocab")),
+        ("model.merges", model.get("merges")),
+        ("added_tokens", added),
+    ):
+        if isinstance(entries, (dict, list)):
+            _check_count(f"{path}: {part}", len(entries))
+    tokenizer = library.Tokenizer.from_file(str(path))
+    tokenizer.no_padding()  # it could be longer than the memory
+    tokenizer.no_truncation()
     for part in ("normalizer", "decoder"):
         _check_growth(settings, part)
-    vocab = settings["model"].get("vocab")
+    vocab = model.get("vocab")
     by_id: dict[int, str] = {}
-    added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
-    for word, i in [*(vocab.items() if isinstance(vocab, dict) else ()), *added]:
+    tokens = [(token["content"], token["id"]) for token in added]
+    for word, i in [*(vocab.items() if isinstance(vocab, dict) else ()), *tokens]:
         if by_id.setdefault(i, word) != word:
             raise ValueError(f"{path}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
     for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
@@ -111,6 +133,12 @@ def _fast_tokenizer(library: Any, directory: Path, _: Settings) -> Any:
                 f"{listed(encoding.tokens)} with their ids of the vocabulary"
             )
     return tokenizer
+
+
+def _check_count(name: str, count: int) -> None:
+    """Raise an error for more tokens or merges than any published tokenizer has."""
+    if count > MOST_TOKENS:
+        raise ValueError(f"{name} must be at most {MOST_TOKENS:,}, got {count:,}")
 
 
 def _check_growth(settings: Settings, part: str) -> None:
@@ -152,7 +180,7 @@ def _settings(directory: Path, files: Iterable[str]) -> Settings:
     """Return tokenizer_config.json, completed with the settings of other files.
 
     These are special_tokens_map.json, the chat templates ("chat_templates": for each name its file
-    and its text), and the `vocab_size` of config.json.
+    and its text), and `vocab_size` and `pad_token_id` of config.json.
     """
     settings = read_if_any(directory / "tokenizer_config.json")
     settings |= {**read_if_any(directory / "special_tokens_map.json"), **settings}
@@ -171,6 +199,10 @@ def _settings(directory: Path, files: Iterable[str]) -> Settings:
             name = "default" if file == "chat_template.jinja" else Path(file).stem
             path = directory / file
             templates[name] = printable(path, 500), read_text(path)
-    vocab_size = read_if_any(directory / "config.json").integer("vocab_size", None)
-    settings |= {"chat_templates": templates, "vocab_size": vocab_size}
+    config = read_if_any(directory / "config.json")
+    settings |= {
+        "chat_templates": templates,
+        "vocab_size": config.integer("vocab_size", None),
+        "pad_token_id": config.take("pad_token_id", int, None),
+    }
     return settings

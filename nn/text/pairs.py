@@ -13,9 +13,11 @@ import numpy as np
 
 from minigrad.io.reading import require_file
 
-__all__ = ["filter_pairs", "iter_pairs", "read_lines", "read_pairs", "split_pairs"]
+__all__ = ["read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
+MOST_LISTED = 20
+"""Largest number of bad lines in an error."""
 
 _HEADINGS = {
     "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",
@@ -33,16 +35,19 @@ def read_lines(path: str | Path) -> Iterator[str]:
     path : str or Path
         A plain or .gz file.
 
-    Yields
-    ------
-    str
-        A line without its end.
-
     Raises
     ------
     ValueError, OSError
         If the file is empty, damaged or not UTF-8. The message names the file and line.
     """
+    for number, line in enumerate(_decoded(path), 1):
+        if not isinstance(line, str):
+            raise ValueError(f"{path}, line {number} {_reason(line)}")
+        yield line
+
+
+def _decoded(path: str | Path) -> Iterator[str | UnicodeDecodeError]:
+    """Yield the lines of `read_lines`, or the error of a line that is not UTF-8."""
     path = require_file(path)
     with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
         number = 0
@@ -53,17 +58,20 @@ def read_lines(path: str | Path) -> Iterator[str]:
                         f"{path}, line {number} must be UTF-8, got a zero byte, as in UTF-16; save "
                         "the file as UTF-8"
                     )
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield text.rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number} must be UTF-8, got {error.reason} at byte {error.start}; "
-                "save the file as UTF-8"
-            ) from None
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    yield error
+                else:
+                    yield text.rstrip("\r\n")
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole .gz file ({error})") from None
     if number == 0:
         raise ValueError(f"{path}: the file is empty")
+
+
+def _reason(error: UnicodeDecodeError) -> str:
+    return f"must be UTF-8, got {error.reason} at byte {error.start}; save the file as UTF-8"
 
 
 def is_heading(pair: Pair) -> bool:
@@ -77,6 +85,7 @@ def read_pairs(
     reverse: bool = False,
     left_out: Counter[str] | None = None,
     keep_repeated: bool = False,
+    skip_bad: bool = False,
 ) -> list[Pair]:
     """Read sentence pairs from one file of columns, or from two parallel files.
 
@@ -94,14 +103,21 @@ def read_pairs(
         Count here what is left out, by reason.
     keep_repeated : bool, default False
         Keep repeated pairs, for test sets.
+    skip_bad : bool, default False
+        Leave out lines that are not UTF-8 or have one column only. By default they are an error.
 
     Returns
     -------
     list of (str, str)
         Source and target sentences.
+
+    Raises
+    ------
+    ValueError
+        Lines are bad, and `skip_bad` is False. The message lists the first 20 of them.
     """
     count: Counter[str] = Counter() if left_out is None else left_out
-    pairs = list(_complete(source, target, reverse, count))
+    pairs = list(_complete(source, target, reverse, count, skip_bad))
     distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
     count["repeated"] += len(pairs) - len(distinct)
     if not distinct:
@@ -109,62 +125,48 @@ def read_pairs(
     return distinct
 
 
-def iter_pairs(
-    source: str | Path, target: str | Path | None = None, reverse: bool = False
-) -> Iterator[Pair]:
-    """Return an iterator over the pairs of `read_pairs` and repeated ones, for large files.
-
-    Parameters
-    ----------
-    source : str or Path
-        A UTF-8 file, plain or .gz. Without `target`, its first two tab-separated columns are read.
-    target : str or Path, optional
-        A file with a translation of each line of `source`.
-    reverse : bool, default False
-        Exchange the sides.
-
-    Returns
-    -------
-    iterator of (str, str)
-        Yields source and target sentence.
-
-    Examples
-    --------
-    Write token ids to a file without reading all sentences into memory::
-
-        pairs = ((encode(a), encode(b)) for a, b in iter_pairs("train.en.gz", "train.de.gz"))
-        IndexedPairs.write("train.pairs", pairs, 32_000)
-    """
-    return _complete(source, target, reverse, Counter())
-
-
 def _complete(
-    source: str | Path, target: str | Path | None, reverse: bool, left_out: Counter[str]
+    source: str | Path,
+    target: str | Path | None,
+    reverse: bool,
+    left_out: Counter[str],
+    skip_bad: bool,
 ) -> Iterator[Pair]:
     """Yield the pairs with two sides, without headings, and count the others."""
-    for number, (a, b) in enumerate(_rows(source, target)):
-        if number == 0 and is_heading((a, b)):
+    bad: list[str] = []
+    for number, row in enumerate(_rows(source, target)):
+        if isinstance(row, str):
+            bad.append(row)
+        elif number == 0 and is_heading(row):
             left_out["a row of headings"] += 1
-        elif a and b:
-            yield (b, a) if reverse else (a, b)
+        elif all(row):
+            yield (row[1], row[0]) if reverse else row
         else:
             left_out["with an empty side"] += 1
+    left_out["that are bad"] += len(bad)
+    if bad and not skip_bad:
+        more = [f"{len(bad) - MOST_LISTED:,} more lines are bad"] if len(bad) > MOST_LISTED else []
+        raise ValueError(
+            "; ".join(bad[:MOST_LISTED] + more)
+            + "; correct the lines, or leave them out with skip_bad=True (--skip-bad)"
+        )
 
 
-def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
-    """Yield the two sides of each line, either of which may be empty."""
+def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair | str]:
+    """Yield the two sides of each line, either of which may be empty, or what is wrong with it."""
     if target is None:
-        for number, line in enumerate(read_lines(source), 1):
-            if not line.strip():
-                continue
-            columns = line.split("\t")
-            if len(columns) < 2:
-                raise ValueError(
-                    f"{source}, line {number} must have two columns separated by a tab, got one"
-                )
-            yield columns[0].strip(), columns[1].strip()
+        for number, line in enumerate(_decoded(source), 1):
+            if not isinstance(line, str):
+                yield f"{source}, line {number} {_reason(line)}"
+            elif line.strip():
+                first, *rest = line.split("\t")
+                if rest:
+                    yield first.strip(), rest[0].strip()
+                else:
+                    where = f"{source}, line {number}"
+                    yield f"{where} must have two columns separated by a tab, got one"
         return
-    lines = itertools.zip_longest(read_lines(source), read_lines(target))
+    lines = itertools.zip_longest(_decoded(source), _decoded(target))
     for number, (left, right) in enumerate(lines):
         if left is None or right is None:
             all_lines = number + 1 + sum(1 for _ in lines)
@@ -172,36 +174,12 @@ def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
             raise ValueError(
                 f"{target} must have as many lines as {source} ({counts[0]}), got {counts[1]}"
             )
-        yield left.strip(), right.strip()
-
-
-def filter_pairs(
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
-    max_len: int,
-    max_ratio: float | None = None,
-) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """Return the pairs of tokenized sentences that have suitable lengths.
-
-    Parameters
-    ----------
-    pairs : sequence of (tokens, tokens)
-        Tokenized source and target sentences.
-    max_len : int
-        Keep pairs with 1 to `max_len` tokens on each side.
-    max_ratio : float, optional
-        Keep pairs whose longer side has at most `max_ratio` times the tokens of the shorter side.
-
-    Returns
-    -------
-    list of (tokens, tokens)
-        The pairs that are kept, in the same order.
-    """
-    kept = []
-    for a, b in pairs:
-        short, long = sorted((len(a), len(b)))
-        if short >= 1 and long <= max_len and (max_ratio is None or long <= max_ratio * short):
-            kept.append((a, b))
-    return kept
+        if isinstance(left, str) and isinstance(right, str):
+            yield left.strip(), right.strip()
+        else:
+            path, error = (source, left) if isinstance(right, str) else (target, right)
+            assert isinstance(error, UnicodeDecodeError)
+            yield f"{path}, line {number + 1} {_reason(error)}"
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:

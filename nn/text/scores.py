@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 
 __all__ = ["Scores", "translation_scores"]
 

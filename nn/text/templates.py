@@ -1,12 +1,19 @@
-"""Chat templates of published models, rendered in jinja2's sandbox."""
+"""Chat templates of published models, rendered in jinja2's sandbox.
+
+A template is a program that comes with a model. The sandbox keeps it from files and from Python's
+internals, as in transformers. It does not limit time or memory: a template can loop for hours or
+build a string that fills the memory. Render templates of strangers in a process with limits.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from minigrad.extras import require
+from minigrad.check.extras import require
 from minigrad.io.reading import printable
 
 __all__ = ["render"]
@@ -16,7 +23,7 @@ LONGEST = 100_000
 
 
 def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
-    """Render a chat template.
+    """Render a chat template, without limits of time and memory.
 
     Parameters
     ----------
@@ -35,7 +42,7 @@ def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
     Raises
     ------
     ValueError
-        If the template raises an exception, or exceeds the bounds of `BoundedSandbox`.
+        If the template raises an exception.
     """
     if len(source) > LONGEST:
         raise ValueError(
@@ -48,15 +55,90 @@ def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
         values = json.loads(json.dumps(values, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"chat: {error}") from None
-    from .sandbox import BoundedSandbox
-
     try:
-        return BoundedSandbox(values).from_string(source).render(values)
+        return _environment().from_string(source).render(values)
     except (Exception, MemoryError) as error:
         refused = type(error).__name__ == "TemplateError"  # by raise_exception
         what = "the chat template refuses" if refused else "chat_template"
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{where}: {what}: {printable(text, 1000)}") from None
+
+
+@cache
+def _environment() -> Any:
+    """Return the environment of transformers: the same sandbox, blocks, filters and functions."""
+    import jinja2.ext
+    import jinja2.sandbox
+
+    class Generation(jinja2.ext.Extension):
+        """Block `{% generation %}`, which marks the text of the model for a trainer."""
+
+        tags = {"generation"}  # noqa: RUF012
+
+        def parse(self, parser: Any) -> jinja2.nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return jinja2.nodes.Scope(body, lineno=line)
+
+    class Namespace(jinja2.utils.Namespace):
+        """Namespace without names that Python calls, such as `__call__`."""
+
+        def __init__(self, /, *values: Any, **named: Any) -> None:
+            super().__init__()
+            for name, value in dict(*values, **named).items():
+                self[name] = value
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            if str(name).startswith("_"):
+                raise jinja2.sandbox.SecurityError(
+                    f"a name in a namespace must not begin with _, got {name!r}"
+                )
+            super().__setitem__(name, value)
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    environment.globals |= {
+        "dict": Dict(),
+        "namespace": Namespace,
+        "raise_exception": raise_exception,
+        "strftime_now": strftime_now,
+    }
+    return environment
+
+
+class Dict:
+    """The function `dict` and its `fromkeys`, without the other attributes of the type."""
+
+    def __call__(self, *values: Any, **named: Any) -> dict[Any, Any]:
+        return dict(*values, **named)
+
+    def fromkeys(self, *values: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*values)
+
+
+def raise_exception(message: str) -> None:
+    import jinja2
+
+    raise jinja2.TemplateError(message)
+
+
+def strftime_now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)
+
+
+def tojson(
+    x: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
+) -> str:
+    """Return JSON without jinja2's escapes for HTML."""
+    return json.dumps(
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -11,10 +11,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from minigrad.core.errors import MissingExtraError
-from minigrad.extras import require
+from minigrad.arguments import check_choice
+from minigrad.check.extras import require
+from minigrad.errors import MissingExtraError
 from minigrad.io.reading import printable
-from minigrad.ops.axes import check_choice
 
 __all__ = [
     "BPETokenizer",
@@ -78,11 +78,6 @@ class Tokenizer:
         ----------
         text : str
             A sentence.
-
-        Returns
-        -------
-        str
-            The converted string.
         """
         text = text.lower() if self.lowercase else text
         return _simplifier().convert(text) if self.simplified else text
@@ -94,11 +89,6 @@ class Tokenizer:
         ----------
         text : str
             A sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens in the order of the string.
         """
         raise NotImplementedError
 
@@ -109,11 +99,6 @@ class Tokenizer:
         ----------
         tokens : sequence of str
             Tokens of one sentence.
-
-        Returns
-        -------
-        str
-            A sentence.
         """
         raise NotImplementedError
 
@@ -145,33 +130,11 @@ class SpaceTokenizer(Tokenizer):
     name = "space"
 
     def split(self, text: str) -> list[str]:
-        """Return the parts of a string between white space.
-
-        Parameters
-        ----------
-        text : str
-            A sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens in the order of the string.
-        """
+        """Return the parts of a string between white space."""
         return text.split()
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the tokens with a space between each two.
-
-        Parameters
-        ----------
-        tokens : sequence of str
-            Tokens of one sentence.
-
-        Returns
-        -------
-        str
-            A sentence.
-        """
+        """Return the tokens with a space between each two."""
         return " ".join(tokens)
 
 
@@ -187,33 +150,11 @@ class WordTokenizer(Tokenizer):
     name = "word"
 
     def split(self, text: str) -> list[str]:
-        """Return the words and punctuation marks of a string.
-
-        Parameters
-        ----------
-        text : str
-            A sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens in the order of the string.
-        """
+        """Return the words and punctuation marks of a string."""
         return _word_pattern().findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the tokens with spaces between words, and none before a comma or full stop.
-
-        Parameters
-        ----------
-        tokens : sequence of str
-            Tokens of one sentence.
-
-        Returns
-        -------
-        str
-            A sentence.
-        """
+        """Return the tokens with spaces between words, and none before a comma or full stop."""
         text = ""
         quotes = 0
         for token in tokens:
@@ -242,33 +183,11 @@ class CharTokenizer(Tokenizer):
     name = "char"
 
     def split(self, text: str) -> list[str]:
-        """Return the characters and words of a string.
-
-        Parameters
-        ----------
-        text : str
-            A sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens in the order of the string.
-        """
+        """Return the characters and words of a string."""
         return _char_pattern().findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the tokens with a space between each two words of ASCII letters and digits.
-
-        Parameters
-        ----------
-        tokens : sequence of str
-            Tokens of one sentence.
-
-        Returns
-        -------
-        str
-            A sentence.
-        """
+        """Return the tokens with a space between each two words of ASCII letters and digits."""
         text = ""
         for token in tokens:
             spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[:1]))
@@ -359,29 +278,13 @@ class BPETokenizer(Tokenizer):
         ----------
         text : str
             A sentence.
-
-        Returns
-        -------
-        list of str
-            Parts in the order of the string.
         """
         return [
             word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(self.normal(text))
         ]
 
     def split(self, text: str) -> list[str]:
-        """Return the pieces of a string.
-
-        Parameters
-        ----------
-        text : str
-            A sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens in the order of the string.
-        """
+        """Return the pieces of a string."""
         check_texts([text])
         with library_errors("the tokenizer cannot split this text"):
             return self._tokenizer.encode(text).tokens
@@ -393,22 +296,11 @@ class BPETokenizer(Tokenizer):
         ----------
         tokens : sequence of str
             Tokens, as `split` returns them.
-
-        Returns
-        -------
-        str
-            A sentence.
         """
         return self._tokenizer.decoder.decode(list(tokens)).strip()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the arguments with which `tokenizer_named` creates an equal tokenizer.
-
-        Returns
-        -------
-        dict
-            Name, options and merges, as plain data.
-        """
+        """Return the arguments with which `tokenizer_named` creates an equal tokenizer."""
         return {**super().to_dict(), "model": json.loads(self.model)}
 
 
@@ -427,15 +319,7 @@ def check_texts(texts: Iterable[Any]) -> None:
 
 @contextmanager
 def library_errors(message: str, directory: Path | None = None) -> Iterator[None]:
-    """Raise errors of a tokenizer's library, and panics of its Rust code, as a ValueError.
-
-    Parameters
-    ----------
-    message : str
-        The beginning of the error's message.
-    directory : Path, optional
-        Messages that begin with its path are kept as they are.
-    """
+    """Raise errors of a tokenizer's library, and panics of its Rust code, as a ValueError."""
     try:
         yield
     except MissingExtraError:
@@ -457,11 +341,6 @@ def tokenizer_named(name: str, **options: Any) -> Tokenizer:
         "word", "char", "space" or "bpe".
     **options
         Arguments of the class: `lowercase`, `simplified`, and for "bpe" the `model`.
-
-    Returns
-    -------
-    Tokenizer
-        A tokenizer of the class with this name.
     """
     classes = {
         kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)

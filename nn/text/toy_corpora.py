@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ ALWAYS: dict[str, list[Pair]] = {
 """First pairs of every corpus: the sentences that people try first."""
 
 _WORDS: dict[str, Any] = json.loads(
-    resources.files(__package__).joinpath("toy_words.json").read_text(encoding="utf-8")
+    Path(__file__).with_name("toy_words.json").read_text(encoding="utf-8")
 )
 _CHINESE = _WORDS["chinese"]
 _SPANISH = _WORDS["spanish"]

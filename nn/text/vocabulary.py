@@ -26,12 +26,14 @@ class Vocabulary:
         self.tokens = list(tokens)
         if tuple(self.tokens[:4]) != SPECIALS:
             raise ValueError(
-                f"Vocabulary: tokens must begin with {', '.join(SPECIALS)}, got {self.tokens[:4]}"
+                f"Vocabulary: tokens must begin with {', '.join(SPECIALS)}, got "
+                f"{self.tokens[:4]!r:.300}"
             )
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         if len(self._ids) != len(self.tokens):
             repeated = [token for token, count in Counter(self.tokens).items() if count > 1]
-            raise ValueError(f"Vocabulary: tokens must be distinct, got twice: {repeated[:5]}")
+            names = f"{repeated[:5]!r:.300}"
+            raise ValueError(f"Vocabulary: tokens must be distinct, got twice: {names}")
 
     @classmethod
     def build(
@@ -85,11 +87,6 @@ class Vocabulary:
             Tokens that are not in the vocabulary get the id `UNK`.
         bos, eos : bool, default False
             Add `BOS` at the start, or `EOS` at the end.
-
-        Returns
-        -------
-        list of int
-            An id for each token, with `BOS` and `EOS` if they are added.
         """
         ids = [self._ids.get(token, UNK) for token in tokens]
         return [BOS] * bos + ids + [EOS] * eos
@@ -101,11 +98,6 @@ class Vocabulary:
         ----------
         ids : iterable of int
             Ids of one sentence.
-
-        Returns
-        -------
-        list of str
-            Tokens without padding, `BOS` and `EOS`.
         """
         tokens = []
         for i in ids:

@@ -10,7 +10,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import custom_op
-from minigrad.core.registry import OPS
+from minigrad.optimizer import HAS_FLAGS
+from minigrad.registry import OPS
 
 RNG = np.random.default_rng(0)
 
@@ -31,6 +32,14 @@ def test_debugger_in_an_op_shows_its_generated_source() -> None:
     for entry in OPS.values():
         file = inspect.unwrap(entry.function, stop=lambda f: hasattr(f, "op")).__code__.co_filename
         assert "".join(linecache.getlines(file)) == entry.source
+
+
+def test_warning_of_numpy_in_an_op_names_it() -> None:
+    if not HAS_FLAGS:
+        pytest.skip("needs flags of the processor")
+    with pytest.warns(RuntimeWarning, match="overflow") as caught:
+        mg.exp([1000.0])
+    assert caught[0].filename == "<op exp>"
 
 
 def test_custom_op_of_any_number_of_operands_needs_one_rule_for_all() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import minigrad as mg
 import nn
+from minigrad.check.report import Report
 
 
 @pytest.mark.parametrize("module", [mg, nn])
@@ -32,4 +33,4 @@ def test_tensor_and_reports_have_html_for_notebooks() -> None:
     )
     for report in (mg.memory_report(x.sum()), nn.Linear(2, 3).summary()):
         assert report._repr_html_().startswith("<pre>")
-    assert "&lt;b&gt;" in mg.report.Report("<b>")._repr_html_()
+    assert "&lt;b&gt;" in Report("<b>")._repr_html_()

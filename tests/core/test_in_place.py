@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opinfo import TABLE, OpInfo, naming
+from environment import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from opinfo import TABLE, OpInfo, cotangents, samples
 
 import minigrad as mg
 import nn
 from minigrad import GradientError, Tensor
-from minigrad.core.graph import notes_of
+from minigrad.graph import notes_of
 from minigrad.optim import SGD, clip_grad_norm_
 
 OPERATORS = {
@@ -80,26 +83,17 @@ def test_operator_in_place_keeps_dtype_and_shape_or_is_refused() -> None:
     t += x
     assert t.dtype == np.float32
     count = Tensor(np.ones(2, int))
-    with pytest.raises(ValueError, match=r"add: .* float64 does not fit .* int64; write t = t"):
+    with pytest.raises(ValueError, match=r"add: .* float64 does not fit .* int\d+; write t = t"):
         count += x
     with pytest.raises(ValueError, match=r"\(3, 2\) .* does not fit .* \(2,\)"):
         t += x * np.ones((3, 2))
 
 
-@pytest.mark.parametrize("view", [lambda t: t[0], lambda t: np.broadcast_to(t, (3, 2, 2))])
-def test_operator_in_place_on_a_view_is_refused(view: Callable[..., Any]) -> None:
-    part = view(Tensor(np.ones((2, 2)), requires_grad=True) * 2)
+def test_operator_in_place_on_a_view_of_a_used_tensor_is_refused_unless_an_index_made_it() -> None:
+    base = Tensor(np.ones((2, 2)), requires_grad=True) * 2
+    part = np.broadcast_to(base, (3, 2, 2))
     with pytest.raises(GradientError, match="multiply: a view .* cannot be changed in place"):
         part *= 2
-
-
-@pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-def test_op_that_returns_a_view_declares_it(info: OpInfo) -> None:
-    for sample in info.each_sample(count=5):
-        leaves, ys = sample.run()
-        for y in ys:
-            if any(np.shares_memory(y.data, x.data) for x in leaves):
-                assert y.is_leaf or y._node.op.view, sample
 
 
 def test_computed_tensor_written_under_no_grad_keeps_its_graph() -> None:
@@ -127,34 +121,36 @@ def test_item_assignment_writes_where_no_gradient_flows() -> None:
         p[Tensor([0, 2])] = Tensor([1.0, 2.0])
     c[:, 1] += 5
     assert p.tolist() == [1, 0, 2] and c.tolist() == [[0, 5, 0], [0, 5, 0]]
-    for target, value in ((p, 1.0), (p * 2, 1.0), (c, p[0])):
-        with pytest.raises(GradientError, match="item assignment: .*(no_grad|where\\(\\))"):
-            target[0] = value
 
 
 # -- changes between the forward and the backward pass ---------------------------------------------------
 
 
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-def test_op_notices_a_changed_operand_or_does_not_need_it(info: OpInfo) -> None:
-    for sample in info.each_sample(count=4):
-        leaves, ys = sample.run()
-        gs = [np.random.default_rng(0).standard_normal(y.shape) for y in ys]
-        expected = mg.gradients(ys, leaves, gs, allow_unused=True) if ys else []
-        for number in range(len(leaves) if ys else 0):
-            leaves, ys = sample.run()
-            with mg.no_grad():
-                leaves[number][...] = leaves[number] * 0.5 + 0.1
-            with naming(sample):
-                try:
-                    found = mg.gradients(ys, leaves, gs, allow_unused=True)
-                except GradientError as error:
-                    assert "changed" in str(error)
-                    continue
-                for g, e in zip(found, expected, strict=True):
-                    assert (g is None) == (e is None)
-                    if e is not None:
-                        np.testing.assert_allclose(g.data, e.data, rtol=1e-12, atol=1e-12)
+@examples(6)
+@given(data=st.data())
+def test_op_notices_a_changed_operand_or_does_not_need_it(
+    info: OpInfo, data: st.DataObject
+) -> None:
+    sample = data.draw(samples(info))
+    leaves, ys = sample.run(float)
+    if not ys:
+        return
+    gs = data.draw(cotangents(ys))
+    expected = mg.gradients(ys, leaves, gs, allow_unused=True)
+    for number in range(len(leaves)):
+        leaves, ys = sample.run(float)
+        with mg.no_grad():
+            leaves[number][...] = leaves[number] * 0.5 + 0.1
+        try:
+            found = mg.gradients(ys, leaves, gs, allow_unused=True)
+        except GradientError as error:
+            assert "changed" in str(error)
+            continue
+        for g, e in zip(found, expected, strict=True):
+            assert (g is None) == (e is None)
+            if e is not None:
+                np.testing.assert_allclose(g.data, e.data, rtol=1e-12, atol=1e-12)
 
 
 CHANGES: dict[str, Callable[[nn.Linear], Any]] = {
@@ -202,9 +198,9 @@ def add_gradient(p: Tensor) -> None:
     [
         lambda sgd, p: add_gradient(p),
         lambda sgd, p: clip_grad_norm_([p], 0.1),
-        lambda sgd, p: (sgd.zero_grad(), add_gradient(p)),
+        lambda sgd, p: sgd.zero_grad(set_to_none=False),
     ],
-    ids=["second backward", "clipping", "new gradient in the optimizer's array"],
+    ids=["second backward", "clipping", "zeros"],
 )
 def test_gradient_that_a_graph_read_and_that_changed_is_noticed(change: Any) -> None:
     p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
@@ -337,7 +333,7 @@ def write_into_array(a: Any) -> Any:
 @pytest.mark.parametrize("f", [write_into_array, lambda a: a.sum() * int(a[0])])
 @pytest.mark.parametrize("derivative", [mg.grad, mg.jacobian, mg.hessian])
 def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any) -> None:
-    with pytest.raises(GradientError, match=r"would lose .*; collect such values with np.stack"):
+    with pytest.raises(GradientError, match=r"would lose .*; to keep it, .* np.stack"):
         derivative(f)(np.ones(3))
 
 
@@ -348,7 +344,7 @@ def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_wa
     with mg.no_grad():
         assert float(x) == 1.5
     for convert in (float, int, complex):
-        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write .item\(\)"):
+        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write x.item\(\)"):
             assert convert(x) == convert(1.5)
 
 
@@ -358,7 +354,7 @@ def test_two_threads_add_into_the_gradient_of_one_large_leaf(with_buffer: bool) 
     n, rounds = 400_000, 20
     p = Tensor(np.zeros((n, 1)), requires_grad=True)
     if with_buffer:
-        notes_of(p._node).grad_buffer = np.zeros((n, 1))
+        notes_of(p._node).memory = np.zeros((n, 1))
 
     def work(_: int) -> None:
         for _ in range(rounds):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment import needs
 from forms import BEFORE_2_4
 
 import minigrad as mg
@@ -34,7 +35,7 @@ wrong: int = w.exp()
 
 
 needs_signatures = pytest.mark.skipif(
-    BEFORE_2_4, reason="NumPy does not tell the parameters of its functions in C"
+    BEFORE_2_4, reason="needs signatures of functions in C, which NumPy 2.4 has"
 )
 
 
@@ -53,7 +54,7 @@ def test_signature_of_ufunc_has_its_operands_only() -> None:
 
 @pytest.mark.slow
 def test_mypy_with_the_stub_finds_the_errors_of_a_script_alone(tmp_path: Path) -> None:
-    pytest.importorskip("mypy", reason="mypy is not installed")
+    needs("mypy")
     (tmp_path / "page.py").write_text(PAGE, encoding="utf-8")
     options = ["--strict", "--follow-imports=silent", "--cache-dir=/dev/null"]
     run = subprocess.run(

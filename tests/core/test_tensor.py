@@ -68,34 +68,6 @@ def test_detach_and_copies_keep_or_cut_the_graph() -> None:
     assert copy.copy(y)._node is y._node
 
 
-A, B = np.array([[1.5, 2.0], [3.0, 0.5]]), np.array([2.0, 1.25])
-OPERATORS = [
-    *(operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod),
-    *(operator.floordiv, operator.lt, operator.le, operator.gt, operator.ge, operator.eq),
-    *(operator.ne, operator.matmul),
-]
-
-
-@pytest.mark.parametrize("f", OPERATORS, ids=lambda f: f.__name__)
-def test_operator_with_array_or_number_on_either_side_equals_numpy(f: Any) -> None:
-    numbers = [(A, 2), (2.5, B), (np.float64(3), B), ([1.0, 2.0], B)]
-    for left, right in [(A, B), *numbers * (f is not operator.matmul)]:
-        expected = f(left, right)
-        tensors = [Tensor(v) if isinstance(v, np.ndarray) else v for v in (left, right)]
-        for x, y in ((tensors[0], right), (left, tensors[1]), tensors):
-            if isinstance(x, Tensor) or isinstance(y, Tensor):
-                result = f(x, y)
-                assert isinstance(result, Tensor)
-                np.testing.assert_array_equal(result.data, expected, strict=True)
-
-
-def test_unary_and_boolean_operators_equal_numpy() -> None:
-    t = Tensor([-1.5, 2.0])
-    assert (-t).tolist() == [1.5, -2] and (+t).tolist() == [-1.5, 2] and abs(t).tolist() == [1.5, 2]
-    m = t > 0
-    assert (~m).tolist() == [True, False] and (m & ~m | m ^ m).tolist() == [False, False]
-
-
 @pytest.mark.parametrize("other", ["text", ["a", "b"], None, np.datetime64("2020-01-01")])
 def test_comparison_with_another_type_equals_numpy(other: Any) -> None:
     x = np.array([1.0, 2.0])
@@ -142,11 +114,10 @@ MASK = np.ones((2, 2), bool)
         (lambda: np.sum(X, out=np.ones(())), "np.sum: out= cannot hold"),
         (lambda: np.add.reduce(X, initial=5.0), "np.sum: initial=5.0 has no rule"),
         (lambda: np.multiply.accumulate(X, dtype=float), "np.cumprod: dtype= has no rule"),
-        (lambda: np.vecdot(X, X, axis=0), r"axis= .* write np.linalg.vecdot\(..., axis=0\)"),
         (lambda: np.copy(X, order="F"), "np.copy: order=.F. has no rule"),
-        (lambda: np.asarray(X), r"use \.detach\(\) or \.data to leave the graph"),
-        (lambda: np.array([X, X]), r"use \.detach\(\)"),
-        (lambda: X.numpy(), r"use \.detach\(\)"),
+        (lambda: np.asarray(X), r"without them, write x\.detach\(\)"),
+        (lambda: np.array([X, X]), r"to keep them, write np.stack\(\[...\]\) or minigrad.tensor"),
+        (lambda: X.numpy(), r"write x\.detach\(\)"),
         (lambda: operator.iadd(np.ones((2, 2)), X), "np.add: .* cannot be written into an ndarray"),
         (lambda: np.add(MASK, MASK, out=X), "np.add: out must be an ndarray, got a Tensor"),
     ],

@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opinfo import TABLE, OpInfo, naming
+from hypothesis import given
+from hypothesis import strategies as st
+from opinfo import TABLE, OpInfo, samples
+from opinfo.base import integers
 
 import minigrad as mg
 from minigrad.trees import leaves
 
-REFUSED = {"top_k", "dropout", "relu_dropout", "attention", "scaled_dot_product_attention"}
-"""`top_k`, and ops that draw random values, the last two only with dropout."""
-SCALES = np.array([1.0, 0.9, 0.8])
-REFUSAL = "np.argpartition has no batching rule|random values must not be drawn inside vmap"
+REFUSED = {
+    *("top_k", "interp", "lstsq", "unwrap"),
+    *("quantile", "percentile"),  # of levels that are mapped
+    *("dropout", "relu_dropout", "attention", "scaled_dot_product_attention"),
+}
+"""Functions without a batching rule, and ops that draw random values, the last two only with dropout."""
+SCALES = np.array([1.0, 0.9])
+REFUSAL = "has no batching rule; write the batch axis|choose with np.where, or call the function in a loop|random values must not be drawn inside vmap"
 
 
 RNG = np.random.default_rng(0)
@@ -29,31 +36,38 @@ def values_and_gradients(results: list[Any], xs: list[mg.Tensor]) -> list[Any]:
     return [y.data for y in results] + [0 if g is None else g.data for g in gradients]
 
 
+@st.composite
+def samples_and_axes(draw: Any, info: OpInfo) -> Any:
+    """Draw a sample, and an axis of each operand: 0 for at least one, or None."""
+    sample = draw(samples(info))
+    count = len(sample.floats)
+    first = draw(integers(0, count - 1))
+    return sample, [0 if i == first or not draw(integers(0, 1)) else None for i in range(count)]
+
+
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-def test_vmap_of_op_equals_a_loop(info: OpInfo) -> None:
-    for seed, sample in enumerate(info.each_sample()):
-        floats = list(sample.floats.values())
-        is_mapped = np.random.default_rng(seed).random(len(floats)) < 0.6
-        if not is_mapped.any():
-            continue
-        xs = [
-            mg.Tensor(np.multiply.outer(SCALES, x) if mapped else x, requires_grad=True)
-            for x, mapped in zip(floats, is_mapped)
+@given(data=st.data())
+def test_vmap_of_op_equals_a_loop(info: OpInfo, data: st.DataObject) -> None:
+    """Compare values and gradients; each operand but one can be the same for all examples."""
+    sample, axes = data.draw(samples_and_axes(info))
+    xs = [
+        mg.Tensor(x if axis is None else np.multiply.outer(SCALES, x), requires_grad=True)
+        for x, axis in zip(sample.floats, axes)
+    ]
+    with np.errstate(all="ignore"), mg.use_definitions():
+        rows = [
+            sample.call(*[x if axis is None else x[k] for x, axis in zip(xs, axes)])
+            for k in range(len(SCALES))
         ]
-        with naming(sample), np.errstate(all="ignore"), mg.use_definitions():
-            rows = [
-                sample.call(*[x[k] if mapped else x for x, mapped in zip(xs, is_mapped)])
-                for k in range(len(SCALES))
-            ]
-            expected = [mg.as_tensor(np.stack(column)) for column in zip(*rows)]
-            try:
-                results = mg.vmap(sample.call, [0 if mapped else None for mapped in is_mapped])(*xs)
-            except TypeError as error:
-                assert info.name in REFUSED and re.search(REFUSAL, str(error)), str(error)
-                continue
-            pairs = zip(*[values_and_gradients(ys, xs) for ys in (results, expected)], strict=True)
-            for y, e in pairs:
-                np.testing.assert_allclose(y, e, rtol=1e-8, atol=1e-9)
+        expected = [mg.as_tensor(np.stack(column)) for column in zip(*rows)]
+        try:
+            results = mg.vmap(sample.call, axes)(*xs)
+        except TypeError as error:
+            assert info.name in REFUSED and re.search(REFUSAL, str(error)), str(error)
+            return
+        pairs = zip(*[values_and_gradients(ys, xs) for ys in (results, expected)], strict=True)
+        for y, e in pairs:
+            np.testing.assert_allclose(y, e, rtol=1e-8, atol=1e-9)
 
 
 def sequence_loss(weights: dict[str, Any], ids: Any, mask: Any, targets: Any) -> Any:
@@ -120,6 +134,12 @@ def loss(w: Any, x: Any) -> Any:
     return f(x, w).sum()
 
 
+def test_vmap_of_a_shared_scalar_that_is_used_twice_has_its_gradient() -> None:
+    shared = mg.Tensor(2.0, requires_grad=True)
+    mg.vmap(lambda x: shared * 1.0 + x * shared)(np.ones(3)).sum().backward()
+    assert shared.grad.item() == 6
+
+
 def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
     def total(gradients: Any) -> Any:
         return (gradients**3).sum()
@@ -132,14 +152,9 @@ def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        *(np.std, np.cov, np.trace, np.diff, np.median, np.ptp, np.nansum, np.nan_to_num, np.round),
-        *(np.trapezoid, np.count_nonzero, np.argmax, np.sort, np.rot90),
-        *(np.imag, lambda x: x.imag),
+        *(np.round, np.count_nonzero, np.argmax, np.imag, lambda x: x.imag),
         lambda x: np.full_like(x, 2.0),
         lambda x: np.pad(x, ((1, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
-        lambda x: np.quantile(x, 0.3, axis=0),
-        lambda x: np.kron(x, x),
-        lambda x: np.vstack([x, np.roll(x, 1)]),
     ],
 )
 def test_vmap_of_numpy_function_equals_a_loop(function: Any) -> None:

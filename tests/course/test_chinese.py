@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from babel.messages.pofile import read_po
+from environment import needs
 from scripts import EXAMPLES
 
+read_po = needs("babel.messages.pofile").read_po
 LOCALE = EXAMPLES.parent / "docs" / "locale" / "zh_CN" / "LC_MESSAGES"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import needs
 from scripts import EXAMPLES
 
 import nn
@@ -25,7 +26,7 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def save_model(folder: Path, model: nn.Model) -> Path:
     """Save a model with random weights, and a tokenizer of the words of the lesson."""
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers = needs("tokenizers")
     words = {word: i for i, word in enumerate(PROMPT.split())}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="apple"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()

@@ -6,19 +6,23 @@ import ast
 import contextlib
 import importlib
 import io
+import json
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from scripts import EXAMPLES
 
 pytestmark = pytest.mark.slow
 COURSE = EXAMPLES / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.py"))
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+COMPARED = re.compile(r"^compare_with_torch\((\d+)", re.M)
 HOLE = re.compile(r"^def (\w+)\(.*\n(?:    .*\n|\n)*?    \.\.\.\n", re.M)
 
 
@@ -54,6 +58,22 @@ def test_lesson_with_solutions_runs_and_is_graded_right(
     for name in names:
         assert f"✓ {name}: right" in text
     assert text.count("✓") - len(names) <= 10  # checked values
+    for line in re.findall("largest difference to PyTorch.*", text):
+        assert float(line.split(": ")[1]) < 1e-14  # computed here, or recorded
+
+
+def test_recorded_differences_to_torch_are_those_of_the_lessons(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps = importlib.import_module("torch_gaps")
+    record = json.loads(gaps.RECORD.read_text("utf-8"))
+    compared = [n for path in LESSONS for n in COMPARED.findall(path.read_text("utf-8"))]
+    assert list(record["gaps"]) == compared
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    gaps.compare_with_torch(compared[0], np.zeros(2), lambda torch: 1 / 0)
+    gap = f"{record['gaps'][compared[0]]:.0e}"
+    printed = f"largest difference to PyTorch {record['version']}, recorded: {gap}\n"
+    assert capsys.readouterr().out == printed
 
 
 @each_lesson
@@ -124,41 +144,34 @@ def test_markdown_of_lessons_has_nothing_that_jupyter_cannot_show(lesson: Path) 
     assert not re.search(r"^# (:::|```\{|\{\w+\}`).*", lesson.read_text("utf-8"), re.M)
 
 
-def pattern(text: ast.expr) -> str:
-    """Return the text of an expression, with {} for each value in it."""
-    if isinstance(text, ast.Constant):
-        return str(text.value)
-    if isinstance(text, ast.JoinedStr):
-        return "".join(map(pattern, text.values))
-    if isinstance(text, ast.BinOp):
-        return pattern(text.left) + pattern(text.right)
-    if isinstance(text, ast.Call) and getattr(text.func, "attr", "") == "format":
-        return re.sub(r"\{[^}]*\}", "{}", pattern(text.func.value))
-    return "{}"
+def chinese_labels() -> dict[str, str]:
+    """Return the Chinese of the phrases of pictures and graders."""
+    read_po = needs("babel.messages.pofile").read_po
+    path = EXAMPLES.parent / "docs" / "locale" / "zh_CN" / "LC_MESSAGES" / "course" / "labels.po"
+    with path.open("rb") as file:
+        return {str(m.id): str(m.string) for m in read_po(file) if m.id and m.string}
 
 
-@each_lesson
-def test_checked_sentences_are_in_chinese(lesson: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = importlib.import_module("labels")
-    monkeypatch.setenv("COURSE_LANGUAGE", "zh_CN")
-    calls = [n for n in ast.walk(ast.parse(lesson.read_text("utf-8"))) if isinstance(n, ast.Call)]
-    checked = [pattern(call.args[1]) for call in calls if getattr(call.func, "id", "") == "check"]
-    for sentence in checked:
-        values = [f"{i}.5" for i in range(sentence.count("{}"))]
-        chinese = labels.translated(sentence.format(*values))
-        assert chinese == labels.CHINESE[sentence].format(*values)
-        assert [value for value in values if value not in chinese] == []
+def calls(path: Path, *names: str) -> list[ast.Call]:
+    """Return the calls of functions of these names in a file."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    return [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") in names]
 
 
-def test_phrases_of_graders_and_pictures_are_in_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = importlib.import_module("labels")
-    monkeypatch.setenv("COURSE_LANGUAGE", "zh_CN")
+def test_phrases_of_lessons_and_graders_are_in_chinese() -> None:
+    phrases = {
+        argument.value
+        for path in COURSE.glob("*.py")
+        for call in calls(path, "check", "label", "figure")
+        for argument in call.args[{"check": 1, "label": 0, "figure": 2}[call.func.id] :][:1]  # type: ignore[attr-defined]
+        if isinstance(argument, ast.Constant) and path.name != "pictures.py"
+    }
+    drawn = re.compile(r'\("(?:x|query|key|value|weight|output)", [^"]+, "([^"]+)"\)')
+    phrases |= {title for path in LESSONS for title in drawn.findall(path.read_text("utf-8"))}
     for parameter in all_exercises():
-        for sentence in parameter.values[0].mistakes:
-            assert labels.label(sentence) != sentence
-    drawn = re.compile(
-        r'figure\(\s*[\d.]+, [\d.]+, "([^"]+)"|"(?:x|query|key|value|weight|output)", \w+, "([^"]+)"'
-    )
-    for lesson in LESSONS:
-        for found in drawn.findall(lesson.read_text("utf-8")):
-            assert labels.label("".join(found)) != "".join(found)
+        phrases |= set(parameter.values[0].mistakes)
+    chinese, fields = chinese_labels(), re.compile(r"\{.*?\}")
+    for phrase in phrases:
+        assert fields.findall(chinese.get(phrase, "")) == fields.findall(phrase), phrase
+        assert phrase in chinese, phrase
+    assert len(phrases) > 300

@@ -9,7 +9,7 @@ import pytest
 from scripts import load
 
 import nn
-from nn.text import BOS, EOS, PAD
+from nn.text.vocabulary import BOS, EOS, PAD
 
 toy = load("toy_translation")
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import GradcheckError, GradientError, Tensor, custom_op
@@ -58,6 +60,19 @@ def test_gradcheck_of_wrong_gradient_rejects_it(name: str) -> None:
         mg.gradcheck(f, inputs)
     if "thousandth" not in name:  # too little along a random direction
         assert mg.gradcheck(f, inputs, elementwise=False, raise_exception=False) is False
+
+
+@given(st.lists(st.integers(1, 3), max_size=3).map(tuple), st.data())
+def test_gradcheck_rejects_any_gradient_with_one_wrong_element(
+    shape: tuple[int, ...], data: st.DataObject
+) -> None:
+    """Accept the gradient if no element is wrong."""
+    x = np.random.default_rng(data.draw(st.integers(0, 99))).uniform(0.5, 2, shape)
+    error = data.draw(st.sampled_from([0.0, 0.01, -0.01, 1.0, -1.0, -2.0]))
+    factors = np.ones(shape)
+    factors.flat[data.draw(st.integers(0, x.size - 1))] += error
+    f = custom_op(x=lambda g, x: g * factors / x)(lambda x: np.log(x))
+    assert mg.gradcheck(f, [x], raise_exception=False) is (error == 0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.debug import profiler
+from minigrad.check import profiler
 
 SECONDS = [0.0]
 

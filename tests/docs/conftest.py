@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment import needs
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,9 +24,9 @@ def paths(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def driver(paths: None) -> Iterator[Any]:
     """Return the driver of a Chromium that ends with the test."""
-    pytest.importorskip("selenium")
+    needs("selenium")
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
+        pytest.skip("needs chromium and chromedriver (Debian: chromium-driver)")
     driver = importlib.import_module("check").browser()
     yield driver
     driver.quit()

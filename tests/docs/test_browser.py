@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import shutil
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from environment import needs
 from fake_pyodide import write_pyodide
 
-jinja2 = pytest.importorskip("jinja2")
-for module in ("jupytext", "babel", "jupyterlite_pyodide_kernel"):
-    pytest.importorskip(module)
+jinja2 = needs("jinja2")
+needs("jupytext", "babel", "jupyterlite_pyodide_kernel")
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,6 +40,9 @@ def test_live_notebooks_install_the_course_in_both_languages(browser: Any) -> No
             text = path.read_text("utf-8")
             assert json.loads(text)["cells"][0]["source"] == ["%pip install -q minigrad-course"]
             assert ("COURSE_LANGUAGE" in text) == (language == "zh")
+            for name in re.findall(r"\(\.\./pictures/([^)]+)\)", text):
+                assert (path.parents[1] / "pictures" / name).is_file()
+                assert name.endswith(".zh_CN.svg") == (language == "zh")
 
 
 def test_wheels_contain_all_that_a_lesson_imports(browser: Any, tmp_path: Path) -> None:
@@ -49,6 +55,52 @@ def test_wheels_contain_all_that_a_lesson_imports(browser: Any, tmp_path: Path) 
     assert done.stdout.count(str(tmp_path)) == 2, done.stderr
     metadata = next(tmp_path.glob("minigrad_course*/METADATA")).read_text("utf-8")
     assert "Requires-Dist: minigrad-nn\nRequires-Dist: matplotlib\n" in metadata
+
+
+AFTER = "\nimport torch_gaps; torch_gaps.RECORD.read_text()\nprint(nn.__file__)"
+
+
+def test_archive_of_the_course_needs_no_checkout(
+    browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Install the library of the archive, and import all that its notebooks import."""
+    sources = browser.sources
+    here, made = tmp_path / "docs", tmp_path / "docs" / "course"
+    monkeypatch.setattr(browser, "LITE", here / "_build" / "lite")
+    browser.write_lite(None)
+    shutil.copytree(sources.HERE / "pictures", here / "pictures")
+    for name, value in (("HERE", here), ("MADE", made)):
+        monkeypatch.setattr(sources, name, value)
+    for script in sources.lessons():
+        notebook = sources.lesson_notebook(script, chinese=True)
+        sources.write(made / f"{script.stem}.ipynb", sources.nbformat.writes(notebook))
+    out = tmp_path / "site"
+    (out / "course").mkdir(parents=True)
+    app = types.SimpleNamespace(builder=types.SimpleNamespace(name="html"), outdir=out)
+    sources.copy_notebooks(app, None)
+    zipfile.ZipFile(out / "course" / "course.zip").extractall(tmp_path / "unpacked")
+    unpacked = tmp_path / "unpacked"
+    (wheel,) = unpacked.glob("minigrad_nn-*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    notebooks = sorted(unpacked.glob("course/*.ipynb"))
+    assert len(notebooks) == len(sources.lessons())
+    imports = set()
+    for notebook in notebooks:
+        text = notebook.read_text("utf-8")
+        for name in re.findall(r"\(\.\./pictures/([^)]+)\)", text):
+            assert (unpacked / "pictures" / name).is_file()
+        code = "\n".join(sources.nbformat.reads(text, 4).cells[i].source for i in code_cells(text))
+        imports |= set(re.findall(r"^(?:import|from) .*?(?:\([^)]*\))?$", code, re.M))
+    command = [sys.executable, "-c", "\n".join(sorted(imports)) + AFTER]
+    env = {"PYTHONPATH": str(tmp_path / "installed"), "COURSE_LANGUAGE": "zh_CN"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=unpacked / "course", env=env)
+    assert done.stdout.startswith(str(tmp_path / "installed")), done.stderr
+
+
+def code_cells(notebook: str) -> list[int]:
+    """Return the indices of the cells with code."""
+    cells = json.loads(notebook)["cells"]
+    return [i for i, cell in enumerate(cells) if cell["cell_type"] == "code"]
 
 
 @pytest.mark.parametrize("offline", [False, True], ids=["public", "offline"])

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from fake_pyodide import CORE, write_pyodide
 
 import minigrad as mg
 from nn import Transformer, TransformerConfig, Translator, save_weights
-from nn.text import SpaceTokenizer, Vocabulary
+from nn.text.tokenize import SpaceTokenizer
 from nn.text.toy_corpora import chinese_english
+from nn.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 NEW = [["今天 下雨 了", "it rains today"], ["我 想 学 数学", "I want to learn mathematics"]]
@@ -114,6 +116,7 @@ def pyodide(tmp_path: Path) -> Path:
 
 
 def live_page(*folders: Path) -> str:
+    needs("nbformat")
     return importlib.import_module("live_page").live_page(*folders)
 
 

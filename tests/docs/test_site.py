@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment import needs
 
-for module in ("jupytext", "babel", "latex2mathml", "docutils"):
-    pytest.importorskip(module)
+needs("jupytext", "babel", "latex2mathml", "docutils")
 ROOT = Path(__file__).parents[2]
 LOCALE = ROOT / "docs" / "locale" / "zh_CN" / "LC_MESSAGES"
 # Formulas, code, numbers and places for values: the same in both languages.
@@ -72,13 +72,34 @@ def test_catalogs_have_the_messages_of_the_pages_and_no_others(tmp_path: Path) -
     assert compared > 12
 
 
-@pytest.mark.parametrize("path", sorted(LOCALE.rglob("course/*.po")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(LOCALE.rglob("course/[0-9]*.po")), ids=lambda path: path.stem
+)
 def test_emphasis_of_translations_is_rendered(path: Path) -> None:
     """Markdown reads no emphasis that ends with a Chinese mark and is followed by a letter."""
-    markdown_it = pytest.importorskip("markdown_it").MarkdownIt()
+    markdown_it = needs("markdown_it").MarkdownIt()
     for message in part("sources").translations(f"course/{path.stem}").values():
         plain = re.sub(r"\$[^$]+\$|`[^`]+`", "", message)
         assert "*" not in markdown_it.render(plain), message
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that MyST gives to a heading."""
+    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", heading.strip().lower().replace(" ", "-"))
+
+
+@pytest.mark.parametrize("chinese", [False, True], ids=["en", "zh"])
+def test_lessons_link_to_sections_of_their_appendix(chinese: bool) -> None:
+    sources, count = part("sources"), 0
+    for script in sources.lessons():
+        text = str(sources.lesson_notebook(script, chinese).cells)
+        for name, anchor in re.findall(r"statements_(\w+)\.md#([^)]+)\)", text):
+            statements = (sources.STATEMENTS / f"{name}.py").read_text("utf-8")
+            sections = re.findall(r"text\.section\(\s*\"(.+?)\"\s*\)", statements)
+            catalog = sources.translations(f"statements_{name}") if chinese else {}
+            assert anchor in [slug(catalog.get(section, section)) for section in sections]
+            count += 1
+    assert count > 8
 
 
 # -- statements ----------------------------------------------------------------------------------------
@@ -193,7 +214,7 @@ def test_missing_results_finds_search_without_results(
     tmp_path: Path, driver: Any, ours: bool
 ) -> None:
     """Sphinx's own search in Chinese names a stemmer that its pages do not have."""
-    pytest.importorskip("jieba")
+    needs("jieba")
     site, source = tmp_path / "site", tmp_path / "source"
     source.mkdir()
     (source / "index.rst").write_text(

@@ -1,4 +1,4 @@
-"""Run the short examples, and check their length."""
+"""Run the short examples."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import call, hide_packages
-from scripts import EXAMPLES, load
+from environment import needs
+from scripts import load
 from tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import nn
-from minigrad import MissingExtraError
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 
-LIMITS = {"train_toy_translation.py": 130, "texts.py": 200}
 TINY = "--sentences 240 --epochs 2 --processes 1 --quiet"
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_example_is_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LIMITS.get(path.name, 100)
 
 
 def run(name: str, line: str) -> SimpleNamespace:
@@ -34,8 +28,8 @@ def run(name: str, line: str) -> SimpleNamespace:
 
 @pytest.mark.slow
 def test_toy_translation_learns_and_prints_its_figures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("sacrebleu")
+    needs("matplotlib")
+    needs("sacrebleu")
     options = "--pair en-es --sentences 600 --epochs 12 --processes 1"
     out = run("train_toy_translation", f"{options} --out {tmp_path}").out
     assert out[0] == "561 pairs to learn, 15 to validate, 45 held out"
@@ -53,7 +47,6 @@ def test_toy_translation_learns_and_prints_its_figures(tmp_path: Path) -> None:
 def test_toy_translation_resumes_a_run_and_refuses_to_overwrite_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sacrebleu")
     for picture in ("loss_curve", "attention_grid"):  # which take longer than tiny runs
         monkeypatch.setattr(nn.plots, picture, lambda *_: None)
     line = f"{TINY} --out {tmp_path}"
@@ -64,20 +57,23 @@ def test_toy_translation_resumes_a_run_and_refuses_to_overwrite_it(
         run("train_toy_translation", line)
 
 
-def test_toy_translation_without_extras_stops_before_it_trains(
+def test_toy_translation_without_extras_names_them_and_prints_exact_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hide_packages(monkeypatch, "sacrebleu")
-    with pytest.raises(MissingExtraError, match="needs sacrebleu: pip install sacrebleu"):
-        run("train_toy_translation", f"{TINY} --out {tmp_path}/run")
-    assert not (tmp_path / "run").exists()
+    hide_packages(monkeypatch, "matplotlib", "sacrebleu", "tqdm")
+    line = TINY.removesuffix("--quiet")
+    *_, extras, figures = run("train_toy_translation", f"{line} --out {tmp_path}").out
+    assert extras == 'pip install -e ".[all]" adds BLEU, and pictures of the loss and of attention'
+    pattern = r"18 held-out sentences: loss \d+\.\d+, exact match [\d.]+%; \d+ steps .*"
+    assert re.fullmatch(pattern, figures)
+    assert not [*tmp_path.glob("*.png")]
 
 
 # -- published models ------------------------------------------------------------------------------
 
 
 def test_translate_generate_and_search_with_published_models(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
+    needs("tokenizers")
     marian, gpt, encoder, notes = (tmp_path / name for name in "abcd")
     translator_folder(marian)
     expected = nn.generate_text(nn.load(marian), nn.text.load(marian), ["the cat", "why"])
@@ -92,7 +88,7 @@ def test_translate_generate_and_search_with_published_models(tmp_path: Path) -> 
 
 
 def test_fine_tune_writes_an_adapter(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
+    needs("tokenizers")
     encoder, rng = encoder_folder(tmp_path / "encoder"), np.random.default_rng(0)
     words = {"question": ["why", "where", "who"], "fact": ["the", "cat", "dog"]}
     lines = [
@@ -112,7 +108,7 @@ def test_fine_tune_writes_an_adapter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["translate", "generate", "semantic_search", "fine_tune"])
 def test_example_without_arguments_or_directory_prints_one_line(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
+    needs("tokenizers")
     main = load(name).main
     with pytest.raises(SystemExit, match=f"python examples/{name}.py DIR"):
         main([])

@@ -69,8 +69,3 @@ def test_write_to_impossible_path_raises_with_name(tmp_path: Path) -> None:
         write_atomically(tmp_path / ("a" * 300), lambda part: part.write_text("x"))
     assert error.value.errno == errno.ENAMETOOLONG
     assert error.value.filename == str(tmp_path / ("a" * 300))
-
-
-def test_import_of_former_module_names_replacement() -> None:
-    with pytest.raises(ImportError, match="minigrad.serialization is now minigrad.io"):
-        import minigrad.serialization  # noqa: F401

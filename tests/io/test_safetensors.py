@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from minigrad.io import load_arrays, save_arrays
-from minigrad.io.safetensors import DTYPES, SafetensorsFile, to_bfloat16, write_safetensors
+from minigrad.io import load_arrays, read_json, save_arrays
+from minigrad.io.reading import read_text
+from minigrad.io.safetensors import SafetensorsFile, misfit, to_bfloat16, write_safetensors
 
 
 def by_hand(path: Path, header: Any, data: bytes = b"") -> Path:
@@ -37,20 +40,6 @@ def test_read_and_map_of_file_written_by_hand_return_its_arrays(tmp_path: Path) 
         assert_array_equal(get("b"), b, strict=True)
     assert file.read("a").flags.writeable and not file.map("a").flags.writeable
     assert [file.read(name, float).dtype for name in "ab"] == [np.float64, np.int16]
-
-
-@pytest.mark.parametrize("mmap", [False, True])
-def test_load_arrays_returns_saved_arrays_of_any_dtype_and_layout(
-    tmp_path: Path, mmap: bool
-) -> None:
-    a = np.arange(6.0).reshape(2, 3)
-    arrays = {code: a.astype(code) for code in DTYPES.values()}
-    arrays |= {"F": a.copy("F"), "reversed": a[::-1], "()": a[1, 2, ...], "empty": a[:, :0]}
-    save_arrays(tmp_path / "x", {**arrays, "big-endian": a.astype(">f8")})
-    loaded, _ = load_arrays(tmp_path / "x", mmap=mmap)
-    for name, expected in {**arrays, "big-endian": a}.items():
-        assert_array_equal(loaded[name], expected, strict=True)
-        assert type(loaded[name]) is np.ndarray
 
 
 @pytest.mark.parametrize(
@@ -184,9 +173,110 @@ def test_map_of_unaligned_array_is_aligned(tmp_path: Path) -> None:
     assert array.flags.aligned and not array.flags.writeable and array.tolist() == [1.5]
 
 
-@pytest.mark.parametrize("value, is_finite", [(3e38, True), (np.nan, False), (-np.inf, False)])
-def test_is_finite_equals_numpy(tmp_path: Path, value: float, is_finite: bool) -> None:
-    array = np.zeros(700_000, np.float32)
-    array[300_000] = value
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("value, count", [(6e4, 0), (np.nan, 1), (-np.inf, 1)])
+def test_misfit_counts_values_that_are_not_finite(
+    tmp_path: Path, dtype: str, value: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minigrad.io.safetensors._BLOCK", 1000)
+    array = np.zeros((7, 100_000), dtype)
+    array[3, 5] = value
     write_safetensors(tmp_path / "x", {"a": array})
-    assert SafetensorsFile(tmp_path / "x").is_finite("a") == is_finite
+    for a in (array, SafetensorsFile(tmp_path / "x").map("a"), array.T):
+        reason = f"a: {count} of its 700,000 values are NaN or infinite in {array.dtype}"
+        assert misfit("a", a, array.dtype) == (reason if count else "")
+
+
+def test_misfit_of_values_too_large_for_the_dtype_counts_them() -> None:
+    """Squares that overflow are no fault."""
+    array = np.full(200_000, 1e30)
+    assert misfit("a", array, np.dtype("f4")) == ""
+    array[[1, 199_999]] = 1e39
+    assert misfit("a", array, np.dtype("f4")).startswith("a: 2 of its 200,000")
+
+
+# -- files that are replaced ---------------------------------------------------------------------------
+
+
+def test_safetensors_file_reads_the_file_that_it_opened(tmp_path: Path) -> None:
+    path, names = tmp_path / "a", ["x", "y"]
+    old = {name: np.full((3, 2), i, np.float32) for i, name in enumerate(names)}
+    write_safetensors(path, old)
+    file = SafetensorsFile(path)
+    write_safetensors(path, {name: np.full((9, 9), np.nan, np.float32) for name in names})
+    for name in names:
+        np.testing.assert_array_equal(file.read(name), old[name])
+        np.testing.assert_array_equal(file.map(name), old[name])
+    path.unlink()
+    np.testing.assert_array_equal(file.read("y"), old["y"])
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_load_arrays_while_the_file_is_replaced_reads_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mmap: bool
+) -> None:
+    arrays = [{name: np.full(5, i) for name in "abc"} for i in range(2)]
+    save_arrays(tmp_path / "f", arrays[0], {"i": 0})
+
+    def then_replace(method: Any) -> Any:
+        def call(*args: Any) -> Any:
+            result = method(*args)
+            save_arrays(tmp_path / "f", arrays[1], {"i": 1})
+            return result
+
+        return call
+
+    for name in ("read", "map"):
+        monkeypatch.setattr(SafetensorsFile, name, then_replace(getattr(SafetensorsFile, name)))
+    for i in (0, 1):
+        found, metadata = load_arrays(tmp_path / "f", mmap)
+        assert metadata["i"] == i and all((array == i).all() for array in found.values())
+
+
+@pytest.mark.parametrize("has_preadv", [True, False])
+def test_safetensors_file_is_read_by_several_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_preadv: bool
+) -> None:
+    if not has_preadv:
+        monkeypatch.delattr(os, "preadv", raising=False)
+    arrays = {str(i): np.full(3000 + i, i) for i in range(40)}
+    write_safetensors(tmp_path / "f", arrays)
+    file = SafetensorsFile(tmp_path / "f")
+    with ThreadPoolExecutor(8) as pool:
+        for name, found in zip(arrays, pool.map(file.read, [*arrays] * 5)):
+            np.testing.assert_array_equal(found, arrays[name])
+
+
+def test_safetensors_file_that_becomes_shorter_raises(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "f", {"x": np.ones(1000)})
+    file = SafetensorsFile(tmp_path / "f")
+    os.truncate(tmp_path / "f", 500)
+    for method in (file.read, file.map):
+        with pytest.raises(ValueError, match="the file became shorter while it was read"):
+            method("x")
+
+
+def test_safetensors_file_is_closed_when_it_is_freed(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "f", {"x": np.ones(3)})
+    file = SafetensorsFile(tmp_path / "f")
+    descriptor = file._descriptor
+    array = file.map("x")
+    del file
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+    assert array.sum() == 3
+
+
+# -- pointers of Git LFS -----------------------------------------------------------------------------
+
+
+def test_lfs_pointer_is_named_in_the_error(tmp_path: Path) -> None:
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5472\n"
+    (tmp_path / "model.safetensors").write_text(text)
+    (tmp_path / "config.json").write_text(text)
+    for read in (SafetensorsFile, read_json, read_text):
+        name = "model.safetensors" if read is SafetensorsFile else "config.json"
+        with pytest.raises(
+            ValueError, match=f"{name}.*a Git LFS pointer to the file; run `git lfs"
+        ):
+            read(tmp_path / name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -47,13 +48,15 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
 }
 
 
+@pytest.mark.parametrize("run", [nullcontext, mg.use_definitions], ids=["kernel", "definition"])
 @pytest.mark.parametrize("name", HALF)
-def test_float16_result_is_the_float64_result_rounded(name: str) -> None:
+def test_float16_result_is_the_float64_result_rounded(name: str, run: Any) -> None:
     function, operands = HALF[name]
     results = []
     for dtype in (np.float16, np.float64):
         leaves = [Tensor(x.astype(np.float16).astype(dtype), requires_grad=True) for x in operands]
-        y = function(*leaves)
+        with run():
+            y = function(*leaves)
         g = np.random.default_rng(1).standard_normal(y.shape).astype(np.float16).astype(dtype)
         results.append([c.data for c in (y, *mg.gradients(y, leaves, g))])
     for rounded, exact in zip(*results):
@@ -113,6 +116,17 @@ def test_linear_cross_entropy_holds_few_logits_at_a_time() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert loss.requires_grad and peak < 3 * w.nbytes + 2 * x.nbytes < 1500 * 8192 * 4
+
+
+def test_linear_cross_entropy_of_no_rows_is_0_with_gradients_of_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(np, "empty_like", lambda x: np.full_like(x, np.nan))
+    leaves = [Tensor(np.ones(shape), requires_grad=True) for shape in ((0, 3), (4, 3), (4,))]
+    loss = mg.linear_cross_entropy(*leaves[:2], np.zeros(0, int), linear_bias=leaves[2])
+    assert loss.item() == 0
+    for leaf, gradient in zip(leaves, mg.gradients(loss, leaves)):
+        np.testing.assert_array_equal(gradient.data, np.zeros(leaf.shape), strict=True)
 
 
 def test_cross_entropy_of_probabilities_equals_that_of_classes() -> None:
@@ -242,18 +256,6 @@ def test_relu_dropout_of_a_number_is_dropout_of_its_relu() -> None:
 
 
 # -- embedding -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("padding", [None, 4])
-def test_embedding_of_many_rows_adds_the_gradients_of_repeated_indices(padding: Any) -> None:
-    """Tables of more than 256 rows, indices that occur up to 8 times and more often."""
-    ids, g = RNG.integers(0, 300, (40, 30)), normal(40, 30, 3)
-    ids[0] = 4
-    expected = np.zeros((300, 3))
-    np.add.at(expected, ids, g * (ids != padding)[..., None])
-    table = Tensor(np.zeros((300, 3)), requires_grad=True)
-    mg.embedding(table, ids, padding).backward(g)
-    np.testing.assert_allclose(table.grad.data, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [5, 300])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.core.registry import FUNCTIONS, OPS
+from minigrad.registry import FUNCTIONS, OPS
 
 X = np.arange(9.0).reshape(3, 3)
 ARGUMENTS: dict[str, Any] = {
@@ -20,12 +20,21 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 """Values of the arguments that have no default and are not x."""
 
+
+def parameters_of(f: Any) -> Any:
+    """Return the parameters of a function; none of one that NumPy 2.0 wrote in C."""
+    try:
+        return inspect.signature(f).parameters
+    except ValueError:
+        return {}
+
+
 CALLS = FUNCTIONS | {name: op.function for name, op in OPS.items() if name not in FUNCTIONS}
 CASES = [
     (name, axis)
     for name, f in sorted(CALLS.items())
     for axis in ("axis", "axis1", "axis2", "source", "destination")
-    if axis in inspect.signature(f).parameters
+    if axis in parameters_of(f) and (name != "size" or hasattr(np, "cumulative_sum"))
 ]
 
 

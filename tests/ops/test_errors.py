@@ -51,6 +51,22 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.split(TWO, 0), ValueError, "sections must be at least 1, got 0"),
     (lambda: mg.matrix_power(CUBE, 2.0), TypeError, "matrix_power: n must be an integer, got 2.0"),
     (lambda: mg.eigh(CUBE, None), ValueError, "eigh: UPLO must be 'L' or 'U'"),
+    (lambda: mg.expm(MATRIX), np.linalg.LinAlgError, "expm: x must be square matrices"),
+    (
+        lambda: mg.solve_triangular(CUBE, TWO, 2),
+        ValueError,
+        "trans must be '0', '1', 'N' or 'T', got '2'",
+    ),
+    (
+        lambda: mg.solve_triangular(np.diag([1, 0]), TWO),
+        np.linalg.LinAlgError,
+        "diagonal of a must not contain 0",
+    ),
+    (
+        lambda: mg.solve_banded((1, 1), MATRIX, TWO),
+        ValueError,
+        r"ab must have shape \(l \+ u \+ 1, n\) for l, u = 1, 1, got \(2, 3\)",
+    ),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
@@ -95,7 +111,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "arctan2: .* has no attribute .*; got a 1.0, b None",
     ),
     # kernels
-    (lambda: mg.linear(MATRIX, 1.5), TypeError, r"linear: .*; got x \(2, 3\) float64, weight 1.5"),
+    (
+        lambda: mg.linear(MATRIX, 1.5),
+        ValueError,
+        r"linear: .*; got x \(2, 3\) float64, weight \(\) float64",
+    ),
     (
         lambda: mg.vmap(lambda x: mg.layer_norm(x, weight=TWO))(MATRIX),
         ValueError,

@@ -18,7 +18,7 @@ def test_multinomial_with_replacement_has_the_frequencies_of_the_weights() -> No
     rows = np.stack([WEIGHTS, WEIGHTS[::-1] * 1e300])
     draws = mg.multinomial(rows, MANY, True, generator=np.random.default_rng(0))
     assert draws.shape == (2, MANY) and draws.dtype == np.int64
-    frequencies = [np.bincount(row, minlength=5) / MANY for row in draws.data]
+    frequencies = [np.bincount(row, minlength=5) / MANY for row in draws.data.astype(np.intp)]
     np.testing.assert_allclose(frequencies, [WEIGHTS / 8, WEIGHTS[::-1] / 8], atol=0.02)
     assert frequencies[0][0] == frequencies[1][1] == 0
 

@@ -20,6 +20,7 @@ MASK = np.array([[True, False], [False, False]])
 
 GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("relu and absolute", lambda x: mg.relu(x) + abs(x), [-1, 0, 1], [-1, 0, 2]),
+    ("relu of NaN", mg.relu, [-1, NAN], [0, 1]),
     ("clip at its bounds", lambda x: np.clip(x, 0, 1), [-1, 0, 1, 2], [0, 1, 1, 0]),
     ("maximum of one tensor", lambda x: mg.maximum(x, x), 2.0, 1),
     ("max of NaN", np.max, [1, NAN, NAN, 3], [0, 0.5, 0.5, 0]),
@@ -92,8 +93,9 @@ def test_norm_with_zeros_has_finite_gradients(ord: float, values: list[float]) -
     assert np.isfinite(gradient.data).all() and gradient.data[1] == 0
 
 
-def test_corrcoef_that_rounding_puts_above_1_has_its_curvature() -> None:
+def test_corrcoef_that_rounding_puts_above_1_is_1_and_has_its_curvature() -> None:
     x = np.array([1.1, 1.9, 1.6])
+    assert mg.corrcoef(x, x).data.max() == 1
     c = x - x.mean()
     found = mg.hessian(lambda v: np.corrcoef(v, x)[0, 1])(x).data
     expected = (np.outer(c, c) / (c @ c) + 1 / 3 - np.eye(3)) / (c @ c)

@@ -108,12 +108,14 @@ ELSEWHERE = {
     # compared with NumPy in `tests/forms`, or computed by NumPy itself
     "where.condition", "average.weights", "any.where", "all.where", "mean.where", "var.where", "std.where",
     # no arrays of weights
-    "cov.bias", "load_model.where", "model_from_dict.where", "attribute.padding_mask", "valid_lens_mask.valid_lens",
+    "cov.bias", "attribute.padding_mask", "valid_lens_mask.valid_lens",
+    "for_inference.weights", "load.weights", "classifier.weights",
     # passed on to functions and layers that are tested here
     "Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.memory_mask", "MultiHeadAttention.forward.mask",
     "TransformerEncoderLayer.forward.mask", "TransformerDecoderLayer.forward.mask",
     "TransformerDecoderLayer.forward.memory_mask", "Transformer.forward.padding_mask",
-    "EncoderClassifier.forward.padding_mask", "TokenClassifier.forward.padding_mask",
+    "greedy_search.padding_mask", "beam_search.padding_mask", "sample.padding_mask", "generate.padding_mask",
+    "stream.padding_mask", "EncoderClassifier.forward.padding_mask", "TokenClassifier.forward.padding_mask",
     "MaskedLanguageModel.forward.padding_mask", "F.layer_norm.weight", "F.layer_norm.bias", "F.rms_norm.weight",
     "F.embedding.weight", "F.scaled_dot_product_attention.scale",
 }  # fmt: skip

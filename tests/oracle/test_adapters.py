@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from published import make, torch
 
 import nn
@@ -30,7 +31,7 @@ TARGETS: dict[str, tuple[list[str], tuple[str, ...], str]] = {
 @pytest.fixture(scope="module")
 def peft() -> Any:
     """Import PEFT for these tests alone, which takes seconds."""
-    return pytest.importorskip("peft", reason="PEFT is the oracle; it is not installed")
+    return needs("peft")
 
 
 def assert_same_logits(ours: nn.Module, theirs: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 from types import ModuleType, SimpleNamespace
@@ -9,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 
 import minigrad as mg
 import nn
 from minigrad import Tensor
-from minigrad.advice import advice, tables
+from minigrad.torch.advice import advice, tables
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-scipy = pytest.importorskip("scipy", reason="scipy is not installed")
+torch = needs("torch")
+scipy = needs("scipy")
 
 HOMES = SimpleNamespace(minigrad=mg, np=np, nn=nn, scipy=scipy)
 NAMES_OF = {table: content.get("names", {}) for table, content in tables().items()}
@@ -160,6 +162,49 @@ def test_advice_for_layers_computes_what_pytorch_does() -> None:
         np.testing.assert_allclose(found.data, expected.detach().numpy(), atol=1e-7, err_msg=name)
         compared.append(name)
     assert len(compared) >= 14, compared
+
+
+EXTREMES = np.array(
+    [0.0, 1e-300, 1e-12, 0.3, 0.5, 1 - 1e-12, 1.0, 5, 20, 40, 800, 1e10, np.inf, np.nan]
+)
+NOT_AT_EXTREMES = {
+    "bfloat16",  # float32
+    "lgamma", "sgn",  # PyTorch: NaN for -inf, 0 for NaN
+    "renorm", "mvlgamma",  # a scale of the whole, and a sum
+}  # fmt: skip
+"""Names whose replacement differs at special points."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("table", ["Tensor", "nn", "nn.functional"])
+def test_advice_is_exact_at_extreme_values(table: str) -> None:
+    compared, wrong = [], []
+    for sign, (name, text) in itertools.product((1, -1), NAMES_OF[table].items()):
+        x = sign * EXTREMES
+        if name in NOT_AT_EXTREMES or name.endswith("_"):
+            continue
+        arguments = ARGUMENTS.get(name, {"Softmin": (-1,), "Threshold": (0.3, 1.0)}.get(name, ()))
+        if name == "logcumsumexp":
+            arguments, x = (0,), x[:-2]
+        try:
+            if table == "Tensor":
+                expected = getattr(torch.tensor(x), name)(*arguments)
+            elif table == "nn":
+                expected = getattr(torch.nn, name)(*arguments).double().eval()(torch.tensor(x))
+            else:
+                expected = getattr(torch.nn.functional, name)(torch.tensor(x))
+            found = evaluate(text, x=Tensor(x, requires_grad=True), axis=0)
+            found = found(Tensor(x)) if callable(found) else found
+        except Exception:  # other arguments, or no expression
+            continue
+        if not isinstance(found, Tensor) or found.shape != x.shape:
+            continue
+        expected = np.asarray(expected.detach().double())
+        if not np.allclose(found.data, expected, 1e-9, 1e-300, equal_nan=True):
+            wrong.append(f"{name}: {text} gives {found.data}, not {expected}")
+        compared.append(name)
+    assert not wrong, "\n".join(wrong)
+    assert len(compared) > {"Tensor": 30, "nn": 15, "nn.functional": 10}[table], compared
 
 
 @pytest.mark.parametrize("table", NAMES_OF)

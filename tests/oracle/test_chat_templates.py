@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment import needs
 from tiny_folders import text_files
 
 import nn
 
-transformers = pytest.importorskip("transformers", reason="its chat templates are the oracle")
-pytest.importorskip("jinja2", reason="chat templates need it")
+transformers = needs("transformers")
+needs("jinja2")
 
 TEMPLATES = {
     "blocks": "{% for m in messages %}\n  {% if m.content %}\n{{ m.role }}\n  {% endif %}\n{% endfor %}\nend\n",
@@ -39,6 +40,9 @@ TEMPLATES = {
         {%- macro head(role) %}{{ '<' ~ role ~ '>\n' }}{% endmacro %}{{ head('user') }}
         {%- generation %}{{ messages[0].content }}{% endgeneration %}
         {{- 'assistant' if add_generation_prompt }}""",
+    "dicts": """{%- set seen = dict.fromkeys(messages | map(attribute='role')) %}{{ seen.keys() | list | tojson }}
+        {{- dict(role='user') | tojson(indent=2) }}{% set ns = namespace(a=1, b='<') %}{{ ns.b }}{{ range(3) | list }}
+        {{- '<&>' }}{{ '<' | e }}""",
     "turns": """{%- for m in messages if m.role in ('user', 'assistant') and not m.tool_calls %}
         {%- if loop.previtem is defined and loop.previtem.role == m.role %}
             {{- raise_exception('user and assistant must take turns') }}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from published import (
     MODELS,
     VOCAB,
@@ -20,9 +21,11 @@ from published import (
 )
 
 import nn
-from nn.generation.text_generation import options_of_directory
-from nn.pretrained import generation_config
+from nn.decoding.text_generation import options_of_directory
+from nn.published import generation_config
 from nn.text.huggingface import ModelText
+
+tokenizers = needs("tokenizers")
 
 GENERATIVE = ("LMHeadModel", "ForCausalLM", "MTModel", "ForConditionalGeneration")
 FAMILIES = [n for n, (kind, *_) in MODELS.items() if kind.endswith(GENERATIVE) and "," not in n]
@@ -115,6 +118,56 @@ def test_generate_text_with_settings_of_directory_equals_transformers(
     texts = nn.generate_text(nn.load(tmp_path), Numbers(pad), prompts)
     expected = [until_end(row[start:], ends) for row in generated]
     assert [[int(i) for i in text.split()] for text in texts] == expected, settings
+
+
+def write_numbers(directory: Path, settings: dict[str, Any]) -> None:
+    """Write a tokenizer whose texts are token ids: "5 6 7"."""
+    ids = {str(i): i for i in range(VOCAB)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="3"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+TRANSLATORS = [n for n in MODELS if MODELS[n][0].endswith(("MTModel", "ForConditionalGeneration"))]
+
+
+@pytest.mark.filterwarnings("ignore")  # transformers warns of settings without effect
+@pytest.mark.parametrize("names_pad", [True, False], ids=["named", "unnamed"])
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_generate_text_of_texts_of_different_lengths_equals_transformers(
+    tmp_path: Path, name: str, names_pad: bool
+) -> None:
+    """Texts may contain the padding token, which is then text."""
+    theirs = make(name, tmp_path)
+    pad = theirs.config.pad_token_id
+    write_numbers(tmp_path, {"pad_token": str(pad)} if names_pad else {})
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(3, VOCAB - 2, n).tolist() for n in (1, 9, 4, 6)]
+    mixed = [[*rows[0], pad, *rows[2]]] if name != "m2m_100" else []  # whose positions skip padding
+    text, model = nn.text.load(tmp_path), nn.load(tmp_path)
+    options = {"max_len": 8, "num_beams": 2}
+    texts = nn.generate_text(
+        model, text, [" ".join(map(str, row)) for row in rows + mixed], **options
+    )
+    for row, found in zip(rows + mixed, texts, strict=True):
+        ids = torch.tensor([row])
+        mask = torch.ones_like(ids)
+        tokens = theirs.generate(ids, attention_mask=mask, max_new_tokens=8, num_beams=2)[0, 1:]
+        assert found == text.decode(tokens), row
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in ("gpt2", "opt", *TRANSLATORS)])
+def test_generate_past_max_len_with_rotary_positions_equals_transformers(
+    tmp_path: Path, name: str
+) -> None:
+    theirs = make(name, tmp_path, max_position_embeddings=8)
+    rows = torch.tensor(np.random.default_rng(0).integers(3, VOCAB - 2, (2, 5)))
+    expected = theirs.generate(
+        rows, attention_mask=torch.ones_like(rows), max_new_tokens=20, eos_token_id=None
+    )[:, 5:]
+    options = {"max_len": 20, "eos": None}
+    assert nn.generate(nn.load(tmp_path), rows.numpy(), **options) == expected.tolist()
 
 
 def language_model(directory: Path, **settings: Any) -> Any:

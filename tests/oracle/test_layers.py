@@ -17,7 +17,7 @@ from torch_databases import assert_same_with_gradients, torch
 import minigrad as mg
 import nn
 from minigrad import Tensor
-from nn.text import PairBatches
+from nn.text.batches import PairBatches
 
 rng = np.random.default_rng(0)
 PADDING = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None]

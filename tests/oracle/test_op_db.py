@@ -106,6 +106,7 @@ REFUSALS = "|".join([
     "unexpected keyword argument", "positional argument",  # an option that PyTorch alone has
     "for array of dimension 0", "array is 0-dimensional", "have 0 axes as x",  # a scalar has no axis in NumPy
     "must have shape .* got \\(\\)",
+    "has another result in PyTorch",  # max and min along an axis return indices, too
     "has no rule",  # a function or option without a derivative
     "which an ndarray cannot have",  # a list where an array is expected
     "classes must be on the last axis",

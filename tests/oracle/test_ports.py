@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 
 
 def run(name: str, changes: dict[str, str] | None = None) -> Any:
@@ -21,7 +22,7 @@ def run(name: str, changes: dict[str, str] | None = None) -> Any:
 
 
 def test_vision_transformer_for_pytorch_with_two_lines_changed_trains_to_its_losses() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+    torch = needs("torch")
     torch.set_num_threads(1)
     changes = {"import torch": "import minigrad as torch", "import torch.nn as nn": "import nn"}
     theirs, ours = run("vit.py"), run("vit.py", changes)
@@ -40,8 +41,7 @@ def test_vision_transformer_for_pytorch_with_two_lines_changed_trains_to_its_los
 def test_notebook_with_four_lines_changed_has_the_results_of_finite_differences(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for package in ("scipy", "matplotlib"):
-        pytest.importorskip(package)
+    needs("scipy", "matplotlib")
     monkeypatch.setenv("MPLBACKEND", "agg")
     changes = {
         "import numpy as np": "import minigrad as mg, numpy as np",

@@ -17,7 +17,7 @@ import pytest
 from published import MODELS, draw_batch, load_theirs, make, name_in_file, outputs, torch, until_end
 
 import nn
-from nn.pretrained.load import FAMILIES
+from nn.published.load import FAMILIES
 
 Saved = Callable[[str], tuple[Any, Path]]
 GENERATIVE = [

@@ -7,18 +7,18 @@ parts without a graph, several backward passes and derivatives of derivatives.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from environment import THOROUGH, needs
 
 import minigrad as mg
 from minigrad import Tensor
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-COUNT = 3000 if os.environ.get("HYPOTHESIS_PROFILE") == "intense" else 200
+torch = needs("torch")
+COUNT = 3000 if THOROUGH else 200
 Step = Callable[..., Any]
 
 OF_ANY: list[Step] = [

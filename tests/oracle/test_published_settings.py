@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from environment import THOROUGH
 from published import (
     MODELS,
     assert_same_outputs,
@@ -21,12 +21,11 @@ from published import (
 
 import nn
 from minigrad.io.json import Settings
-from nn.pretrained.family import HARMLESS, Family
-from nn.pretrained.load import FAMILIES, read_config
+from nn.published.family import HARMLESS, Family
+from nn.published.load import FAMILIES, read_config
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 BESIDE = {"architectures", "model_type", "transformers_version", "dtype", "_name_or_path"}
 
 
@@ -51,7 +50,7 @@ def alternatives(name: str, value: Any) -> tuple[Any, ...]:
     return ("relu", "silu", "foo") if isinstance(value, str) else (2, True, "gelu", 0.2)
 
 
-@pytest.mark.parametrize("name", MODELS if INTENSE else ["marian", "t5"])
+@pytest.mark.parametrize("name", MODELS if THOROUGH else ["marian", "t5"])
 def test_load_with_setting_changed_or_left_out_agrees_or_is_refused(
     tmp_path: Path, name: str
 ) -> None:

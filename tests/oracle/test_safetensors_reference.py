@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import needs
 
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
-safetensors = pytest.importorskip("safetensors", reason="the reference library is the oracle")
-reference = pytest.importorskip("safetensors.numpy")
+safetensors = needs("safetensors")
+reference = needs("safetensors.numpy")
 
 DTYPES = ("?", "u1", "i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8", "<c8")
 WRONG = [

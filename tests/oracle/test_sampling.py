@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from environment import needs
 
-from nn.generation.search import Sampling
+from nn.decoding.search import Sampling
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-warpers = pytest.importorskip(
-    "transformers.generation.logits_process", reason="transformers is the oracle"
-)
+torch = needs("torch")
+warpers = needs("transformers.generation.logits_process")
 
 
 def test_sampling_restrict_keeps_the_tokens_of_transformers() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from published import make, torch
 from tiny_folders import WORDS, modules, text_files
 
 import nn
 from minigrad.io.safetensors import write_safetensors
 
-pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+needs("tokenizers")
 
 SENTENCES = ["the cat sat on the mat", "why", "", "where is the dog on the grass and who ran on it"]
 MEAN, CLS, LAST = (

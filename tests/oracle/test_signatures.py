@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
-from minigrad.core.nested import signature
-from minigrad.core.registry import FUNCTIONS
+from minigrad.numpy.nested import signature
+from minigrad.registry import FUNCTIONS
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+torch, linalg = needs("torch"), needs("scipy.linalg")
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 WORDS = {"dim": "axis", "keepdim": "keepdims", "dimension": "axis"}
 """Options of PyTorch that minigrad accepts by these names, too."""
 SYNONYMS = {
     ("b", "x2"), ("b", "a2"), ("b", "other"), ("a", "self"), ("num_heads", "nhead"), ("d_ff", "dim_feedforward"),
-    ("mask", "attn_mask"),
+    ("mask", "attn_mask"), ("a", "x"), ("b", "y"), ("values", "x2"),
 }  # fmt: skip
 """Names of one required argument here and in the other library."""
 SAME_AS = {
@@ -93,7 +94,7 @@ def names_elsewhere(name: str, function: Any) -> list[Names]:
     modules = (torch, torch.Tensor, torch.nn.functional)
     aliases = [alias for alias, f in vars(mg).items() if f is function]
     found = [names for alias in aliases for names in names_in_pytorch(alias, modules)]
-    return found + ([names_in_numpy(getattr(np, name))] if hasattr(np, name) else [])
+    return found + [names_in_numpy(getattr(m, name)) for m in (np, linalg) if hasattr(m, name)]
 
 
 Row = tuple[str, list[inspect.Parameter], list[Names]]
@@ -116,9 +117,14 @@ def functions() -> Iterator[Row]:
 
 
 def layers() -> Iterator[Row]:
-    """Yield constructor and forward of each layer, as `functions` does."""
-    for name, layer in vars(nn.layers).items():
+    """Yield constructor and forward of each layer, as `functions` does.
+
+    PyTorch has no classes that are made from a configuration.
+    """
+    for name, layer in vars(nn).items():
         if inspect.isclass(layer) and issubclass(layer, nn.Module) and name[0] != "_":
+            if "config" in inspect.signature(layer).parameters:
+                continue
             theirs = getattr(torch.nn, name, None)
             for method in ("__init__", "forward") if theirs else ("__init__",):
                 names = [p.name for p in positions(getattr(theirs, method))][1:] if theirs else []

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 
 import nn
 
-tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
-transformers = pytest.importorskip("transformers", reason="transformers is the oracle")
+tokenizers = needs("tokenizers")
+transformers = needs("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 END = "<|endoftext|>"
@@ -116,7 +117,7 @@ FRENCH = [
 
 def test_marian_tokenizer_equals_transformers(tmp_path: Path) -> None:
     """vocab.json lacks some pieces, and has some of the target alone; language codes stand anywhere."""
-    library = pytest.importorskip("sentencepiece", reason="Marian's directories need it")
+    library = needs("sentencepiece")
     pieces = []
     for side, texts in (("source", SENTENCES[:4]), ("target", FRENCH)):
         path = tmp_path / side

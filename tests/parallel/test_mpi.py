@@ -19,17 +19,16 @@ import numpy as np
 import pytest
 import ranks
 from commands import hide_packages
+from environment import needs
 from numpy.testing import assert_allclose
 from runs import copying, timeless
 from tiny_folders import encoder_folder
 
-import minigrad as mg
 from minigrad import MissingExtraError
+from minigrad.fast.launcher import launched
+from minigrad.fast.parallel import SingleProcess, job
+from minigrad.fast.runtime import available_cores
 from minigrad.io import load_arrays
-from minigrad.launcher import launched
-from minigrad.parallel import job
-from minigrad.runtime import available_cores
-from nn.text import IndexedPairs
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +75,7 @@ def run(size: int, *arguments: Any, code: int = 0) -> tuple[str, str]:
 @pytest.mark.parametrize("size", [2, 3])
 def test_run_of_ranks_equals_run_of_one_process(tmp_path: Path, size: int) -> None:
     assert run(size, "steps") == ("", "")
-    IndexedPairs.write(tmp_path / "corpus", copying(60), 9)
+    ranks.INDEXED.IndexedPairs.write(tmp_path / "corpus", copying(60), 9)
     kinds = ["pairs", "file", "list"]
     assert run(size, "whole_runs", tmp_path / "ranks", *kinds) == ("", "")
     for kind in kinds:
@@ -93,8 +92,8 @@ def test_run_of_ranks_equals_run_of_one_process(tmp_path: Path, size: int) -> No
 
 @under_mpiexec
 def test_commands_of_two_ranks_print_on_first_rank_only(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
-    pytest.importorskip("sacrebleu")
+    needs("tokenizers")
+    needs("sacrebleu")
     encoder_folder(tmp_path / "encoder")
     (tmp_path / "labels.tsv").write_text("cat cat\tsame\ndog sat\tother\n" * 12)
     out, _ = run(2, "examples", tmp_path)
@@ -221,7 +220,7 @@ def test_trainer_without_mpi4py_raises_one_sentence(
     message = r"^a run of several ranks \(mpiexec, srun\) needs mpi4py: pip install mpi4py mpich$"
     with pytest.raises(MissingExtraError, match=message):
         ranks.trainer(tmp_path, "pairs")
-    ranks.trainer(tmp_path, "pairs", parallel=mg.parallel.Alone, max_steps=1).fit()
+    ranks.trainer(tmp_path, "pairs", parallel=SingleProcess, max_steps=1).fit()
 
 
 def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch) -> None:

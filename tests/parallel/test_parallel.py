@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import examples
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from ranks import check_steps
 from scripts import started
 
 import minigrad as mg
 import nn
-from minigrad import DataParallel, Tensor, optim, parallel, runtime
+from minigrad import DataParallel, Tensor, optim
+from minigrad.fast import flat, parallel, runtime
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def parameter(*values: float) -> Tensor:
@@ -44,7 +48,7 @@ def run_step(together: DataParallel, *shards: Any) -> None:
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first process step alone, or all processes, each on blocks of two values."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if request.param else 0)
-    monkeypatch.setattr(optim.optimizer, "BLOCK", 2)
+    monkeypatch.setattr(flat, "BLOCK", 2)
 
 
 # -- steps equal those of one process ------------------------------------------------------------------
@@ -54,6 +58,56 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("blocks")
 def test_steps_of_model_equal_those_of_one_process(processes: int) -> None:
     check_steps(DataParallel, processes)
+
+
+@given(
+    st.sampled_from([optim.SGD, optim.Adam]),
+    st.integers(1, 3),
+    st.lists(st.lists(st.lists(st.sampled_from([0, 1, 2]), max_size=3), min_size=1, max_size=3)),
+)
+@examples(6)
+def test_steps_of_any_shards_equal_those_of_one_process(
+    make: Any, processes: int, steps: list[list[list[int]]]
+) -> None:
+    """A shard names the parameters that its loss reads, and may name none."""
+    leaves, others = ([parameter(1, 2, 3) for _ in range(3)] for _ in range(2))
+    optimizer, plain = make(leaves, lr=0.125), make(others, lr=0.125)
+    loss = lambda ps, which: sum(((ps[i] * (i + 1)) ** 2).sum() for i in which) + (ps[0] * 0).sum()
+    steps = [shards[:processes] for shards in steps]
+    with DataParallel(optimizer, lambda w: loss(leaves, w), processes, model=None) as together:
+        for shards in steps:
+            run_step(together, *shards)
+            plain.zero_grad()
+            sum(loss(others, which) for which in shards).backward()
+            plain.step()
+            assert_allclose([p.data for p in leaves], [p.data for p in others], rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
+@pytest.mark.usefixtures("blocks")
+def test_gradient_that_the_program_keeps_is_not_overwritten(make: Any) -> None:
+    p = parameter()
+    with DataParallel(make([p], lr=1.0), lambda s: (p * s).sum(), model=None) as together:
+        kept: list[Any] = []
+        for shards in ([1, 10], [2, 20]):
+            together.backward(shards)
+            kept.append(p.grad)  # the part of this process
+            together.step()
+            kept.append(p.grad)  # the sum
+        together.backward([3, 30])
+    assert [g.tolist()[0] for g in kept] == [1, 11, 2, 22]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_step_after_close_uses_the_gradients_of_all_processes(read: bool) -> None:
+    p, q = parameter(), parameter()
+    sgd = optim.SGD([p, q], lr=1.0)
+    with DataParallel(sgd, lambda s: (s * [p, q][s - 1]).sum(), model=None) as together:
+        together.backward([1, 2])  # q has a gradient in the other process only
+        if read:
+            assert p.grad is not None and q.grad is not None
+    sgd.step()
+    assert p.tolist() == [-1, -1] and q.tolist() == [-2, -2]
 
 
 @pytest.mark.usefixtures("blocks")
@@ -434,3 +488,20 @@ def test_in_parallel_raises_error_of_another_thread(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ZeroDivisionError):
         runtime.in_parallel(fail, range(2))
+
+
+def test_batch_norm_in_training_is_refused_and_in_evaluation_equals_one_process() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1))
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    with DataParallel(sgd, lambda rows: model(rows).sum(), model=model) as together:
+        message = r"model must not contain BatchNorm1d in training mode, got BatchNorm1d\(2, .*one"
+        with pytest.raises(ValueError, match=message):
+            together.backward([x[:2], x[2:]])
+        model.eval()
+        together.backward([x[:2], x[2:]])
+        model.train()
+        with pytest.raises(ValueError, match=message):
+            together.backward([x[:2], x[2:]])
+    one = DataParallel(sgd, lambda rows: model(rows).sum(), processes=1, model=model)
+    assert len(one.backward([x])) == 1

@@ -6,7 +6,6 @@ import functools
 import json
 import operator
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from environment import needs
 
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
-INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
+resource = needs("resource")  # limits of memory, which a browser lacks
+
 Damage = Callable[[Path], object]
 """Damage the file of this path."""
 
@@ -59,7 +60,7 @@ def write_state(
 ) -> None:
     """Write the last state of a run with any values, NaN among them.
 
-    With `checksum` the file keeps its former checksum; version 0.2 wrote none.
+    The file keeps its former checksum if `checksum` is True; otherwise it has none.
     """
     path = run_dir / "last.safetensors"
     kept = {"minigrad.crc32": SafetensorsFile(path).metadata["minigrad.crc32"]} if checksum else {}

@@ -1,4 +1,4 @@
-"""Random calls of NumPy functions; arguments are drawn by the names of the parameters."""
+"""Calls of NumPy functions, drawn by hypothesis by the names of the parameters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from opinfo import source
+from opinfo.base import integers
 
-from minigrad.core.nested import signature
+from minigrad.numpy.nested import signature
 
 BEFORE_2_4 = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 """True if NumPy has no signatures of its functions in C, and accepts some forms that it refuses since."""
@@ -24,6 +27,16 @@ class Call:
     function: Any
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the call as a Python expression."""
+        f = self.function
+        package = (
+            "linalg." if hasattr(np.linalg, f.__name__) and not hasattr(np, f.__name__) else ""
+        )
+        arguments = [source(x) for x in self.args]
+        arguments += [f"{name}={source(x)}" for name, x in self.kwargs.items()]
+        return f"np.{package}{f.__name__}({', '.join(arguments)})"
 
     @property
     def has_arrays(self) -> bool:
@@ -61,21 +74,27 @@ WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_alo
 
 
 class Chooser:
-    """Draws the arguments of one call, whose arrays have related shapes."""
+    """Draws the arguments of one call, whose arrays have related shapes; values are seeded."""
 
-    def __init__(self, rng: np.random.Generator, least: int = 0) -> None:
-        self.rng = rng
+    def __init__(self, draw: Any, least: int = 0) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng(self.integer(0, 2**32 - 1))
         ndim = self.one(0, 1, 2, 2, 3)
-        self.shape = tuple(max(int(n), least) for n in rng.choice([0, 1, 2, 3, 3], ndim))
+        self.shape = tuple(max(self.one(1, 2, 3, 3, 0), least) for _ in range(ndim))
         if self.often(0.2) and ndim >= 2:  # matrices that are square
             self.shape = (*self.shape[:-1], self.shape[-2])
-        self.dtype = DTYPES[rng.integers(len(DTYPES))]
+        self.dtype = self.one(*DTYPES)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(integers(low, high)) if low < high else low
 
     def one(self, *choices: Any) -> Any:
-        return choices[self.rng.integers(len(choices))]
+        """Draw one of the choices; the first is the simplest."""
+        return choices[self.integer(0, len(choices) - 1)]
 
     def often(self, p: float) -> bool:
-        return bool(self.rng.random() < p)
+        """Draw True with probability `p`; False is simpler."""
+        return self.integer(0, 99) >= 100 - round(100 * p)
 
     def values(self, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
         dtype = np.dtype(dtype or self.dtype)
@@ -103,8 +122,8 @@ class Chooser:
 
     def axis(self) -> Any:
         ndim = len(self.shape)
-        one = lambda: int(self.rng.integers(-ndim - 1, ndim + 1))
-        inside = lambda: int(self.rng.integers(-ndim, ndim)) if ndim else self.one(0, -1)
+        one = lambda: self.integer(-ndim - 1, ndim)
+        inside = lambda: self.integer(-ndim, ndim - 1) if ndim else self.one(0, -1)
         several = tuple(inside() for _ in range(self.one(0, 1, 2, 2)))
         kinds = several, list(several), np.array(several, int), np.int64(inside())
         return self.one(None, one(), inside(), inside(), inside(), *kinds)
@@ -115,7 +134,7 @@ class Chooser:
         return value if value is None or self.often(0.7) else np.array(value, float)
 
     def whole(self) -> int:
-        return int(self.rng.integers(-2, 5))
+        return self.integer(-2, 4)
 
     def arrays(self) -> Any:
         parts = [self.values(self.shape) for _ in range(self.one(1, 2, 3))]
@@ -194,6 +213,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("stable", "quicksort", None),
     "stable": (True, None),
     "side": ("left", "right"),
+    "obj": (0, 1, -1, 7, [0], [1, 1], [0, -1], slice(1, None), slice(None, None, 2), [True, False, True], []),
     "sorter": (None,),
     "indexing": ("xy", "ij", "yx"),
     "ord": (None, 0, 1, 2, 3, -1, -2, np.inf, -np.inf, "fro", "nuc", "no such"),
@@ -247,17 +267,17 @@ NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.inte
 _MANY = {"arys", "xi", "args"}
 """Parameters that take any number of arrays."""
 
-_DEPRECATED = {"interpolation", "newshape"}
-"""Aliases of parameters, removed in NumPy 2.4."""
+_NOT_DRAWN = {"interpolation", "newshape", "descending"}
+"""Aliases of parameters, removed in NumPy 2.4, and a parameter of NumPy 2.5."""
 
 
-def draw_call(function: Any, rng: np.random.Generator) -> Call:
+def draw_call(draw: Any, function: Any) -> Call:
     """Draw a call with some of the parameters, some of them by name, and sometimes too few."""
-    d = Chooser(rng, least=1 if function in NOT_EMPTY else 0)
+    d = Chooser(draw, least=1 if function in NOT_EMPTY else 0)
     call = Call(function)
     by_name = d.often(0.3)
     for p in signature(function).parameters.values():
-        if p.name in _DEPRECATED:
+        if p.name in _NOT_DRAWN:
             continue
         if p.kind is p.VAR_POSITIONAL or p.name in _MANY:
             call.args += [d.array() for _ in range(d.one(1, 2))]
@@ -282,9 +302,9 @@ def draw_call(function: Any, rng: np.random.Generator) -> Call:
     return call
 
 
-def draw_ufunc_call(ufunc: np.ufunc, rng: np.random.Generator) -> Call:
+def draw_ufunc_call(draw: Any, ufunc: np.ufunc) -> Call:
     """Draw a call of a ufunc, sometimes with options."""
-    d = Chooser(rng)
+    d = Chooser(draw)
     call = Call(ufunc, [d.array(), *[d.partner() for _ in range(ufunc.nin - 1)]])
     if ufunc.nin > 1 and d.often(0.5):
         call.args.reverse()
@@ -300,3 +320,9 @@ def draw_ufunc_call(ufunc: np.ufunc, rng: np.random.Generator) -> Call:
         outs = tuple(np.zeros(d.shape, d.dtype) for _ in range(ufunc.nout))
         call.kwargs["out"] = outs if ufunc.nout > 1 else outs[0]
     return call
+
+
+@st.composite
+def calls(draw: Any, function: Any) -> Call:
+    """Draw a call of a function or ufunc."""
+    return (draw_ufunc_call if isinstance(function, np.ufunc) else draw_call)(draw, function)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from environment import needs
 
 import nn
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers: Any = pytest.importorskip("transformers", reason="transformers is the oracle")
+torch: Any = needs("torch")
+transformers: Any = needs("transformers")
 
 VOCAB = 50
 _ENCODER = {

@@ -12,14 +12,17 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 import runs
+from scripts import load
 
 import minigrad as mg
 import nn
 from minigrad import MPIParallel, Tensor, optim
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 from nn.commands import fine_tune, train
-from nn.text import IndexedPairs, PairBatches
-from nn.train import agreement
+from nn.runs import agreement
+from nn.text.batches import PairBatches
+
+INDEXED = load("indexed_pairs")
 
 # -- steps -------------------------------------------------------------------------------------------
 
@@ -118,7 +121,7 @@ def steps() -> None:
 def trainer(out: Path, kind: str, **options: Any) -> nn.Trainer:
     """Return a short run on batches of this kind; files are in the directory above that of `out`."""
     model, adam = model_and_optimizer(dropout=0.1 if kind == "dropout" else 0.0)
-    pairs = IndexedPairs(out.parents[1] / "corpus") if kind == "file" else runs.copying(60)
+    pairs = INDEXED.IndexedPairs(out.parents[1] / "corpus") if kind == "file" else runs.copying(60)
     train, valid = PairBatches(pairs, 60), PairBatches(runs.copying(20, 1), 60, shuffle=False)
     if kind == "list":
         train, valid = list(train.epoch(0)), list(valid.epoch(0))
@@ -202,8 +205,8 @@ CHANGES: dict[str, tuple[str, Callable[[nn.Trainer], Any]]] = {
     "lr": ("optimizer", lambda t: t.optimizer.param_groups[0].update(lr=2e-3)),
     "weights": ("the arrays", lambda t: t.model.output.weight.data.fill(1.0)),
     "dropout": ("the model", lambda t: setattr(t.model.encoder.layers[0].dropout, "p", 0.3)),
-    "smoothing": ("the objective", lambda t: t.objective.options.update(label_smoothing=0.2)),
-    "schedule": ("the schedule", lambda t: setattr(t.schedule, "factors", [lambda step: 1.0])),
+    "smoothing": ("losses", lambda t: t.objective.options.update(label_smoothing=0.2)),
+    "schedule": ("learning rates", lambda t: setattr(t.schedule, "factors", [lambda step: 1.0])),
     "random": ("random", lambda t: mg.manual_seed(7)),
     "code": ("the code of minigrad", lambda t: setattr(agreement, "_code", str)),
 }
@@ -220,7 +223,7 @@ def mismatches(out: str) -> None:
     t = trainer(Path(out) / "function", "pairs")
     agreement._code = str
     seed = 100 * t.parallel.rank
-    t.train = nn.train.as_batches(lambda epoch: [batch(epoch + seed, 4)])  # compared when they come
+    t.train = nn.runs.as_batches(lambda epoch: [batch(epoch + seed, 4)])  # compared when they come
     print_error(t)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from environment import needs
 
 import nn
 from minigrad.io.safetensors import write_safetensors
@@ -22,7 +23,7 @@ def text_files(
     path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any
 ) -> None:
     """Write tokenizer.json and tokenizer_config.json."""
-    import tokenizers
+    tokenizers = needs("tokenizers")
 
     tokenizer = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")

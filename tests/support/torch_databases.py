@@ -9,17 +9,17 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-import pytest
+from environment import needs
 
 import minigrad as mg
 from minigrad import Tensor
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+torch: Any = needs("torch")
 
 
 def import_database(module: str, name: str) -> list[Any]:
     """Return a database. Its module warns, and replaces the profile of hypothesis."""
-    pytest.importorskip("expecttest", reason="the test utilities of PyTorch need expecttest")
+    needs("expecttest")
     profile = hypothesis.settings.default
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

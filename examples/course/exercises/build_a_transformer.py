@@ -15,7 +15,7 @@ import minigrad as mg
 exercises = Exercises()
 grade, solution = exercises.grade, exercises.solution
 
-HEADS, LAYERS = 2, 2
+HEADS, LAYERS = 4, 3
 
 
 def _parameters(rng: np.random.Generator) -> Parameters:
@@ -78,7 +78,7 @@ def _attentions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     p, name = _parameters(rng), "encoder.layers.0.self_attention"
     x = _tensor(rng, 2, 4, 8)
     yield p, name, x, x, (SOURCE != PAD)[:, None, None], HEADS
-    yield p, name, x, _tensor(rng, 2, 3, 8), np.tri(4, 3, dtype=bool), HEADS
+    yield p, name, _tensor(rng, 6, 5, 8), _tensor(rng, 6, 3, 8), np.tri(5, 3, dtype=bool), HEADS
 
 
 def _attention(
@@ -124,12 +124,16 @@ exercises.add(
 
 def _norms(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), "encoder.layers.0.norm1", 3 * _tensor(rng, 2, 4, 8) + np.float32(1)
+    small = np.float32(3e-3) * _tensor(rng, 2, 3, 8)  # the variance is as small as 1e-5
+    yield _parameters(rng), "encoder.layers.1.norm2", small
 
 
-def _norm(axis: int = -1, mean: bool = True, root: bool = True, own: bool = True) -> Any:
+def _norm(
+    axis: int = -1, mean: bool = True, root: bool = True, own: bool = True, eps: float = 1e-5
+) -> Any:
     def norm(p: Any, name: str, x: Any) -> Any:
         centred = x - x.mean(axis, keepdims=True) if mean else x
-        variance = (centred**2).mean(axis, keepdims=True) + np.float32(1e-5)
+        variance = (centred**2).mean(axis, keepdims=True) + np.float32(eps)
         y = centred / (np.sqrt(variance) if root else variance)
         return y * p[f"{name}.weight"] + p[f"{name}.bias"] if own else y
 
@@ -147,6 +151,7 @@ exercises.add(
         "The mean is not subtracted.": _norm(mean=False),
         "It divides by the variance; divide by its root.": _norm(root=False),
         "The weight and the bias of the norm are not used.": _norm(own=False),
+        "The variance gets no 1e-5; a vector of equal values would be 0 / 0.": _norm(eps=0),
     },
 )(by_hand.norm)
 
@@ -306,16 +311,22 @@ def _steps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     for step in (1, 5):
         value, gradient, m = rng.standard_normal((3, 4))
         yield value, gradient, m, rng.random(4), step, 0.1
+    tiny = 1e-9 * rng.standard_normal((2, 4))  # as small as the number in the denominator
+    yield value, tiny[0], tiny[1], tiny[0] ** 2, 3, 0.1
 
 
 def _adam(
-    sign: int = 1, corrected: bool = True, squared: bool = True, root: bool = True
+    sign: int = 1,
+    corrected: bool = True,
+    squared: bool = True,
+    root: bool = True,
+    eps: float = 1e-9,
 ) -> Callable[..., Any]:
     def adam(value: Any, gradient: Any, m: Any, v: Any, step: int, lr: float) -> Any:
         m = m + 0.1 * (gradient - m)
         v = v + 0.02 * ((gradient**2 if squared else abs(gradient)) - v)
         m_hat, v_hat = (m / (1 - 0.9**step), v / (1 - 0.98**step)) if corrected else (m, v)
-        update = m_hat / ((np.sqrt(v_hat) if root else v_hat) + 1e-9)
+        update = m_hat / ((np.sqrt(v_hat) if root else v_hat) + eps)
         return value - sign * lr * update, m, v
 
     return adam
@@ -330,5 +341,6 @@ exercises.add(
         ),
         "v is the mean of the squared gradient.": _adam(squared=False),
         "Divide by the root of v.": _adam(root=False),
+        "The denominator gets no 1e-9; a gradient of 0 would be 0 / 0.": _adam(eps=0),
     },
 )(by_hand.adam)

@@ -43,12 +43,13 @@ def positions(length: int, d: int) -> Any:
 
 
 def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    yield rng.standard_normal((3, 4)), *rng.standard_normal((3, 4, 3))
-    yield 30 * rng.standard_normal((2, 4)), *rng.standard_normal((3, 4, 3))
+    for factor, L, d, d_k, d_v in ((1, 3, 4, 2, 5), (30, 2, 4, 3, 6)):
+        Q, K, V = (rng.standard_normal((d, size)) for size in (d_k, d_k, d_v))
+        yield factor * rng.standard_normal((L, d)), Q, K, V
 
 
 def _head(
-    root: bool = True,
+    root: Any = lambda x, K: K.shape[1],
     rows: bool = True,
     safe: bool = True,
     swapped: bool = False,
@@ -56,7 +57,7 @@ def _head(
 ) -> Any:
     def head(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
         Q, K = (x @ WK, x @ WQ) if swapped else (x @ WQ, x @ WK)
-        scores = Q @ K.T / (np.sqrt(K.shape[1]) if root else 1)
+        scores = Q @ K.T / (np.sqrt(root(x, K)))
         axis = 1 if rows else 0
         with np.errstate(all="ignore"):
             e = np.exp(scores - (scores.max(axis, keepdims=True) if safe else 0))
@@ -69,7 +70,10 @@ def _head(
 @exercises.add(
     cases=_words,
     mistakes={
-        "The products are not divided by the root of the key's size.": _head(root=False),
+        "The products are not divided by the root of the key's size.": _head(lambda x, K: 1),
+        "The root is of the number of words; it should be of the size of a key.": _head(
+            lambda x, K: len(x)
+        ),
         "The columns sum to 1; the rows should.": _head(rows=False),
         "Large scores overflow: subtract the largest score of each row first.": _head(safe=False),
         "Queries and keys are the other way round.": _head(swapped=True),
@@ -112,12 +116,15 @@ def feed_forward(x: Any, W1: Any, b1: Any, W2: Any, b2: Any) -> Any:
 
 def _rows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (3 * rng.standard_normal((3, 4)) + 1,)
+    yield (1e-3 * rng.standard_normal((2, 5)) + 1,)  # the variance is as small as 1e-6
 
 
-def _norm(axis: int = 1, mean: bool = True, root: bool = True, ddof: int = 0) -> Any:
+def _norm(
+    axis: int = 1, mean: bool = True, root: bool = True, ddof: int = 0, eps: float = 1e-6
+) -> Any:
     def layer_norm(x: Any) -> Any:
         centred = x - x.mean(axis, keepdims=True) if mean else x
-        variance = x.var(axis, keepdims=True, ddof=ddof) + 1e-6
+        variance = x.var(axis, keepdims=True, ddof=ddof) + eps
         return centred / (np.sqrt(variance) if root else variance)
 
     return layer_norm
@@ -130,6 +137,7 @@ def _norm(axis: int = 1, mean: bool = True, root: bool = True, ddof: int = 0) ->
         "The mean is not subtracted.": _norm(mean=False),
         "It divides by the variance; divide by its root.": _norm(root=False),
         "The variance divides by d, not by d - 1.": _norm(ddof=1),
+        "The variance gets no 1e-6; a row of equal values would be 0 / 0.": _norm(eps=0),
     },
 )
 def layer_norm(x: Any) -> Any:

@@ -13,8 +13,8 @@ grade, solution = exercises.grade, exercises.solution
 
 
 def _images(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    yield (rng.random((2, 4, 6, 3)), 2)
-    yield (rng.random((3, 6, 6, 1)), 3)
+    yield (rng.random((3, 4, 6, 3)), 2)
+    yield (rng.random((2, 6, 9, 1)), 3)
 
 
 @exercises.add(

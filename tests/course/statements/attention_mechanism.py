@@ -12,7 +12,9 @@ from statements import Statements, gap, refusal, same
 
 import minigrad as mg
 import nn
-from nn.text import BOS, Vocabulary, WordTokenizer, padded
+from nn.text.batches import padded
+from nn.text.tokenize import WordTokenizer
+from nn.text.vocabulary import BOS, Vocabulary
 
 N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads
 D_K = D // H  # features of a token in a head

@@ -15,7 +15,8 @@ from statements import Statements, gap, same
 import minigrad as mg
 import nn
 from minigrad.optim import Adam
-from nn.text import BOS, EOS, SPECIALS, Vocabulary, padded
+from nn.text.batches import padded
+from nn.text.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 
 ids = lambda *words: np.array([[INDEX[word] for word in words]])  # (1, L)
 

@@ -12,7 +12,7 @@ from toy_translation import SOURCE, TARGET, Corpus, train
 
 import minigrad as mg
 import nn
-from nn.text import BOS
+from nn.text.vocabulary import BOS
 
 M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads
 D_HEAD = D // HEADS  # features of a word in a head: the text's d'

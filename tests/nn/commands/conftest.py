@@ -19,7 +19,6 @@ LEARNS = (
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Return a run that learns: its output, directory, translator and held-out pairs."""
-    pytest.importorskip("matplotlib")
     directory = tmp_path_factory.mktemp("runs") / "en-es"
     run = call(train.main, f"{LEARNS} --out {directory}")
     run.directory, run.translator = directory, nn.Translator.load(directory)
@@ -29,5 +28,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no pictures, which takes longer than tiny runs."""
+    """Draw no pictures, which takes longer than tiny runs, and warn of no missing package."""
     monkeypatch.setattr(train, "draw", lambda *_: None)
+    monkeypatch.setattr(train, "name_missing_extras", lambda: None)

@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import call
-from damage import INTENSE
+from environment import THOROUGH, needs
 from scripts import load
 from tiny_folders import encoder_folder, language_model_folder, translator_folder
 
-from minigrad.console import run_script
+import minigrad
+from minigrad.io.console import run_script
+from nn.commands import main
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+needs("tokenizers")
 ODD = ["nan", "inf", "-1", "0", "1e308", "1e-320", "2.5", "x", "", "9" * 30, "9" * 5000, "٣"]
 TINY = "--layers 1 --d-model 8 --d-ff 8 --num-heads 2 --quiet --processes 1 --steps 2 --out out"
 CALLS = {
@@ -60,7 +62,7 @@ def options_of(module: Any) -> list[str]:
     """Return the options with a value that is no path, from the help."""
     with redirect_stdout(io.StringIO()) as text, pytest.raises(SystemExit):
         module.main(["--help"])
-    return re.findall(r"^  (--(?!out|data)[\w-]+) (?!FILE)\w", text.getvalue(), re.MULTILINE)
+    return re.findall(r"^  (--(?!out|data)[\w-]+) (?!FILE|DIR)\w", text.getvalue(), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_command_option_with_an_odd_value_is_one_line_or_works(files: Path, name: str) -> None:
     module = module_of(name)
     cases = [f"{option}={value}" for option in options_of(module) for value in ODD]
-    count = len(cases) if INTENSE else 15
+    count = len(cases) if THOROUGH else 15
     for case in np.random.default_rng(0).permutation(cases)[:count].tolist():
         shutil.rmtree("out", ignore_errors=True)
         code, err = run(module, [*shlex.split(CALLS[name]), case])
@@ -97,4 +99,13 @@ def test_command_argument_of_another_encoding_is_one_line(files: Path, line: str
     """A terminal of another encoding gives lone surrogates."""
     name, *arguments = line.split()
     code, err = run(module_of(name), arguments)
-    assert code == 1 and err.startswith("error: ") and "\n" not in err and "udcff" in err
+    *warnings, error = err.splitlines()
+    assert code == 1 and error.startswith("error: ") and "udcff" in error
+    assert all(line.startswith("warning: ") for line in warnings)
+
+
+def test_version_is_printed_and_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"minigrad {minigrad.__version__}\n"

@@ -6,12 +6,14 @@ import importlib
 import io
 import itertools
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from commands import call, error_of, hide_packages, type_lines
+from environment import needs
 from tiny_folders import (
     WORDS,
     encoder_folder,
@@ -23,9 +25,9 @@ from tiny_folders import (
 import minigrad as mg
 import nn
 from minigrad.io import load_arrays
-from nn.commands import explore, fine_tune, generate, search, translate
+from nn.commands import classify, explore, fine_tune, generate, search, translate
 
-pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+needs("tokenizers")
 
 
 @pytest.fixture
@@ -46,6 +48,20 @@ def marian(tmp_path: Path) -> Path:
 def opened(directory: Path) -> tuple[Any, Any]:
     """Return the model of a directory, and its tokenizer."""
     return nn.load(directory), nn.text.load(directory)
+
+
+def test_translate_in_a_batch_without_pad_token_equals_each_alone(
+    marian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The padding token of config.json is not 0, and the tokenizer names none."""
+    (marian / "tokenizer_config.json").write_text("{}")
+    settings = json.loads((marian / "config.json").read_text())
+    settings |= {"pad_token_id": 6, "eos_token_id": 8, "decoder_start_token_id": 6}
+    (marian / "config.json").write_text(json.dumps(settings))
+    texts = ["the", "the cat sat on the mat", "a dog", "why is it where"]
+    arguments = f"{marian} --max-len 6"
+    alone = [call(translate.main, [*arguments.split(), text]).out[0] for text in texts]
+    assert call(translate.main, [*arguments.split(), *texts]).out == alone
 
 
 # -- sentence encoders and search ------------------------------------------------------------------
@@ -101,11 +117,18 @@ def test_search_prints_the_most_similar_lines(
     assert [best[0] for best in done.result] == ["why is it", "the dog ran"]
     assert [len(best) for best in done.result] == [2, 2]
     assert done.out[0].startswith("3 lines in ") and "  1.00  the dog ran" in done.out
+    warning = f"warning: {encoder} has no modules.json, so the model was not trained to compare "
+    assert len(done.err) == 1 and done.err[0].startswith(warning)
     type_lines(monkeypatch, "the dog ran", "")
     assert call(search.main, f"{encoder} {lines} --top 1").result == [["the dog ran"]]
     lines.write_text("\n \n")
     error = f"error: {lines} must have at least one line of text, got none"
     assert error_of(search.main, f"{encoder} {lines} x") == error
+
+
+def test_search_with_a_sentence_encoder_does_not_warn(lines: Path, tmp_path: Path) -> None:
+    directory = sentence_encoder_folder(tmp_path / "minilm")
+    assert call(search.main, f"{directory} {lines} 'the dog ran'").err == []
 
 
 def test_search_with_an_index_encodes_lines_once(
@@ -163,7 +186,7 @@ def test_generate_options_are_those_of_stream_text(
 def test_generate_chat_continues_the_conversation(
     gpt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("jinja2", reason="chat templates need it")
+    needs("jinja2")
     type_lines(monkeypatch, "the cat", "the dog", "")
     first, second = call(generate.main, f"{gpt} --chat --max-len 4").result
     model, text = opened(gpt)
@@ -179,11 +202,6 @@ def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.M
 def test_generate_options_that_exclude_each_other_are_refused(gpt: Path) -> None:
     error = error_of(generate.main, f"{gpt} why --temperature 0 --top-p 0.5")
     assert error.endswith("--top-p needs a --temperature above 0")
-
-
-def test_generate_with_other_models_raises(encoder: Path, marian: Path) -> None:
-    assert "got EncoderModel, which does neither" in error_of(generate.main, f"{encoder} why")
-    assert "a model that translates" in error_of(generate.main, f"{marian} why")
 
 
 def test_generate_chat_without_jinja2_fails_before_it_loads_the_model(
@@ -274,7 +292,7 @@ def test_translate_with_an_option_of_runs_is_refused(marian: Path, option: str) 
 def test_translate_with_references_prints_scores(
     marian: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sacrebleu")
+    needs("sacrebleu")
     translations = nn.generate_text(*opened(marian), ["the cat", "why"], max_len=9)
     lines.write_text(f"{translations[0]}\nwho\n")
     line = f"{marian} 'the cat' why --max-len 9 --bleu-tokenize none --references {lines}"
@@ -320,9 +338,48 @@ def test_fine_tune_into_a_directory_of_an_interrupted_run_is_refused(
     run.mkdir(parents=True)
     (run / "last.safetensors").write_bytes(b"")
     error = error_of(fine_tune.main, f"{encoder} {lines} --out {tmp_path}/out")
-    assert (
-        error == f"error: --out must be a directory without a run; delete {run}, or choose another"
-    )
+    assert f"--out must be a directory without a run, got {tmp_path}/out; pass --resume" in error
+
+
+@pytest.mark.parametrize("part", ["all", "lora", "head"])
+def test_fine_tune_resumed_after_an_interrupt_equals_one_run_bit_for_bit(
+    encoder: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    pairs = list(itertools.product(WORDS[4:9], repeat=2))
+    lines.write_text("".join(f"the {a} {b}\tfact\nwhy {a} {b}\tquestion\n" for a, b in pairs))
+    line = f"{encoder} {lines} --train {part} --batch-size 8 --lr 0.02 --epochs 2"
+    call(fine_tune.main, f"{line} --out {tmp_path}/whole")
+    step, resumed = nn.Trainer._step, f"{encoder} {lines} --out {tmp_path}/cut --resume"
+
+    def interrupted(trainer: Any, batches: Any) -> Any:
+        if trainer.step == 7:
+            signal.raise_signal(signal.SIGINT)
+        return step(trainer, batches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Trainer, "_step", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="stopped at step 8; continue .* --resume"):
+            call(fine_tune.main, f"{line} --out {tmp_path}/cut")
+    error = error_of(fine_tune.main, f"{resumed} --lr 0.03")
+    assert error.endswith("--lr must be 0.02, as the run began; leave it out")
+    call(fine_tune.main, resumed)
+    for name in ("config.json", "model.safetensors"):
+        files = [tmp_path / run / name for run in ("whole", "cut")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:.* data differ")
+def test_fine_tune_resumed_with_other_labels_is_refused(
+    encoder: Path, lines: Path, tmp_path: Path
+) -> None:
+    line = f"{encoder} {lines} --out {tmp_path}/out --epochs 1"
+    lines.write_text("the cat\ta\nthe dog\tb\nwhy\ta\n")
+    done = call(fine_tune.main, f"{line} --resume")
+    assert done.err[0] == f"nothing in {tmp_path}/out to continue: beginning"
+    (tmp_path / "out/config.json").unlink()  # as if it had been killed before the end
+    lines.write_text("the cat\tb\nthe dog\tc\nwhy\tb\n")
+    with pytest.raises(ValueError, match="last.safetensors: labels must be"):
+        fine_tune.main([*line.split(), "--resume"])
 
 
 @pytest.mark.parametrize("part", ["all", "lora", "head"])
@@ -364,3 +421,167 @@ def test_fine_tune_save_adapter_of_all_weights_is_refused(
     with pytest.raises(SystemExit):
         fine_tune.main(["encoder", "lines", "--out", "out", "--save-adapter", "adapter"])
     assert "--save-adapter needs --train lora" in capsys.readouterr().err
+
+
+# -- classifiers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine(encoder: Path, tmp_path: Path) -> Path:
+    """Return the directory of a classifier with the labels "fact" and "question"."""
+    model = nn.load(encoder, head="classes", num_classes=2)
+    model.output.weight.data[...] = np.random.default_rng(5).standard_normal((2, 16)) * 3
+    model.origin.settings |= {"id2label": {"0": "fact", "1": "question"}}
+    nn.save(tmp_path / "mine", model, nn.text.load(encoder))
+    return tmp_path / "mine"
+
+
+CLASSIFIED = ["the cat sat", "why is it", "a dog", "the cat sat on the mat"]
+
+
+def test_classifier_returns_labels_and_probabilities(mine: Path) -> None:
+    """In batches of different lengths, alone, and as a string."""
+    model, text = opened(mine)
+    classify = nn.classifier(mine)
+    labels, probabilities = classify(CLASSIFIED, batch_size=2)
+    for string, label, row in zip(CLASSIFIED, labels, probabilities):
+        ids, mask, _ = text.batch([string])
+        logits = model(ids, mask).data[0].astype(float)
+        expected = np.exp(logits) / np.exp(logits).sum()
+        np.testing.assert_allclose(row, expected, rtol=1e-4)
+        assert label == ("fact", "question")[int(logits.argmax())]
+        alone, row_alone = classify(string)
+        assert alone == label
+        np.testing.assert_allclose(row_alone, row, rtol=1e-5)
+    labels, probabilities = classify([])
+    assert labels == [] and probabilities.shape == (0, 2)
+
+
+def test_classify_prints_label_probability_and_text(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, probabilities = nn.classifier(mine)(CLASSIFIED)
+    rows = zip(labels, probabilities.max(1), CLASSIFIED)
+    expected = [f"{label}\t{p:.3f}\t{string}" for label, p, string in rows]
+    line = f"{mine} --batch 2"
+    done = call(classify.main, [*line.split(), *CLASSIFIED])
+    assert done.out == expected and done.result == labels
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(CLASSIFIED)))
+    assert call(classify.main, line).out == expected
+
+
+def test_classifier_with_an_adapter_equals_the_merged_model(
+    encoder: Path, lines: Path, tmp_path: Path
+) -> None:
+    lines.write_text("".join(f"the cat {word}\t{word}\n" for word in WORDS[6:18]))
+    line = f"{encoder} {lines} --out {tmp_path}/out --save-adapter {tmp_path}/adapter"
+    call(fine_tune.main, f"{line} --train lora --epochs 1 --lr 0.05")
+    _, expected = nn.classifier(tmp_path / "out")(CLASSIFIED)
+    labels, found = nn.classifier(encoder, adapter=tmp_path / "adapter")(CLASSIFIED)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert labels == [f"LABEL_{i}" for i in expected.argmax(1)]
+    assert (
+        call(classify.main, f"{encoder} --adapter {tmp_path}/adapter 'a dog'").result == labels[2:3]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"problem_type": "multi_label_classification"},
+            "problem_type must be null or single_label",
+        ),
+        ({"id2label": {"0": 5, "1": "x"}}, "0 must be a string, got 5"),
+    ],
+)
+def test_classifier_refuses_other_models(
+    mine: Path, settings: dict[str, Any], message: str
+) -> None:
+    data = json.loads((mine / "config.json").read_text())
+    (mine / "config.json").write_text(json.dumps(data | settings))
+    assert message in error_of(classify.main, f"{mine} x")
+
+
+def test_classifier_refuses_an_encoder_without_head(encoder: Path) -> None:
+    message = f"{encoder / 'config.json'}: the model must classify texts, got EncoderModel; train a"
+    assert message in error_of(classify.main, f"{encoder} x")
+
+
+# -- weights in 8 bits, and adapters -------------------------------------------------------------------
+
+
+def test_commands_with_int8_use_rounded_weights(
+    gpt: Path, encoder: Path, marian: Path, mine: Path, lines: Path
+) -> None:
+    model, text = nn.load(gpt, weights="int8"), nn.text.load(gpt)
+    expected = "".join(nn.stream_text(model, text, "the cat", max_len=6))
+    assert call(generate.main, f"{gpt} 'the cat' --max-len 6 --int8").out == [expected]
+    model, text = nn.load(marian, weights="int8"), nn.text.load(marian)
+    expected = nn.generate_text(model, text, ["the cat"], max_len=6)
+    assert call(translate.main, f"{marian} 'the cat' --max-len 6 --int8").out == expected
+    labels, _ = nn.classifier(mine, weights="int8")(["the cat"])
+    assert call(classify.main, f"{mine} 'the cat' --int8").result == labels
+    assert len(call(search.main, f"{encoder} {lines} why --int8 --top 1").result[0]) == 1
+
+
+def test_generate_with_an_adapter_equals_the_merged_model(gpt: Path, tmp_path: Path) -> None:
+    model, text = nn.lora(nn.load(gpt), 2, 4), nn.text.load(gpt)
+    for p in model.parameters():
+        p.data[...] += np.random.default_rng(p.size).standard_normal(p.shape) * p.requires_grad
+    nn.save_adapter(tmp_path / "adapter", model)
+    expected = "".join(nn.stream_text(nn.merge_lora(model), text, "the cat", max_len=6))
+    line = f"{gpt} 'the cat' --max-len 6 --adapter {tmp_path}/adapter"
+    assert call(generate.main, line).out == [expected]
+    assert call(generate.main, f"{gpt} 'the cat' --max-len 6").out != [expected]
+    assert call(generate.main, f"{line} --int8").result
+
+
+def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("jinja2")
+    stream, calls = nn.stream_text, []
+
+    def interrupted(model: Any, text: Any, messages: Any, **options: Any) -> Any:
+        calls.append([dict(message) for message in messages])
+        yield from itertools.islice(stream(model, text, messages, **options), 1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(nn, "stream_text", interrupted)
+    type_lines(monkeypatch, "the cat", "the dog", "")
+    first, _ = call(generate.main, f"{gpt} --chat --max-len 4").result
+    assert [m["content"] for m in calls[1]] == ["the cat", first, "the dog"]
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):  # an argument is no talk
+        call(generate.main, f"{gpt} --chat 'the cat' --max-len 4")
+
+
+def test_search_shows_progress_of_parts(
+    encoder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = call(search.main, f"{encoder} {lines} why --top 2").result
+    shown: list[int] = []
+    monkeypatch.setattr(search, "LINES_AT_ONCE", 2)
+    monkeypatch.setattr(search.ProgressLine, "update", lambda self, step: shown.append(step))
+    assert call(search.main, f"{encoder} {lines} why --top 2").result == expected
+    assert shown == [2, 3]
+
+
+# -- models of another kind ------------------------------------------------------------------------
+
+
+def test_commands_refuse_models_of_another_kind(
+    encoder: Path, gpt: Path, marian: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.tsv").write_text("the cat\ta\nthe dog\tb\n")
+    for directory, name, fix in (
+        (encoder, "EncoderModel", "search"),
+        (marian, "Transformer", "translate"),
+    ):
+        message = f"{directory} must be a language model, got {name}; use minigrad {fix}"
+        assert error_of(generate.main, f"{directory} x") == f"error: {message}"
+    for directory, name in ((gpt, "gpt2"), (marian, "marian")):
+        message = f"{directory} must be an encoder, such as BERT, to classify text, got '{name}'"
+        line = f"{directory} {tmp_path}/texts.tsv --out {tmp_path}/out"
+        assert error_of(fine_tune.main, line) == f"error: {message}"
+    assert not (tmp_path / "out").exists()

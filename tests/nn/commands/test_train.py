@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import call, error_of, hide_packages, read_json
+from environment import needs
 
 import nn
-from minigrad.console import run_script
 from minigrad.io import load_arrays, save_arrays
+from minigrad.io.console import run_script
+from minigrad.optim import cosine_schedule
 from nn.commands import COMMANDS, main, train
 from nn.text import toy_corpora as corpora
 
@@ -58,6 +60,7 @@ def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:
 
 
 def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
+    needs("matplotlib")
     files = (
         "config.json vocab.json best.safetensors last.safetensors metrics.jsonl summary.json .lock"
     )
@@ -72,6 +75,7 @@ def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
 
 
 def test_train_summary_equals_definitions(run: SimpleNamespace) -> None:
+    needs("sacrebleu")
     summary, translator, pairs = run.result, run.translator, dict(run.test)
     losses: list[float] = []
     for a, b in run.test:
@@ -87,6 +91,7 @@ def test_train_summary_equals_definitions(run: SimpleNamespace) -> None:
 
 
 def test_train_prints_samples_and_summary(run: SimpleNamespace) -> None:
+    needs("matplotlib", "sacrebleu")
     lines, s = run.out, run.result
     assert lines[0] == "1,121 pairs to learn, 40 to validate, 60 held out"
     for source, translation, reference in map(dict.values, s["samples"]):
@@ -108,6 +113,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "draw", lambda *_: None)
+        patch.setattr(train, "name_missing_extras", lambda: None)
         done = call(train.main, f"{TINY} --out {directory}")
     assert not done.err and len(done.out) == 1  # --quiet
     return directory
@@ -188,6 +194,34 @@ def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
     assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
 
 
+def test_resume_of_a_finished_run_with_more_epochs_stretches_the_schedule(
+    undrawn: None, tmp_path: Path
+) -> None:
+    rates = lambda: {
+        entry["step"]: entry["lr"]
+        for entry in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+        if "lr" in entry
+    }
+    call(train.main, f"{TINY} --processes 1 --out {tmp_path}")
+    steps, before = max(rates()), rates()
+    assert before[steps] == 0
+    with pytest.warns(UserWarning, match="learning rates differ from those the run began with"):
+        call(train.main, f"--resume --epochs 4 --out {tmp_path} --quiet")
+    total = 4 * steps // 3
+    schedule = cosine_schedule(total, min(100, total // 2))
+    assert max(rates()) == total
+    for step, rate in rates().items():
+        if step > steps and step < total:
+            assert rate == pytest.approx(2e-3 * schedule(step + 1), rel=1e-6)
+
+
+def test_resume_restores_the_number_of_processes(undrawn: None, tmp_path: Path) -> None:
+    call(train.main, f"{TINY} --processes 3 --steps 1 --out {tmp_path}")
+    resume = f"--resume --out {tmp_path}".split()
+    assert train.parse(resume).processes == 3
+    assert train.parse([*resume, "--processes", "2"]).processes == 2
+
+
 def test_train_evaluates_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
     """With weights of zero, all tokens are equally likely."""
     best = shutil.copytree(whole, tmp_path / "copy") / "best.safetensors"
@@ -242,9 +276,38 @@ def test_train_prints_left_out_rows_in_one_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("options", ["", "--joint --vocab-size 400"], ids=["words", "bpe"])
+def test_vocabulary_has_no_words_of_rows_that_are_left_out(tmp_path: Path, options: str) -> None:
+    if options:
+        needs("tokenizers")
+    rows = [f"a {i} b\tx {i} y" for i in range(30)]
+    long = ["zebra " * 9 + "\tm", "m\t" + "quagga " * 9]
+    line = f"--max-len 8 --out {tmp_path}/run --d-model 8 --num-heads 2 --min-count 1 {options}"
+    tokens = []
+    for name, content in {"with": long + rows, "without": rows}.items():
+        (tmp_path / name).write_text("\n".join(content))
+        args = train.parse([*line.split(), "--data", f"{tmp_path}/{name}"])
+        translator = train.make_translator(args, train.read_files(args.data, args))
+        tokens.append((translator.source_vocab.tokens, translator.target_vocab.tokens))
+    assert tokens[0] == tokens[1]
+
+
+def test_train_with_bad_rows_names_them_or_skips_them(tmp_path: Path) -> None:
+    rows = [f"a {i} b\tx {i} y" for i in range(30)]
+    rows[3] = rows[7] = "one column"
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
+    line = f"--data {tmp_path}/pairs.tsv --out {tmp_path}/run --d-model 8 --num-heads 2"
+    error = error_of(train.main, line)
+    assert "pairs.tsv, line 4 must have two columns" in error
+    assert "pairs.tsv, line 8 must have two columns" in error and "(--skip-bad)" in error
+    done = call(lambda argv: train.build(train.parse(argv)), f"{line} --skip-bad")
+    assert done.err == ["left out of 30 rows: 2 that are bad"]
+
+
 def test_train_on_a_file_chooses_tokenizers_and_resumes(
     files: dict[str, str], undrawn: None, tmp_path: Path
 ) -> None:
+    needs("sacrebleu")
     line = f"--data {files['gz']} {SMALL} --lowercase --quiet --out {tmp_path}/run"
     summary = call(train.main, line).result
     vocab = read_json(tmp_path / "run/vocab.json")
@@ -281,6 +344,7 @@ def test_evaluate_counts_each_of_several_references(run: SimpleNamespace, tmp_pa
 def test_select_bleu_leaves_out_longer_validation_pairs(
     files: dict[str, str], undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs("sacrebleu")
     (tmp_path / "valid.tsv").write_text("Take two cups.\t请给我两个杯子。\n" + "a " * 600 + "\tb\n")
     small = SMALL.replace("--valid-size 2", f"--valid {tmp_path}/valid.tsv")
     line = f"--data {files['gz']} {small} --select bleu --quiet"
@@ -322,7 +386,6 @@ FEW = "--sentences 200 --valid-size 20 --test-size 20"
     [
         (f"{FEW} --d-model 10 --num-heads 4", "d_model must be divisible by num_heads"),
         ("--data a b c", "--data must be one file, or source and target"),
-        ("--data pairs.tsv --bpe-dropout 0.1", "--bpe-dropout needs bpe: pass --joint"),
         ("--valid a", "--valid and --test need --data"),
         ("--data pairs.tsv --pair en-es", "--pair has no effect with --data"),
         ("--data pairs.tsv --test a --test-size 9", "--test-size has no effect with --test"),

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from commands import call, error_of, hide_packages, type_lines
+from environment import needs
 
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 from nn.commands import explore, translate
 
 
@@ -83,7 +84,7 @@ def test_translate_bad_argument_is_one_line(
 def test_translate_references_with_scores_compares_the_translations_alone(
     run: SimpleNamespace, tmp_path: Path
 ) -> None:
-    pytest.importorskip("sacrebleu")
+    needs("sacrebleu")
     (tmp_path / "b").write_text("hola mundo\n", encoding="utf-8")
     line = [str(run.directory), "hello world", "--references", f"{tmp_path}/b"]
     plain, scored = (call(translate.main, [*line, *more]).err for more in ([], ["--scores"]))
@@ -98,6 +99,7 @@ def test_explore_without_spaces_between_words_is_refused(run: SimpleNamespace) -
 def test_explore_writes_a_page_or_a_picture(
     run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needs("matplotlib")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     line = [str(run.directory), "hello world"]

@@ -1,18 +1,15 @@
-"""Greedy, beam and sampled decoding against their definitions, without cache and batch."""
+"""Arguments, modes and random numbers of the searches; test_searches.py compares results."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from searches import TableModel
 
 import minigrad as mg
 import nn
-from nn import Hypothesis
-from nn.text import BOS, EOS
 
 VOCAB = 5  # <pad> <bos> <eos> <unk> and one word
 SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
@@ -26,57 +23,27 @@ def small(seed: int = 0, **changes: Any) -> nn.Transformer:
     return model
 
 
-def log_probs(
-    model: nn.Transformer, source: np.ndarray, sequences: Sequence[Sequence[int]], first: int = 0
-) -> np.ndarray:
-    """Return the log probabilities of sequences from token `first` on, by one forward pass."""
-    target = np.array([[BOS, *tokens[:-1]] for tokens in sequences])
-    with mg.no_grad(), nn.evaluating():
-        scores = model(np.tile(source, (len(sequences), 1)), target).data
-    logp = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-    return np.take_along_axis(logp, np.array(sequences)[..., None], -1)[:, first:, 0].sum(-1)
-
-
-def all_hypotheses(
-    model: nn.Transformer, source: np.ndarray, penalty: float, prompt: Sequence[int] = ()
-) -> list[Hypothesis]:
-    """Return all sequences that end at EOS or at length 3, best first."""
-    found: list[Hypothesis] = []
-    for n in (1, 2, 3):
-        texts = [[*x] for x in itertools.product(range(VOCAB), repeat=n) if EOS not in x[:-1]]
-        totals = log_probs(model, source, [[*prompt, *x] for x in texts], len(prompt)).tolist()
-        hypotheses = [Hypothesis(x, total, total / n**penalty) for x, total in zip(texts, totals)]
-        found += [h for h in hypotheses if h.tokens[-1] == EOS or n == 3]
-    return sorted(found, key=lambda h: -h.score)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("penalty", [0.0, 1.0, -3.0])
-def test_beam_search_with_a_wide_beam_finds_the_best_sequences(seed: int, penalty: float) -> None:
-    model = small(seed)
-    found = nn.beam_search(
-        model, SOURCES, beam_size=125, n_best=9, max_len=3, length_penalty=penalty
-    )
-    for source, hypotheses in zip(SOURCES, found):
-        for h, expected in zip(hypotheses, all_hypotheses(model, source, penalty)[:9], strict=True):
-            assert h.tokens == expected.tokens
-            assert (h.log_prob, h.score) == pytest.approx((expected.log_prob, expected.score))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_greedy_search_equals_a_beam_of_one(seed: int) -> None:
-    model = small(seed)
-    beams = nn.beam_search(model, SOURCES, beam_size=1, max_len=6, early_stopping=True)
-    for h, [expected] in zip(nn.greedy_search(model, SOURCES, max_len=6), beams, strict=True):
-        assert h.tokens == expected.tokens and h.log_prob == pytest.approx(expected.log_prob)
-
-
-def test_generate_with_prompt_and_source_continues_the_prompt() -> None:
-    model, prompt = small(7), [[4, 1], [3, 4], [4, 4]]
-    expected = [all_hypotheses(model, *x)[0].tokens for x in zip(SOURCES, [0.5] * 3, prompt)]
-    options = {"num_beams": 125, "length_penalty": 0.5, "max_len": 3}
-    for begin in (prompt, np.insert(prompt, 0, BOS, axis=1)):
-        assert nn.generate(model, begin, source=SOURCES, **options) == expected
+@pytest.mark.parametrize("convert", [list, np.array])
+def test_search_of_sources_of_different_lengths_equals_each_alone(convert: Any) -> None:
+    model, rows = small(0), [[4, 5, 6], [7, 8], [5]]
+    padded = nn.text.padded(rows, 8)
+    mask = nn.text.padded([[1] * len(row) for row in rows], 0) > 0
+    alone = [nn.greedy_search(model, [row], max_len=5)[0] for row in rows]
+    for hypotheses in (
+        nn.greedy_search(model, [convert(row) for row in rows], max_len=5),
+        nn.greedy_search(model, padded, padding_mask=mask, max_len=5),
+        nn.greedy_search(model, padded.tolist(), padding_mask=mask, max_len=5),
+        nn.sample(model, rows, top_k=1, max_len=5),
+        [best for best, *_ in nn.beam_search(model, rows, beam_size=1, max_len=5)],
+    ):
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in alone]
+        found = [h.log_prob for h in hypotheses]
+        assert found == pytest.approx([h.log_prob for h in alone], rel=1e-12)
+    with pytest.raises(ValueError, match="padding_mask must be None for sources of different le"):
+        nn.generate(model, source=rows, padding_mask=mask)
+    for wrong in ([[4.0], [5, 6]], [[4, 5], []]):
+        with pytest.raises(ValueError, match="source must "):
+            nn.generate(model, source=wrong)
 
 
 def test_search_of_no_sentences_is_empty() -> None:
@@ -87,37 +54,12 @@ def test_search_of_no_sentences_is_empty() -> None:
             assert search(net, source) == []
 
 
-@pytest.mark.parametrize(
-    "options, power, tokens",
-    [
-        ({}, 1, range(VOCAB)),
-        ({"temperature": 0.5}, 2, range(VOCAB)),
-        ({"top_k": 2}, 1, [0, 2]),
-        ({"top_p": 0.95}, 1, [0, 2, 4]),
-        ({"min_p": 0.2, "temperature": 2.0}, 0.5, [0, 2, 3, 4]),
-    ],
-)
-def test_sample_frequencies_equal_the_probabilities(
-    options: dict[str, Any], power: float, tokens: Sequence[int]
-) -> None:
-    model, source, n = small(12), SOURCES[:1], 4000
-    p = np.exp(log_probs(model, source, [[t] for t in range(VOCAB)]))
-    expected = np.where(np.isin(range(VOCAB), tokens), p**power, 0)
-    many, rng = np.repeat(source, n, axis=0), np.random.default_rng(0)
-    drawn = nn.sample(model, many, max_len=1, generator=rng, **options)
-    frequencies = np.bincount([h.tokens[0] for h in drawn], minlength=VOCAB) / n
-    np.testing.assert_allclose(frequencies, expected / expected.sum(), atol=0.03)
-    assert not frequencies[expected == 0].any()
-
-
 def test_sample_with_one_seed_repeats_its_tokens() -> None:
     model = small(12)
     found, again = (
         nn.sample(model, SOURCES, max_len=6, generator=np.random.default_rng(5)) for _ in range(2)
     )
     assert found == again
-    for h, source in zip(found, SOURCES):
-        assert h.log_prob == pytest.approx(log_probs(model, source, [h.tokens])[0], rel=1e-9)
 
 
 def test_beam_search_with_numpy_scalars_equals_one_with_python_numbers() -> None:
@@ -125,6 +67,42 @@ def test_beam_search_with_numpy_scalars_equals_one_with_python_numbers() -> None
     scalars = {name: np.float32(x) if x == 0.5 else np.int64(x) for name, x in numbers.items()}
     found, expected = (nn.beam_search(small(), SOURCES, max_len=5, **x) for x in (scalars, numbers))
     assert found == expected
+
+
+def test_beam_search_takes_its_largest_size_and_penalties() -> None:
+    for options in ({"beam_size": 1000}, {"length_penalty": 20}, {"length_penalty": -20}):
+        assert nn.beam_search(small(), SOURCES, max_len=2, **options)
+
+
+DEFAULTS = {
+    nn.greedy_search: {"max_len": 128, "scores": True},
+    nn.sample: {"max_len": 128, "temperature": 1.0},
+    nn.beam_search: {
+        "beam_size": 4,
+        "max_len": 128,
+        "length_penalty": 1.0,
+        "early_stopping": False,
+        "n_best": 1,
+    },
+    nn.generate: {"num_beams": 1, "do_sample": False, "max_len": 128},
+    nn.stream: {"max_len": 128, "do_sample": False},
+}
+"""Default values of options of the searches."""
+
+
+@pytest.mark.parametrize("search", DEFAULTS)
+@pytest.mark.parametrize("ends", [None, 5])
+def test_search_without_options_is_that_with_the_default_values(search: Any, ends: Any) -> None:
+    """The sequences are as long as they may be, or end early."""
+    results = []
+    for options in ({}, DEFAULTS[search]):
+        model = TableModel(6, 3)
+        random = {"generator": np.random.default_rng(0)} if search is nn.sample else {}
+        prompt = [0] if search is nn.stream else [[0], [1]]
+        found = search(model, prompt=prompt, eos=ends, **options, **random)
+        results.append(([*found], model.fed))
+    assert results[0] == results[1]
+    assert ends is not None or len(results[0][1]) == 128
 
 
 def test_search_keeps_the_modes_of_the_model() -> None:
@@ -142,11 +120,15 @@ def test_search_keeps_the_modes_of_the_model() -> None:
         (nn.greedy_search, {"source": np.array(5)}, r"source must be integer token ids \(N, L\), got int64 \(\)"),
         *((nn.beam_search, {"beam_size": size}, "beam_size must be an integer from 1 to 1000, got") for size in (0, True, 1001)),
         *((nn.beam_search, {"length_penalty": x}, "length_penalty must be a number from -20") for x in (float("nan"), 20.5, "1")),
-        (nn.beam_search, {"early_stopping": "always"}, "early_stopping must be False, True or 'never', got"),
-        (nn.sample, {"temperature": 0}, "temperature must be above 0, got 0"),
+        *((nn.beam_search, {"early_stopping": x}, "early_stopping must be False, True or 'never', got") for x in ("always", "yes")),
+        *((nn.sample, {"temperature": x}, f"temperature must be above 0, got {x}") for x in (0, -1.5)),
         (nn.sample, {"top_k": 0}, "top_k must be at least 1, got 0"),
-        (nn.sample, {"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
-        (nn.sample, {"min_p": -0.5}, "min_p must be a number from 0 to 1, got -0.5"),
+        *((nn.sample, {"top_p": x}, f"top_p must be above 0 and at most 1, got {x}") for x in (0, -0.5, 1.5)),
+        *((nn.sample, {"min_p": x}, f"min_p must be a number from 0 to 1, got {x}") for x in (-0.5, 1.5)),
+        (nn.beam_search, {"length_penalty": -20.5}, "length_penalty must be a number from -20"),
+        (nn.generate, {"num_beams": 0}, "beam_size must be an integer from 1 to 1000, got 0"),
+        (nn.generate, {"early_stopping": True}, "num_beams must be above 1 for .*early_stopping=True"),
+        *((nn.generate, option, "do_sample must be True for ") for option in ({"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.5})),
         (nn.greedy_search, {"max_len": 0}, "max_len must be at least 1, got 0"),
         (nn.greedy_search, {"max_len": 13, "eos": None}, "x must have at most 12 positions, got 13"),
         (nn.greedy_search, {"source": None}, "source must hold token ids for a Transformer, got None"),
@@ -154,7 +136,8 @@ def test_search_keeps_the_modes_of_the_model() -> None:
         (nn.generate, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
         (nn.generate, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
         (nn.generate, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
-        *((nn.generate, {"prompt": x}, "prompt must hold tokens of one length") for x in ([[1], [2, 3], [4]], [[1, 2]])),
+        *((nn.generate, {"prompt": x}, rf"prompt must hold tokens of one length .* got lengths \[{lengths}\]")
+          for x, lengths in (([[0], [2, 0], [4]], "1, 2, 1"), ([[1, 2]], "2"), ([[1]] * 5, "1, 1, 1, 1, 1"))),
     ],
 )  # fmt: skip
 def test_search_with_bad_arguments_raises(

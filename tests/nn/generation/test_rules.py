@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import minigrad as mg
 import nn
+from nn.decoding.search import Sampling
 
 VOCAB = 12
 
@@ -23,44 +27,6 @@ def model(max_len: int = 40, **options: Any) -> nn.LanguageModel:
     for p in made.parameters():
         p.data *= 3
     return made
-
-
-def greedy_by_definition(m: Any, prompt: list[int], count: int) -> list[int]:
-    """Return the likeliest token, again and again, without cache and batch."""
-    tokens = list(prompt)
-    for _ in range(count):
-        tokens.append(int(m.eval()(np.array([tokens])).data[0, -1].argmax()))
-    return tokens[len(prompt) :]
-
-
-@pytest.mark.parametrize(
-    ("rules", "new", "forbidden"),
-    [
-        ({"no_repeat_ngram_size": 2}, 2, {4, 8}),
-        ({"no_repeat_ngram_size": 3}, 2, {4}),
-        ({"bad_words": [[7], [1, 2], [5, 1, 3], [4, 1, 6], [5, 8]]}, 2, {7, 2, 3}),
-        ({"suppress": [4, 7]}, 2, {4, 7}),
-        ({"begin_suppress": [4, 7], "first": [9, 8]}, 2, {4, 7}),
-        ({"begin_suppress": [4, 7]}, 2, set()),
-        ({"first": [9, 8]}, 1, {*range(VOCAB)} - {8}),
-        ({"last": [6, 2]}, 5, {*range(VOCAB)} - {6, 2}),
-        ({"last": [6]}, 2, set()),
-        ({"min_len": 3}, 2, {3, 10}),
-        ({"min_len": 2}, 2, set()),
-    ],
-)
-def test_rules_forbid_tokens_after_a_padded_history(
-    rules: dict[str, Any], new: int, forbidden: set[int]
-) -> None:
-    history = np.array([[-1, -1, 5, 1, 4, 1, 8, 5, 1]])
-    (row,) = nn.Rules(**rules).apply(np.zeros((1, VOCAB)), history, new, new == 5, (3, 10))
-    assert {*np.flatnonzero(row).tolist()} == forbidden and (row <= 0).all()
-
-
-def test_rules_with_repetition_penalty_divide_or_multiply_logits() -> None:
-    rules, logits = nn.Rules(repetition_penalty=2.0), np.array([[3.0, -3.0, 3.0, -3.0]])
-    found = rules.apply(logits, np.array([[-1, 2, 1, 1]]), 1, False, ())
-    assert found.tolist() == [[3.0, -6.0, 1.5, -3.0]]
 
 
 def test_rules_hold_in_every_search() -> None:
@@ -82,39 +48,17 @@ def test_rules_hold_in_every_search() -> None:
         assert len({*pairs}) == len(pairs)
 
 
-def test_generate_with_several_eos_ends_at_the_first() -> None:
-    free = nn.generate(model(), [1, 2], max_len=20, eos=None)
-    ends = sorted({*free})[:2]
-    end = min(map(free.index, ends)) + 1
-    assert len(free) == 20 and nn.generate(model(eos_id=ends), [1, 2], max_len=20) == free[:end]
-    for eos in (tuple(ends), np.int64(free[end - 1])):
-        assert nn.generate(model(), [1, 2], max_len=20, eos=eos) == free[:end]
-
-
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_generate_in_a_full_context_forgets_the_older_half(positions: str) -> None:
-    m, prompt = model(max_len=8, positions=positions), list(range(11))
-    text, start = prompt + nn.generate(m, prompt, max_len=30), 3
-    for i in range(len(prompt), len(text)):
-        if i - start > 8:
-            start = i - 4
-        assert text[i : i + 1] == greedy_by_definition(m, text[start:i], 1)
-
-
-def test_generate_without_position_table_has_no_length_limit() -> None:
-    m = model(max_len=8, positions="alibi")
-    assert nn.generate(m, [1, 2], max_len=20) == greedy_by_definition(m, [1, 2], 20)
-
-
 @pytest.mark.parametrize(
     ("search", "prompt", "options", "message"),
     [
         *[(nn.generate, prompt, {}, "prompt must hold .* in each row, got") for prompt in ([], [1.5], [-1])],
         (nn.generate, None, {}, "prompt must hold token ids for a LanguageModel"),
+        (nn.generate, [[1], []], {}, r"prompt must hold at least one token in each row, got \[\]"),
         *[(nn.generate, prompt, {}, "prompt must be a sequence of token ids, or several of them, got") for prompt in (5, np.array(5), iter([5]))],
         (nn.generate, [1], {"source": [[1]]}, "source must be None for a LanguageModel"),
         (nn.stream, [[1], [2]], {}, "stream: prompt must be one sequence, got 2"),
-        (nn.generate, [1], {"repetition_penalty": 0}, "repetition_penalty must be finite, greater than 0, got 0"),
+        *[(nn.generate, [1], {"repetition_penalty": x}, f"repetition_penalty must be finite, greater than 0, got {x}")
+          for x in (0, -1.5, math.inf, math.nan)],
         *(
             (f, [1], {"no_repeat": 2}, f"^{f.__name__}: options must be arguments of {f.__name__} or fields of Rules, got no_repeat$")
             for f in (nn.generate, nn.stream, nn.greedy_search, nn.sample, nn.beam_search)
@@ -123,9 +67,17 @@ def test_generate_without_position_table_has_no_length_limit() -> None:
         (nn.generate, [1], {"bad_words_ids": [[5]]}, "got bad_words_ids; write bad_words$"),
         (nn.generate, [1], {"bad_words": 1}, "bad_words must be an iterable of token ids, got 1"),
         (nn.generate, [1], {"bad_words": [[1], []]}, "bad_words must hold sequences of at least one token"),
+        (nn.generate, [[1], 2], {}, r"prompt must hold token ids in each row, got int64 \(\)"),
+        (nn.generate, [[[1, 2]]], {}, r"prompt must hold token ids in each row, got int64 \(1, 2\)"),
+        (nn.generate, [1], {"eos": -2}, "eos must hold token ids from 0 to 11, got -2"),
+        (nn.generate, [1], {"bad_words": [[1, 13]]}, "bad_words must hold token ids from 0 to 11, got 13"),
         (nn.generate, [1], {"bad_words": [[1, 12]]}, "bad_words must hold token ids from 0 to 11, got 12"),
         *[(nn.generate, [1], {name: [12]}, f"{name} must hold token ids from 0 to 11, got 12")
           for name in ("suppress", "begin_suppress", "first", "last", "eos")],
+        *[(nn.generate, [1], {name: [-1]}, f"{name} must hold token ids from 0 to 11, got -1")
+          for name in ("suppress", "begin_suppress", "first", "last")],
+        *[(nn.generate, [1], {name: -1}, f"Rules: {name} must be at least 0, got -1") for name in ("min_len", "no_repeat_ngram_size")],
+        *[(nn.generate, [1], {name: True}, f"Rules: {name} must be a ") for name in ("min_len", "no_repeat_ngram_size")],
         *[(nn.generate, [1], {"eos": wrong}, "eos must ") for wrong in (np.array(3.0), [1.5], True)],
     ],
 )  # fmt: skip
@@ -144,21 +96,41 @@ def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
     assert len(list(tokens)) == 2
 
 
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"no_repeat_ngram_size": 2}], ids=str)
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_generate_in_a_batch_equals_each_row_alone(positions: str, options: dict[str, Any]) -> None:
-    """Fill the context with the longer rows only."""
-    m = model(max_len=8, positions=positions)
-    rows = [[1, 2, 3, 4, 5, 2, 7], [8], [9, 10, 9], list(range(12))]
-    options = {"max_len": 12, "eos": None, **options}
-    assert nn.generate(m, rows, **options) == [nn.generate(m, row, **options) for row in rows]
-
-
 @pytest.mark.parametrize("convert", [list, np.array])
-@pytest.mark.parametrize("padded", [[1, 2, 0], [0, 1, 2], [1, 0, 2]])
+@pytest.mark.parametrize("padded", [[1, 3, 2], [2, 1, 3], [1, 2, 3]])
 def test_generate_leaves_out_padding_in_a_prompt(padded: list[int], convert: Any) -> None:
-    m = model(pad_id=0)
+    m = model(pad_id=2)
     found = nn.generate(m, convert([padded, [3, 4, 5]]), max_len=6)
-    assert found == [nn.generate(m, row, max_len=6) for row in ([1, 2], [3, 4, 5])]
+    for tokens, row in zip(found, [[1, 3], [3, 4, 5]], strict=True):
+        mask = np.ones((1, len(row)), bool)  # what it shows is read, whatever the id
+        assert [tokens] == nn.generate(m, [row], padding_mask=mask, max_len=6)
     with pytest.raises(ValueError, match="prompt must hold at least one token in each row"):
-        nn.generate(m, [0, 0])
+        nn.generate(m, [2, 2])
+
+
+@given(
+    text=st.lists(st.integers(0, 1), max_size=4),
+    words=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=4), max_size=3),
+)
+def test_bad_words_forbid_the_tokens_that_would_complete_them(
+    text: list[int], words: list[list[int]]
+) -> None:
+    """Also if the text so far is the start of a word, and nothing more."""
+    history = np.array([[-1, *text]])
+    logits = nn.Rules(bad_words=words).apply(np.zeros((1, 2)), history, 1, False, ())
+    for token in (0, 1):
+        is_bad = any([*text, token][-len(word) :] == word for word in words)
+        assert np.isneginf(logits[0, token]) == is_bad
+
+
+def test_sample_at_a_tiny_temperature_is_greedy() -> None:
+    m, prompts = model(), [[1, 2], [3, 4]]
+    drawn = nn.sample(m, prompt=prompts, temperature=1e-308, max_len=6)
+    assert [h.tokens for h in drawn] == nn.generate(m, prompts, max_len=6)
+
+
+def test_top_p_leaves_out_tokens_behind_an_exact_sum() -> None:
+    """The tokens before them have the probability top_p."""
+    logits = np.array([[0.0, 0.0, -1e3]])
+    kept = Sampling(top_p=float(np.exp(-np.log(2.0)))).restrict(logits)
+    assert kept.tolist() == [[0.0, -math.inf, -math.inf]]

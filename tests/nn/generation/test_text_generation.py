@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from tiny_folders import language_model_folder
 
+import minigrad as mg
 import nn
-from nn.generation.text_generation import until_stop
+from nn.decoding.text_generation import until_stop
 
-pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+needs("tokenizers")
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,56 @@ def test_stream_text_with_stop_takes_no_more_tokens_of_the_model(
     for wrong in (["x", ""], "x", None, [3]):
         with pytest.raises((TypeError, ValueError), match="stop must "):
             written(stop=wrong)
+
+
+def test_temperature_chooses_the_search(tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+
+    def written(**options: Any) -> tuple[str, str]:
+        mg.manual_seed(0)
+        found = nn.generate_text(model, text, "the cat", max_len=12, **options)
+        mg.manual_seed(0)
+        pieces = nn.stream_text(model, text, "the cat", max_len=12, **options)
+        return found, "".join(pieces)
+
+    greedy, drawn = written(do_sample=False), written(do_sample=True, temperature=3.0)
+    assert greedy != drawn and greedy[0] == greedy[1]
+    assert written(temperature=0) == written(temperature=0.0) == written() == greedy
+    assert written(temperature=3.0) == drawn
+    assert written(top_k=5) == written(do_sample=True, top_k=5)
+    with pytest.raises(ValueError, match="do_sample must be True for temperature=3.0"):
+        written(do_sample=False, temperature=3.0)
+    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
+        written(do_sample=True, temperature=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("max_length", "write max_len, the number of new tokens"),
+        ("seed", r"write generator=np.random.default_rng\(seed\)"),
+        ("stop", r"write stream_text\(..., stop="),
+        ("attention_mask", "write padding_mask"),
+    ],
+)
+def test_generate_text_with_option_of_another_library_names_ours(
+    tmp_path: Path, option: str, fix: str
+) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+    with pytest.raises(TypeError, match=f"got {option}; {fix}"):
+        nn.generate_text(model, text, "the cat", **{option: 3})
+
+
+def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+    message = (
+        r"ids must be integer token ids \(N, L\), got rows of 1 to 2 ids; text.batch\(texts\) of"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(text.encode(["the", "the cat"]))
+    with pytest.raises(ValueError, match=r"got int64 \(2,\); put a single sequence in a list"):
+        model(text.encode("the cat"))
+    assert model([text.encode("the cat")]).shape == model(*text.batch(["the cat"])[:2]).shape

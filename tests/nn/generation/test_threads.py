@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from tiny_folders import encoder_folder
 
 import nn
@@ -46,7 +47,7 @@ def test_generate_in_eight_threads_equals_one_thread(inference: bool) -> None:
 
 def test_encode_in_eight_threads_equals_one_thread(tmp_path: Path) -> None:
     """Change the maximal length, a setting of the tokenizer, in each call."""
-    pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+    needs("tokenizers")
     encoder = nn.sentence_encoder(encoder_folder(tmp_path))
 
     def say(seed: int) -> Any:

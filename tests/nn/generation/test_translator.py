@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
-from nn.text import EOS, SPECIALS, SpaceTokenizer, Vocabulary
+from nn.text.tokenize import SpaceTokenizer
+from nn.text.vocabulary import EOS, SPECIALS, Vocabulary
 
 
 def translator(source_eos: bool = False) -> Translator:
@@ -55,16 +56,6 @@ def test_load_returns_a_translator_for_inference(saved: Translator, tmp_path: Pa
     assert again.translate(["a b c", "b"], max_len=5)[1].tokens == expected[1].tokens
     assert not any(p.requires_grad for p in again.model.parameters())
     assert Translator.load(tmp_path, inference=False).model.train().training
-
-
-def test_load_reads_a_run_directory_of_the_first_version(saved: Translator, tmp_path: Path) -> None:
-    """It has no checksums, and BOS is called <sos>."""
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["checksums"], config["source_eos"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    tokens = (tmp_path / "vocab.json").read_text().replace("<bos>", "<sos>")
-    (tmp_path / "vocab.json").write_text(tokens)
-    assert Translator.load(tmp_path).source_vocab == saved.source_vocab
 
 
 def test_load_with_another_dropout_and_length_accepts_them(

@@ -21,7 +21,8 @@ from explorer_pages import (
 
 import minigrad as mg
 import nn
-from nn import attention_page, explore
+from nn import explore
+from nn.inspection.explorer import attention_page
 
 
 def test_attention_page_stores_weights_as_bytes_and_tokens() -> None:

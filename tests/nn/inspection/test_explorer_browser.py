@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from environment import needs
 from explorer_pages import (
     HOSTILE,
     MAPS,
@@ -26,7 +27,8 @@ from explorer_pages import (
 from numpy.testing import assert_allclose, assert_array_equal
 
 from docs import check
-from nn import attention_page, explore
+from nn import explore
+from nn.inspection.explorer import attention_page
 
 pytestmark = pytest.mark.slow
 
@@ -140,9 +142,9 @@ def image(png: bytes) -> np.ndarray:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """Yield the driver of a Chromium with a window of 1000 by 760 pixels."""
-    pytest.importorskip("selenium")
+    needs("selenium")
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
+        pytest.skip("needs chromium and chromedriver (Debian: chromium-driver)")
     driver = check.browser()
     driver.set_window_size(1000, 760)
     yield driver

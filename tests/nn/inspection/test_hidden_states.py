@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import nn
@@ -53,16 +55,21 @@ def test_attribution_is_gradient_times_input(make: Callable[[], Any], target: An
     assert all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.parametrize("pad_left", [False, True])
-@pytest.mark.parametrize("has_mask", [False, True])
-def test_attribution_of_padded_text_equals_that_of_the_text(pad_left: bool, has_mask: bool) -> None:
+@given(
+    st.lists(st.integers(1, 29), min_size=1, max_size=5),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_attribution_of_padded_text_equals_that_of_the_text(
+    text: list[int], pads: tuple[int, int], has_mask: bool, seed: int
+) -> None:
     config = nn.LanguageModelConfig(30, 16, 4, 2, 32, pad_id=0, dtype="float64")
-    model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
-    is_real = np.array([False] * 2 + [True] * 4 if pad_left else [True] * 4 + [False] * 2)
-    ids = np.zeros(6, int)
-    ids[is_real] = IDS
+    model = nn.LanguageModel(config, np.random.default_rng(seed)).eval()
+    is_real = np.pad(np.ones(len(text), bool), pads)
+    ids = np.pad(text, pads)
     found = nn.attribute(model, ids, padding_mask=is_real if has_mask else None)
-    assert_allclose(found[is_real], nn.attribute(model, IDS), atol=1e-12)
+    assert_allclose(found[is_real], nn.attribute(model, text), atol=1e-12)
     assert not found[~is_real].any()
 
 

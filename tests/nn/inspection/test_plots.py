@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import hide_packages
+from environment import needs
 from numpy.testing import assert_allclose, assert_array_equal
 
 import minigrad as mg
 from minigrad import MissingExtraError
-from minigrad.optim import inverse_sqrt_schedule, noam_schedule
-from nn import causal_mask, plots, sinusoidal_table
+from nn import plots
 from nn.inspection.style import style
 
-pytest.importorskip("matplotlib")
+needs("matplotlib")
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -43,15 +42,9 @@ def texts(labels: Any) -> list[str]:
 
 HISTORY = [{"step": s, "loss": 5.0 / s, "lr": 0.1 * s} for s in (10, 20, 30)]
 HISTORY += [{"step": 30, "valid_loss": 0.02}]
-MASKS = {"causal": causal_mask(5), "padding": np.tile(np.arange(5) < 3, (5, 1))}
-SCHEDULES = {"noam": noam_schedule(64, 10), "root": inverse_sqrt_schedule(5)}
 PICTURES: dict[str, Callable[..., Any]] = {
-    "attention_heatmap": lambda **path: plots.attention_heatmap(mg.Tensor(rows(3, 5), True), ENGLISH, KEYS, "a title", **path),
-    "attention_grid": lambda **path: plots.attention_grid([rows(3, 3, 5), rows(3, 3, 5) ** 2], ENGLISH, KEYS, "a title", **path),
+    "attention_grid": lambda **path: plots.attention_grid([mg.Tensor(rows(3, 3, 5), True), rows(3, 3, 5) ** 2], ENGLISH, KEYS, "a title", **path),
     "loss_curve": lambda **path: plots.loss_curve(HISTORY, "a title", **path),
-    "position_picture": lambda **path: plots.position_picture(50, 16, **path),
-    "mask_picture": lambda **path: plots.mask_picture(MASKS, **path),
-    "schedule_curve": lambda **path: plots.schedule_curve(SCHEDULES, 40, **path),
 }  # fmt: skip
 
 
@@ -76,22 +69,17 @@ def test_picture_without_matplotlib_raises_with_command(
 # -- attention ---------------------------------------------------------------------------------------
 
 
-def test_attention_heatmap_draws_weights_and_labels() -> None:
-    axes, _ = PICTURES["attention_heatmap"]().axes
-    assert_array_equal(axes.images[0].get_array(), rows(3, 5))
-    assert axes.images[0].get_clim() == (0, 1)  # one shade is one weight in every picture
-    assert texts(axes.get_xticklabels()) == KEYS and texts(axes.get_yticklabels()) == ENGLISH
-    labels = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
-    assert labels == ("a title", "attends to (keys)", "queries")
-
-
 def test_attention_grid_has_row_for_each_layer_and_column_for_each_head() -> None:
     *maps, _ = PICTURES["attention_grid"]().axes
     drawn = np.array([axes.images[0].get_array() for axes in maps]).reshape(2, 3, 3, 5)
     assert_array_equal(drawn, [rows(3, 3, 5), rows(3, 3, 5) ** 2])
     assert [axes.get_title() for axes in maps] == ["head 1", "head 2", "head 3", "", "", ""]
     assert [axes.get_ylabel() for axes in maps] == ["layer 1", "", "", "layer 2", "", ""]
+    assert {axes.images[0].get_clim() for axes in maps} == {(0, 1)}  # one shade is one weight
     assert texts(maps[3].get_xticklabels()) == KEYS and texts(maps[3].get_yticklabels()) == ENGLISH
+    figure = maps[0].figure
+    labels = figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel()
+    assert labels == ("a title", "attends to (keys)", "queries")
 
 
 def test_attention_grid_of_many_heads_has_several_lines() -> None:
@@ -101,25 +89,10 @@ def test_attention_grid_of_many_heads_has_several_lines() -> None:
     assert labelled == [False] * 10 + [True] * 4  # those without a picture below
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [plots.attention_heatmap, lambda w, *x: plots.attention_grid([[w]], *x), plots.text_heatmap],
-)
-def test_attention_picture_with_wrong_labels_raises(draw: Callable[..., Any]) -> None:
+def test_attention_grid_with_wrong_labels_raises() -> None:
     message = r"a row for each of 2 queries and a column for each of 4 keys, got shape \(3, 4\)"
     with pytest.raises(ValueError, match=message):
-        draw(rows(3, 4), ["a", "b"], CHINESE)
-
-
-def test_text_heatmap_shades_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # it needs none
-    weights = mg.Tensor([[0.0, 0.2, 0.4], [0.6, 0.8, 1.0], [0.19, 0.39, 0.59]], requires_grad=True)
-    assert plots.text_heatmap(weights, ["I", "see", "我"], ["我", "a", "看见"]).split("\n") == [
-        "     我 a  看见",
-        "  I │   ░░ ▒▒▒▒",
-        "see │▓▓ ██ ████",
-        " 我 │   ░░ ▒▒▒▒",
-    ]
+        plots.attention_grid([[rows(3, 4)]], ["a", "b"], CHINESE)
 
 
 # -- characters --------------------------------------------------------------------------------------
@@ -131,53 +104,42 @@ def chinese_font() -> str:
     installed = {f.name for f in font_manager.fontManager.ttflist}
     names = [name for name in plots._CJK_FONTS if name in installed]
     if not names:
-        pytest.skip("no font with Chinese characters is installed")
+        pytest.skip("needs a font with Chinese characters")
     return names[0]
 
 
 def test_chinese_labels_use_installed_font(chinese_font: str) -> None:
     """A missing glyph would be a warning, which is an error in tests."""
-    figure = plots.attention_heatmap(rows(3, 4), ENGLISH, CHINESE, "我 → I")
-    for picture in (
-        figure,
-        plots.attention_grid([rows(2, 4, 4)], CHINESE, CHINESE, "我 有 猫"),
-        plots.mask_picture({"猫": causal_mask(2)}),
-        plots.loss_curve(HISTORY, "猫"),
-    ):
+    figure = plots.attention_grid([rows(2, 3, 4)], ENGLISH, CHINESE, "我 → I")
+    for picture in (figure, plots.loss_curve(HISTORY, "猫")):
         FigureCanvasAgg(picture).draw()
     axes = figure.axes[0]
-    assert texts(axes.get_xticklabels()) == CHINESE and axes.get_title() == "我 → I"
+    assert texts(axes.get_xticklabels()) == CHINESE and figure.get_suptitle() == "我 → I"
     assert axes.title.get_fontfamily()[1] == chinese_font  # for what the first font lacks
 
 
 def test_chinese_labels_without_font_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "_CJK_FONTS", ())
-    axes = plots.attention_heatmap(
-        rows(4, 3), CHINESE, ["有", "a", "猫"], "我 有 猫  →  I have"
-    ).axes[0]
+    grid = plots.attention_grid([rows(1, 4, 3)], CHINESE, ["有", "a", "猫"], "我 有 猫  →  I have")
+    axes = grid.axes[0]
     assert texts(axes.get_yticklabels()) == ["#1", "#2", "#3", "#4"]
-    assert texts(axes.get_xticklabels()) == ["#1", "a", "#3"] and axes.get_title() == "… →  I have"
+    assert texts(axes.get_xticklabels()) == ["#1", "a", "#3"]
+    assert grid.get_suptitle() == "… →  I have"
     note = "attends to (keys)\nthe fonts lack these characters: tokens are numbered"
-    grid = plots.attention_grid([rows(2, 3, 4)], ENGLISH, CHINESE, "猫")
-    assert axes.get_xlabel() == grid.get_supxlabel() == note and grid.get_suptitle() == "…"
+    assert grid.get_supxlabel() == note
 
 
 def test_labels_of_other_scripts_without_font_are_numbers() -> None:
     """Draw what the fonts have, such as an emoji of DejaVu Sans, and number the rest."""
     tokens = ["हिन्दी", "ไทย", "🇩🇪", "déjà", "мир", "😀"]
     shown = ["#1", "#2", "#3", *tokens[3:]]
-    picture = plots.attention_heatmap(np.eye(6), tokens, tokens, "हिन्दी is мир")
-    for figure in (
-        picture,
-        plots.attention_grid([rows(1, 6, 6)], tokens, tokens, "ไทย"),
-        plots.mask_picture({"🇩🇪": causal_mask(2)}),
-        plots.schedule_curve({"ไทย": SCHEDULES["noam"]}, 3),
-        plots.loss_curve(HISTORY, "हिन्दी"),
-    ):
+    picture = plots.attention_grid([[np.eye(6)]], tokens, tokens, "हिन्दी is мир")
+    for figure in (picture, plots.loss_curve(HISTORY, "हिन्दी")):
         FigureCanvasAgg(figure).draw()
     axes = picture.axes[0]
     assert texts(axes.get_xticklabels()) == texts(axes.get_yticklabels()) == shown
-    assert axes.get_title() == "… is мир" and "tokens are numbered" in axes.get_xlabel()
+    assert picture.get_suptitle() == "… is мир"
+    assert "tokens are numbered" in picture.get_supxlabel()
 
 
 def test_chinese_labels_use_font_installed_later(
@@ -189,24 +151,16 @@ def test_chinese_labels_use_font_installed_later(
     others = [font for font in manager.ttflist if font.fname not in files]
     monkeypatch.setattr(manager, "ttflist", others)
     plots._rescanned.cache_clear()
-    [axes, _] = plots.attention_heatmap(np.eye(1), ["我"], ["b"]).axes
+    [axes, _] = plots.attention_grid([[np.eye(1)]], ["我"], ["b"]).axes
     assert texts(axes.get_yticklabels()) == ["我"]
 
 
 ODD = ["$5 and $6", "\udcffa", "\ud83d", "$^$", "$\\frac{", "a_b^c", "\\alpha", "100 % of $x$"]
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda: plots.attention_heatmap(np.eye(8), ODD, ODD, "; ".join(ODD)),
-        lambda: plots.mask_picture({text: np.eye(2) for text in ODD}),
-    ],
-    ids=["heatmap", "masks"],
-)
-def test_picture_of_odd_texts_draws_them_as_they_are(draw: Callable[[], Any]) -> None:
+def test_picture_of_odd_texts_draws_them_as_they_are() -> None:
     """A dollar sign does not begin a formula; half a character is drawn as a replacement."""
-    figure = draw()
+    figure = plots.attention_grid([[np.eye(8)]], ODD, ODD, "; ".join(ODD))
     FigureCanvasAgg(figure).draw()
     drawn = {text.get_text() for text in figure.findobj(Text) if not text.get_parse_math()}
     assert {re.sub("[\ud800-\udfff]", "\ufffd", text) for text in ODD} <= drawn
@@ -244,33 +198,12 @@ def test_loss_curve_with_vocabulary_draws_levels() -> None:
     assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
 
 
-def test_position_picture_draws_table() -> None:
-    axes, _ = plots.position_picture(50, 16, True).axes
-    assert_array_equal(axes.images[0].get_array(), sinusoidal_table(50, 16, True))
-    assert "sines first" in axes.get_title()
-
-
-def test_mask_picture_draws_each_mask() -> None:
-    axes = PICTURES["mask_picture"]().axes
-    assert [a.get_title() for a in axes] == list(MASKS)
-    drawn = [np.asarray(a.collections[0].get_array()).reshape(5, 5) for a in axes]
-    assert_array_equal(drawn, list(MASKS.values()))
-    assert all(a.yaxis_inverted() for a in axes)  # the first query is at the top
-
-
-def test_schedule_curve_draws_each_schedule() -> None:
-    lines = PICTURES["schedule_curve"]().axes[0].lines
-    assert [line.get_label() for line in lines] == list(SCHEDULES)
-    for line, schedule in zip(lines, SCHEDULES.values()):
-        assert_allclose(line.get_xydata(), [[s, schedule(s)] for s in range(1, 41)])
-
-
 def test_style_for_page_draws_no_background(tmp_path: Path) -> None:
     """On a dark page, light words must not be drawn on white."""
     path = tmp_path / "p.svg"
     for for_page in (True, False):
         with style(for_page):
-            plots.position_picture(8, 8, path=path)
+            plots.loss_curve(HISTORY, path=path)
         assert ("fill: #ffffff" in path.read_text(encoding="utf-8")) != for_page
 
 

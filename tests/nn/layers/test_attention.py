@@ -1,61 +1,358 @@
-"""Attention, its masks and the Transformer: properties for random weights."""
+"""Attention and its masks: properties, and the texts of errors."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from properties import assert_gradients, normal, perturb, seeds
 
 import minigrad as mg
 import nn
+from minigrad import Tensor
+from minigrad.ops.attention import attention_weights
+from nn.masks import attention_mask
 
-RNG = np.random.default_rng(0)
+windows = st.none() | st.integers(1, 6)
 
 
-def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the softmax of the last axis over allowed scores; rows without one are zero."""
-    e = np.exp(scores) * allowed
-    return e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+def may_see(i: int, j: int, l_q: int, l_kv: int, window: int | None) -> bool:
+    """Return whether causal query i, of the last l_q positions, attends to key j."""
+    position = l_kv - l_q + i
+    return position - (window or l_kv) < j <= position
+
+
+@st.composite
+def masks(draw: Any, n: int, h: int, l_q: int, l_kv: int) -> np.ndarray | None:
+    """Draw a mask of scores (n, h, l_q, l_kv): of any shape that broadcasts, or of padding."""
+    kind = draw(st.sampled_from(["none", "lengths", "rows", "scores", "any"]))
+    if kind == "none":
+        return None
+    if kind == "lengths":
+        lengths = draw(st.lists(st.integers(0, l_kv), min_size=n, max_size=n))
+        return (np.arange(l_kv) < np.array(lengths)[:, None])[:, None, None]
+    if kind == "rows":  # rows that attend to all keys, and rows that attend to none
+        rows = draw(arrays(bool, (n, h, l_q, 1)))
+        return rows.repeat(l_kv, axis=-1)
+    if kind == "scores":
+        return draw(arrays(bool, (l_q, l_kv)))
+    shape = [draw(st.sampled_from((1, length))) for length in (n, h, l_q, l_kv)]
+    return draw(arrays(bool, tuple(shape)))
+
+
+def attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.ndarray, bias: Any, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute attention by its definition, one query after the other: results and weights."""
+    group = q.shape[1] // k.shape[1]
+    y = np.zeros((*q.shape[:3], v.shape[-1]))
+    weights = np.zeros((*q.shape[:3], k.shape[2]))
+    bias = np.broadcast_to(bias, weights.shape)
+    for b, head, i in np.ndindex(q.shape[:3]):
+        keys = np.flatnonzero(allowed[b, head, i])
+        scores = [
+            q[b, head, i] @ k[b, head // group, j] * scale + bias[b, head, i, j] for j in keys
+        ]
+        exponentials = np.exp(np.array(scores) - max(scores, default=0))
+        for j, e in zip(keys, exponentials):
+            weights[b, head, i, j] = e / exponentials.sum()
+            y[b, head, i] += weights[b, head, i, j] * v[b, head // group, j]
+    return y, weights
+
+
+# -- masks -----------------------------------------------------------------------------------------
+
+
+@given(l_q=st.integers(0, 6), start=st.integers(0, 6), window=windows)
+def test_causal_mask_is_true_where_a_query_may_see_a_key(
+    l_q: int, start: int, window: int | None
+) -> None:
+    mask = nn.causal_mask(l_q, start, window)
+    assert mask.dtype == bool and mask.shape == (l_q, start + l_q)
+    for (i, j), seen in np.ndenumerate(mask):
+        assert seen == may_see(i, j, l_q, start + l_q, window), (i, j)
+    np.testing.assert_array_equal(nn.causal_mask(l_q), nn.causal_mask(l_q, 0, None))
+
+
+@given(l_kv=st.integers(1, 6), window=windows)
+def test_attention_mask_of_a_single_query_is_none_unless_its_window_is_short(
+    l_kv: int, window: int | None
+) -> None:
+    mask = attention_mask(None, True, (1, 1, 1, l_kv), window)
+    assert (mask is None) == (window is None or window >= l_kv)
+    assert mask is None or not mask.flags.writeable  # it is kept for the next call
+
+
+@given(st.data())
+def test_attention_mask_is_the_mask_and_causality_and_the_window(data: Any) -> None:
+    n, h, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 2), (1, 4), (0, 4)))
+    shape = n, h, l_q, past + l_q
+    mask, window = data.draw(masks(*shape)), data.draw(windows)
+    causal = data.draw(st.booleans(), label="is_causal")
+    made = attention_mask(mask, causal, shape, window)
+    assert made is None or made.ndim == 4
+    seen = np.broadcast_to(True if made is None else made, shape)
+    given_mask = np.broadcast_to(True if mask is None else mask, shape)
+    for (b, head, i, j), found in np.ndenumerate(seen):
+        expected = given_mask[b, head, i, j]
+        if causal:
+            expected = expected and may_see(i, j, *shape[2:], window)
+        assert found == expected, (b, head, i, j)
+
+
+@given(st.data())
+def test_valid_lens_mask_is_true_for_the_first_keys(data: Any) -> None:
+    n, l_q, l_kv = (data.draw(st.integers(low, 4)) for low in (0, 0, 1))
+    lens = data.draw(
+        arrays(int, st.sampled_from([(n,), (n, l_q)]), elements=st.integers(0, l_kv), fill=st.nothing())
+    )  # fmt: skip
+    mask = np.broadcast_to(nn.valid_lens_mask(lens, (n, l_q, l_kv)), (n, l_q, l_kv))
+    for (b, i, j), seen in np.ndenumerate(mask):
+        assert seen == (j < (lens[b] if lens.ndim == 1 else lens[b, i]))
+
+
+@given(arrays(int, st.integers(1, 4), elements=st.integers(-2, 5)))
+def test_valid_lens_mask_refuses_lengths_that_are_no_numbers_of_keys(lens: np.ndarray) -> None:
+    if lens.min() >= 0 and lens.max() <= 3:
+        assert nn.valid_lens_mask(lens, (len(lens), 2, 3)).sum() == lens.sum()
+        return
+    message = f"valid_lens must be from 0 to 3, got {lens.min()} to {lens.max()}$"
+    with pytest.raises(ValueError, match=message):
+        nn.valid_lens_mask(lens, (len(lens), 2, 3))
+
+
+@pytest.mark.parametrize("lens", [np.ones(2), np.ones(3, int), np.ones((2, 4), int)])
+def test_valid_lens_mask_refuses_floats_and_other_shapes(lens: np.ndarray) -> None:
+    got = re.escape(f"{lens.dtype} {lens.shape}")
+    with pytest.raises(ValueError, match=rf"integers of shape \(2,\) or \(2, 3\), got {got}$"):
+        nn.valid_lens_mask(lens, (2, 3, 4))
+
+
+@given(arrays(int, st.tuples(st.integers(0, 3), st.integers(0, 4)), elements=st.integers(0, 3)))
+def test_padding_mask_is_true_for_other_ids(ids: np.ndarray) -> None:
+    for pad_id in (0, 3):
+        expected = [[token != pad_id for token in row] for row in ids.tolist()]
+        np.testing.assert_array_equal(
+            nn.padding_mask_of(ids, pad_id), np.reshape(expected, ids.shape)
+        )
+    np.testing.assert_array_equal(nn.padding_mask_of(ids), ids != 0)
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_weights_without_options_divide_by_the_root_of_the_width(
+    data: Any, seed: int
+) -> None:
+    n, h, l_q, l_kv, d = (data.draw(st.integers(1, 3)) for _ in range(5))
+    q, k = normal(seed, n, h, l_q, d), normal(seed + 1, n, h, l_kv, d)
+    _, expected = attend(q, k, k, np.ones((n, h, l_q, l_kv), bool), 0.0, d**-0.5)
+    np.testing.assert_allclose(attention_weights(q, k).data, expected, rtol=1e-9, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 2), min_size=1, max_size=5))
+def test_heads_are_split_and_merged_of_arrays_with_three_and_four_axes(shape: list[int]) -> None:
+    x = np.ones(shape)
+    for function, axes in ((mg.split_heads, 3), (mg.merge_heads, 4)):
+        options = (1,) if axes == 3 else ()
+        if len(shape) == axes:
+            assert function(x, *options).size == x.size
+            continue
+        with pytest.raises(ValueError, match=r"x must have shape \(N, "):
+            function(x, *options)
 
 
 # -- layers of attention -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_attention_equals_its_definition(heads: int) -> None:
-    attention = nn.MultiHeadAttention(8, heads, dtype=float)
-    query, key, value = (RNG.standard_normal((2, length, 8)) for length in (3, 5, 5))
-    mask = RNG.random((2, 1, 3, 5)) < 0.7
-    mask[0, 0, 1] = False
-    projections = (attention.q_proj, query), (attention.k_proj, key), (attention.v_proj, value)
-    q, k, v = (p(x).data.reshape(2, -1, heads, 8 // heads) for p, x in projections)
-    expected = softmax(np.einsum("nihd,njhd->nhij", q, k) / np.sqrt(8 // heads), mask)
-    joined = np.einsum("nhij,njhd->nihd", expected, v).reshape(query.shape)
-    y, weights = nn.with_weights(attention, query, key, value, mask)
-    np.testing.assert_allclose(weights, expected, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(y.data, attention.out_proj(joined).data, atol=1e-11)
+class DistanceBias:
+    """A trained bias for each head and distance from query to key."""
+
+    def __init__(self, num_heads: int, seed: int) -> None:
+        self.table = Tensor(normal([seed, 2], num_heads, 41), requires_grad=True)
+
+    def __call__(self, l_q: int, l_kv: int) -> Tensor:
+        positions = np.arange(l_kv)
+        return self.table[:, 20 + positions - positions[l_kv - l_q :, None]]
+
+
+@st.composite
+def layers(draw: Any, cls: Any = nn.MultiHeadAttention, **fixed: Any) -> dict[str, Any]:
+    """Draw the options of an attention of at most 4 heads."""
+    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    options: dict[str, Any] = {
+        "d_model": 4,
+        "num_heads": kv_heads * group,
+        "num_kv_heads": draw(st.sampled_from((kv_heads, None) if group == 1 else (kv_heads,))),
+        "head_dim": draw(st.sampled_from((None, 2, 4))),
+        "bias": draw(
+            st.booleans()
+            | st.fixed_dictionaries(dict.fromkeys(("q", "k", "v", "out"), st.booleans()))
+        ),
+        "scale": draw(st.sampled_from((None, 0.3, 2.0))),
+        "qk_norm": draw(st.sampled_from((None, 1e-6, 0.1))),
+        "window": draw(windows),
+    }
+    return options | fixed
+
+
+def heads_by_definition(
+    attention: nn.MultiHeadAttention, name: str, x: np.ndarray, positions: Any
+) -> np.ndarray:
+    """Return the projected, normalized and rotated heads (N, h, L, d_k) of x."""
+    linear, d = getattr(attention, f"{name}_proj"), attention.d_k
+    y = x @ linear.weight.data.T + (0 if linear.bias is None else linear.bias.data)
+    y = np.moveaxis(y.reshape(*x.shape[:2], -1, d), 2, 1)
+    norm = getattr(attention, f"{name}_norm", None)
+    if norm is not None:
+        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + norm.eps) * norm.weight.data
+    if positions is None:
+        return y
+    rotated = y.copy()
+    for i in range(d // 2):
+        pair = (y[..., i] + 1j * y[..., i + d // 2]) * np.exp(
+            1j * positions * 100.0 ** (-2 * i / d)
+        )
+        rotated[..., i], rotated[..., i + d // 2] = pair.real, pair.imag
+    return rotated
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
+    options = data.draw(layers(), label="options")
+    n, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 4), (0, 4)))
+    l_kv, causal = l_q + past, data.draw(st.booleans(), label="is_causal")
+    sizes = {name: data.draw(st.sampled_from((None, 3))) for name in ("query_size", "key_size", "value_size")}  # fmt: skip
+    shape = n, options["num_heads"], l_q, l_kv
+    mask = data.draw(masks(*shape), label="mask")
+    bias = DistanceBias(shape[1], seed) if data.draw(st.booleans(), label="bias") else None
+    attention = nn.MultiHeadAttention(**options, **sizes, position_bias=bias, dtype=float)
+    perturb(attention, seed)
+    lengths = zip((l_q, l_kv, l_kv), sizes.values())
+    inputs = [normal([seed, i], n, length, size or 4) for i, (length, size) in enumerate(lengths)]
+
+    q, k, v = (heads_by_definition(attention, name, x, None) for name, x in zip("qkv", inputs))
+    allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
+    if causal:
+        for b, head, i, j in np.ndindex(shape):
+            allowed[b, head, i, j] &= may_see(i, j, l_q, l_kv, options["window"])
+    added = 0.0 if bias is None else bias(l_q, l_kv).data
+    scale = attention.d_k**-0.5 if options["scale"] is None else options["scale"]
+    y, weights = attend(q, k, v, allowed, added, scale)
+    out = attention.out_proj
+    expected = np.moveaxis(y, 1, 2).reshape(n, l_q, -1) @ out.weight.data.T
+    expected += 0 if out.bias is None else out.bias.data
+
+    leaves = [Tensor(x, requires_grad=True) for x in inputs]
+    with nn.record_attention(attention) as recorded:
+        found = attention(*leaves, mask, is_causal=causal).data
+    np.testing.assert_allclose(recorded[""][0], weights, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    leaves += [*attention.parameters(), *([] if bias is None else [bias.table])]
+    assert_gradients(lambda: attention(*leaves[:3], mask, is_causal=causal), leaves, seed)
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_with_rotary_positions_and_cache_equals_the_definition(
+    data: Any, seed: int
+) -> None:
+    """In one call, in chunks, and token by token; padding is masked on the left."""
+    options = data.draw(layers(head_dim=4), label="options")
+    rotary, biased = data.draw(st.tuples(st.booleans(), st.booleans()), label="rotary, bias")
+    attention = nn.MultiHeadSelfAttention(
+        **options,
+        rotary=nn.RotaryPositions(4, base=100.0) if rotary else None,
+        position_bias=DistanceBias(options["num_heads"], seed) if biased else None,
+        dtype=float,
+    )
+    perturb(attention, seed)
+    n, length = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 20)), label="n, length")
+    padding = data.draw(st.lists(st.integers(0, length), min_size=n, max_size=n), label="padding")
+    mask = (np.arange(length) >= np.array(padding)[:, None])[:, None, None]
+    mask = data.draw(st.sampled_from((None, mask)))
+    x = normal(seed, n, length, 4)
+
+    q, k, v = (
+        heads_by_definition(attention, name, x, np.arange(length) if rotary and name != "v" else None)
+        for name in "qkv"
+    )  # fmt: skip
+    shape = n, options["num_heads"], length, length
+    allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
+    for b, head, i, j in np.ndindex(shape):
+        allowed[b, head, i, j] &= may_see(i, j, length, length, options["window"])
+    bias = attention.position_bias(length, length).data if biased else 0.0
+    y = attend(q, k, v, allowed, bias, attention.scale)[0]
+    expected = attention.out_proj(np.moveaxis(y, 1, 2).reshape(n, length, -1)).data
+
+    for cuts in (st.just([]), st.just([*range(1, length)]), st.sets(st.integers(1, length))):
+        parts, cache = (
+            np.split(x, sorted(data.draw(cuts, label="cuts")), axis=1),
+            nn.AttentionCache(),
+        )
+        found = []
+        with mg.no_grad():
+            for part in parts:
+                end = cache.length + part.shape[1]
+                seen = None if mask is None else mask[..., :end]
+                found.append(attention(part, seen, is_causal=True, cache=cache).data)
+        np.testing.assert_allclose(np.concatenate(found, 1), expected, rtol=1e-9, atol=1e-11)
+
+
+@given(data=st.data(), seed=seeds)
+def test_keys_and_values_projected_beforehand_give_the_same_attention(data: Any, seed: int) -> None:
+    attention = nn.MultiHeadCrossAttention(**data.draw(layers(), label="options"), dtype=float)
+    perturb(attention, seed)
+    query, key, value = (normal([seed, i], 2, length, 4) for i, length in enumerate((3, 5, 5)))
+    rows = data.draw(st.lists(st.integers(0, 1), min_size=2, max_size=2), label="rows")
+    memory = attention.keys_and_values(key, value)
+    memory.select(np.array(rows))
+    expected = nn.MultiHeadAttention.forward(attention, query, key[rows], value[rows]).data
+    np.testing.assert_allclose(attention(query, memory).data, expected, rtol=1e-9, atol=1e-11)
+
+
+@given(data=st.data(), seed=seeds)
+def test_scored_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
+    n, l_q, l_kv = (data.draw(st.integers(1, high)) for high in (2, 3, 4))
+    lens = data.draw(
+        st.none() | arrays(int, st.sampled_from([(n,), (n, l_q)]), elements=st.integers(0, l_kv)),
+        label="valid_lens",
+    )
+    additive = data.draw(st.booleans(), label="additive")
+    q, k, v = (
+        Tensor(normal([seed, i], n, length, size), requires_grad=True)
+        for i, (length, size) in enumerate(((l_q, 3), (l_kv, 2 if additive else 3), (l_kv, 4)))
+    )
+    attention: Any = nn.DotProductAttention()
+    if additive:
+        attention = nn.AdditiveAttention(3, 2, 5, dtype=float)
+        of_query, of_key, w = (p.data.T for p in attention.parameters())
+    expected = np.zeros((n, l_q, 4))
+    for b, i in np.ndindex(n, l_q):
+        length = l_kv if lens is None else lens[b] if lens.ndim == 1 else lens[b, i]
+        a, keys = q.data[b, i], k.data[b, :length]
+        if additive:
+            scores = (np.tanh(a @ of_query + keys @ of_key) @ w)[:, 0]
+        else:
+            scores = keys @ a / np.sqrt(3)
+        e = np.exp(scores)
+        expected[b, i] = (e / e.sum() if length else e) @ v.data[b, :length]
+    np.testing.assert_allclose(attention(q, k, v, lens).data, expected, rtol=1e-9, atol=1e-11)
+    leaves = [q, k, v, *attention.parameters()]
+    assert_gradients(lambda: attention(q, k, v, lens), leaves, seed)
 
 
 def test_attention_dropout_is_drawn_in_training_only() -> None:
-    attention, x = nn.MultiHeadSelfAttention(8, 2, dropout=0.5), RNG.standard_normal((2, 6, 8))
+    attention, x = nn.MultiHeadSelfAttention(8, 2, dropout=0.5), normal(0, 2, 6, 8)
     assert not np.array_equal(attention(x).data, attention(x).data)
     evaluated = attention.eval()(x).data
     attention.dropout = 0.0
     np.testing.assert_array_equal(attention.train()(x).data, evaluated)
 
 
-def test_additive_attention_equals_its_definition() -> None:
-    q, k, v = (RNG.standard_normal((2, *shape)) for shape in ((3, 4), (5, 4), (5, 3)))
-    attention = nn.AdditiveAttention(4, 4, 6, dtype=float)
-    of_query, of_key, w = (p.data.T for p in attention.parameters())
-    scores = (np.tanh((q @ of_query)[:, :, None] + (k @ of_key)[:, None]) @ w)[..., 0]
-    expected = softmax(scores, np.arange(5) < np.array([0, 3])[:, None, None])
-    np.testing.assert_allclose(attention(q, k, v, [0, 3]).data, expected @ v, atol=1e-12)
-    np.testing.assert_allclose(attention.weights.data, expected, atol=1e-12)
-
-
-def attend(keys: int, mask: Any = None, **options: Any) -> Any:
+def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
     """Run attention of two heads from three queries to `keys` positions."""
     query, key = np.ones((2, 3, 8), np.float32), np.ones((2, keys, 8), np.float32)
     return nn.MultiHeadAttention(8, 2)(query, key, mask=mask, **options)
@@ -65,9 +362,9 @@ def attend(keys: int, mask: Any = None, **options: Any) -> Any:
     ("call", "error", "message"),
     [
         (lambda: nn.MultiHeadAttention(8, 3), ValueError, "divisible by num_heads, got d_model=8 and num_heads=3"),
-        (lambda: attend(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
-        (lambda: attend(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
-        (lambda: attend(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
+        (lambda: attention_to(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
+        (lambda: attention_to(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
+        (lambda: attention_to(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
         (lambda: nn.MultiHeadAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
         (lambda: nn.MultiHeadAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
         (
@@ -80,98 +377,3 @@ def attend(keys: int, mask: Any = None, **options: Any) -> Any:
 def test_attention_bad_argument_is_named(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    ("mask", "expected"),
-    [
-        (nn.causal_mask(2, start=1), [[1, 1, 0], [1, 1, 1]]),
-        (nn.causal_mask(2, 2, window=2), [[0, 1, 1, 0], [0, 0, 1, 1]]),
-        (nn.padding_mask_of([[5, 0], [0, 7]]), [[1, 0], [0, 1]]),
-        (nn.valid_lens_mask([1, 3], (2, 2, 3)), [[[1, 0, 0]], [[1, 1, 1]]]),
-        (nn.valid_lens_mask([[1, 2]], (1, 2, 3)), [[[1, 0, 0], [1, 1, 0]]]),
-    ],
-)
-def test_mask_equals_its_definition(mask: np.ndarray, expected: Any) -> None:
-    np.testing.assert_array_equal(mask, expected)
-
-
-# -- the Transformer -----------------------------------------------------------------------------------
-
-
-def transformer(**changes: Any) -> nn.Transformer:
-    """Return a Transformer of two small layers in float64."""
-    options = {"source_vocab_size": 11, "dropout": 0.0, "max_len": 16, "dtype": "float64"}
-    sizes = {"target_vocab_size": 13, "d_model": 8, "num_heads": 2, "d_ff": 12}
-    layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
-    return nn.Transformer(nn.TransformerConfig(**{**options, **sizes, **layers, **changes}))
-
-
-VARIANTS: list[dict[str, Any]] = [
-    {}, {"norm": "rms", "norm_first": True, "gated": True, "activation": "silu"}, {"positions": "learned"},
-    {"positions": "sinusoidal_halves", "tie": "target", "bias": False},
-    {"positions": "none", "activation": "gelu", "final_norm": True, "output_bias": False},
-    {"tie": "all", "source_vocab_size": 13, "embeddings": nn.EmbeddingConfig(scale=False)},
-]  # fmt: skip
-variants = pytest.mark.parametrize("changes", VARIANTS, ids=str)
-SOURCE, TARGET = RNG.integers(4, 11, (3, 5)), RNG.integers(4, 13, (3, 6))
-SOURCE[1, 3:] = 0
-
-
-@variants
-def test_transformer_ignores_source_padding(changes: dict[str, Any]) -> None:
-    model = transformer(**changes).eval()
-    alone = model(SOURCE[1:2, :3], TARGET[1:2]).data
-    np.testing.assert_allclose(model(SOURCE, TARGET).data[1:2], alone, atol=1e-12)
-
-
-@variants
-def test_transformer_step_with_cache_equals_full_pass(changes: dict[str, Any]) -> None:
-    """Each step reads the tokens before it only, so the full pass is causal too."""
-    model = transformer(**changes).eval()
-    full, state = model(SOURCE, TARGET).data, model.start(SOURCE)
-    for i in range(6):
-        step = model.step(TARGET[:, i : i + 1], state)
-        np.testing.assert_allclose(step, full[:, i], rtol=1e-9, atol=1e-11)
-
-
-@variants
-def test_transformer_loss_equals_cross_entropy_of_logits(changes: dict[str, Any]) -> None:
-    model, target = transformer(**changes), TARGET.copy()
-    target[1, 4:] = 2, 0
-    logits = model(SOURCE, target[:, :-1])
-    expected = mg.cross_entropy(logits, target[:, 1:], ignore_index=0, label_smoothing=0.1)
-    loss, parameters = model.loss(SOURCE, target, 0.1), list(model.parameters())
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
-    for a, b in zip(mg.gradients(loss, parameters), mg.gradients(expected, parameters)):
-        np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(("attention", "inner"), [(None, None), (0.0, None), (None, 0.25)])
-def test_transformer_dropouts_override_dropout(attention: Any, inner: float | None) -> None:
-    options = {"attention": nn.AttentionConfig(dropout=attention), "activation_dropout": inner}
-    layer = transformer(dropout=0.5, **options).decoder.layers[1]
-    found = [layer.self_attention.dropout, layer.feed_forward.dropout, layer.dropout.p]
-    assert found == [0.5 if p is None else p for p in (attention, inner, 0.5)]
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ([[4, 11]], [[4]], "indices must be from 0 to 10, got 4 to 11"),
-        (np.zeros((1, 0), int), [[4]], "source must have at least one token in each sequence, got"),
-        ([4, 5], [[4]], r"source must be integer token ids \(N, L\), got int64 \(2,\)"),
-        ([[4]], [[4] * 17], "x must have at most 16 positions, got 17"),
-    ],
-)
-def test_transformer_bad_ids_raise(source: Any, target: Any, message: str) -> None:
-    with pytest.raises((ValueError, IndexError), match=message):
-        transformer()(source, target)
-
-
-def test_record_attention_records_calls_inside_its_block() -> None:
-    model = transformer().eval()
-    with nn.record_attention(model) as recorded:
-        model(SOURCE, TARGET)
-    model(SOURCE, TARGET)
-    assert [len(calls) for calls in recorded.values()] == [1] * 6

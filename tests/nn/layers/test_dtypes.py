@@ -1,16 +1,18 @@
-"""Layers compute in the dtype of their parameters: arrays are converted, other tensors refused."""
+"""Layers compute in the dtype of their parameters, and refuse other tensors with gradients."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 
+import minigrad as mg
 import nn
 from minigrad import Tensor
-from nn.layers.linear import FunctionModule
+from nn.options.activations import FunctionModule
 
 PATCHES = nn.PatchEmbedding(
     nn.EncoderConfig(d_model=4, num_heads=2, image_size=4, patch_size=2, num_channels=3)
@@ -38,10 +40,13 @@ NO_PARAMETERS = {"DotProductAttention", "Dropout", "Flatten", "Identity"}
 STACKS = {"Decoder", "Encoder"}  # of the layers above
 
 
+COUNTS = {"AdditiveAttention": 3, "MultiHeadCrossAttention": 2, "TransformerDecoderLayer": 2}
+
+
 def call(layer: nn.Module, x: Any) -> Any:
-    """Call a layer with as many arguments as it needs."""
-    counts = {"AdditiveAttention": 3, "MultiHeadCrossAttention": 2, "TransformerDecoderLayer": 2}
-    return layer(*[x] * counts.get(type(layer).__name__, 1))
+    """Call a layer, or its copy for inference, with as many arguments as it needs."""
+    names = [kind.__name__ for kind in type(layer).__mro__]
+    return layer(*[x] * next((COUNTS[name] for name in names if name in COUNTS), 1))
 
 
 def test_inputs_contain_every_layer() -> None:
@@ -56,22 +61,78 @@ def test_inputs_contain_every_layer() -> None:
     assert layers - others == set(INPUTS), "add layers to INPUTS or NO_FLOATING_INPUT"
 
 
-@pytest.mark.parametrize("name", INPUTS)
-@pytest.mark.parametrize("dtype", ["float64", "int64"])
-def test_layer_of_another_dtype_converts_arrays_and_refuses_tensors(name: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in INPUTS
+        for dtype in ("float64", "float16", "int64")
+        if (name, dtype) != ("PatchEmbedding", "int64")  # which has an error of its own
+    ],
+)
+def test_layer_of_another_dtype_converts_what_requires_no_gradient(name: str, dtype: str) -> None:
     layer, shape = INPUTS[name]
     layer.eval()
     x = (np.random.default_rng(0).standard_normal(shape) * 3).astype(dtype)
-    if name == "PatchEmbedding" and dtype == "int64":
-        pytest.skip("refuses integer images by its own error")
-    y = call(layer, x)
+    y = call(layer, Tensor(x.astype(np.float32)))
+    for given in (x, x.tolist(), Tensor(x), Tensor(x, requires_grad=dtype != "int64").detach()):
+        z = call(layer, given)
+        assert z.dtype == np.float32 and z.requires_grad == y.requires_grad
+        np.testing.assert_array_equal(z.data, y.data)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_layer_of_another_dtype_refuses_gradients_and_its_fix_is_right(
+    name: str, dtype: str
+) -> None:
+    layer, shape = INPUTS[name]
+    x = Tensor(np.random.default_rng(0).standard_normal(shape).astype(dtype), requires_grad=True)
+    with mg.no_grad():  # attention keeps its last weights, and a graph cannot be copied
+        call(layer.eval(), x.data)
+    copied = copy.deepcopy(layer)
+    fix = rf"convert x by x.astype\('float32'\) or the layer by .astype\('{dtype}'\)"
+    for given in (x, x * 2):
+        with pytest.raises(TypeError, match=rf"^\w+\(.*\): x must be float32, .*{dtype}; {fix}$"):
+            call(layer, given)
+    y = call(layer, x.astype("float32"))
     assert y.dtype == np.float32
-    np.testing.assert_array_equal(y.data, call(layer, Tensor(x.astype(np.float32))).data)
-    fix = r"convert x by x.astype\('float32'\)" + "( or the layer by .*)?" * (dtype == "float64")
-    with pytest.raises(TypeError, match=rf"^\w+\(.*\): x must be float32, .*, got {dtype}; {fix}$"):
-        call(layer, Tensor(x))
+    y.sum().backward()
+    assert x.grad is not None and x.grad.dtype == dtype
+    assert call(copied.astype(dtype), x).dtype == dtype
 
 
-def test_layer_refuses_arrays_that_would_lose_their_imaginary_part() -> None:
-    with pytest.raises(TypeError, match="complex128.*float32"):
-        nn.Linear(3, 2)(np.ones((4, 3), complex))
+@pytest.mark.parametrize("create", [mg.ones, mg.zeros, mg.randn, mg.rand])
+def test_first_line_of_a_pytorch_user_works(create: Any) -> None:
+    assert nn.Linear(3, 4)(create((2, 3))).dtype == np.float32
+    assert nn.Linear(3, 4)(mg.tensor([[1.0, 2, 3]])).shape == (1, 4)
+
+
+def test_layer_in_vmap_converts_the_examples() -> None:
+    layer, x = nn.Linear(3, 2), np.random.default_rng(0).standard_normal((4, 3))
+    np.testing.assert_allclose(mg.vmap(layer)(mg.tensor(x)).data, layer(x).data, 1e-5, 1e-6)
+
+
+INFERENCE = ["FeedForward", "LayerNorm", "Linear", "MultiHeadSelfAttention", "RMSNorm"]
+
+
+@pytest.mark.parametrize("name", [*INFERENCE, "MultiHeadCrossAttention", "TransformerEncoderLayer"])
+@pytest.mark.parametrize("wrap", [np.asarray, mg.tensor])
+def test_inference_copy_converts_as_the_layer_does(name: str, wrap: Any) -> None:
+    layer, shape = INPUTS[name]
+    layer.eval()
+    x = wrap(np.random.default_rng(0).standard_normal(shape))
+    y = call(nn.for_inference(nn.Sequential(layer))[0], x)
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.data, call(layer, x).data, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(INPUTS.keys() - {"PatchEmbedding"}))  # its own error
+@pytest.mark.parametrize("dtype", [complex, object, str])
+def test_layer_refuses_what_is_no_real_number(name: str, dtype: Any) -> None:
+    layer, shape = INPUTS[name]
+    x = np.ones(shape).astype(dtype)
+    message = rf"^\w+\(.*\): x must be real numbers, .* got {x.dtype}$"
+    for given in (x, Tensor(x)) if dtype is complex else (x,):
+        with pytest.raises(TypeError, match=message):
+            call(layer, given)

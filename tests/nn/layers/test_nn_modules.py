@@ -12,6 +12,7 @@ import pytest
 import nn
 from minigrad import GradientError, Tensor, optim
 from nn import init
+from nn.linear import activation_named
 
 
 class Small(nn.Module):
@@ -239,21 +240,6 @@ def test_dropout_keeps_the_mean_and_stops_in_evaluation() -> None:
     assert dropout.eval()(x) is x
 
 
-def test_embedding_padding_stays_zero() -> None:
-    e = nn.Embedding(5, 3, padding_idx=0)
-    assert not e.weight.data[0].any()
-    e(np.array([[0, 1, 1]])).sum().backward()
-    np.testing.assert_array_equal(e.weight.grad.data[:, 0], [0, 2, 0, 0, 0])
-
-
-def test_batch_norm_in_evaluation_uses_running_values() -> None:
-    x = np.random.default_rng(0).standard_normal((6, 4)) * 3 + 1
-    norm = nn.BatchNorm1d(4, dtype=float)
-    norm(x)
-    mean, var = 0.1 * x.mean(0), 0.9 + 0.1 * x.var(0, ddof=1)
-    np.testing.assert_allclose(norm.eval()(x).data, (x - mean) / np.sqrt(var + 1e-5))
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_in_float16_of_large_values_equals_float32(training: bool) -> None:
     values = (np.random.default_rng(0).standard_normal((6, 4)) * 600).astype(np.float16)
@@ -279,23 +265,6 @@ def test_norm_of_other_trailing_axes_raises(norm: Any, shape: Any) -> None:
             forward(np.ones((4, 8), np.float32))
 
 
-def test_sinusoidal_positions_add_rows_of_their_formula() -> None:
-    position, pair = np.indices((50, 3))
-    angles = position / 10000 ** (2 * pair / 6)
-    table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(50, 6)
-    layer = nn.SinusoidalPositions(50, 6, dtype=float)
-    np.testing.assert_allclose(layer(np.ones((1, 3, 6)), 4).data[0], 1 + table[4:7], rtol=1e-12)
-    assert not layer.state_dict()
-
-
-@pytest.mark.parametrize("activation", ["relu", "silu"])
-def test_gated_feed_forward_equals_its_formula(activation: str) -> None:
-    x = np.random.default_rng(0).standard_normal((2, 3, 4))
-    f = nn.FeedForward(4, 8, activation=activation, gated=True, dtype=float)
-    h = nn.activation_named(activation)(f.linear1(x)) * f.gate(x)
-    np.testing.assert_allclose(f(x).data, f.linear2(h).data, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -312,9 +281,16 @@ def test_gated_feed_forward_equals_its_formula(activation: str) -> None:
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
         (lambda: nn.TransformerEncoderLayer(8, 2, 12, norm="batch"), ValueError, "norm must be 'layer', .*, got 'batch'"),
-        (lambda: nn.activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
+        (lambda: activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
     ],
 )  # fmt: skip
 def test_layer_bad_argument_is_named(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+def test_transformer_layer_without_d_ff_has_the_width_of_pytorch(kind: Any) -> None:
+    assert kind(8, 2).feed_forward.linear1.out_features == 2048
+    with pytest.raises(TypeError, match=r"^TransformerLayer.__init__\(\) missing .* 'num_heads'$"):
+        kind(8)

@@ -1,4 +1,4 @@
-"""Configurations: groups of options, contradictions, and files of version 0.2."""
+"""Configurations: groups of options, and contradictions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,10 @@ import numpy as np
 import pytest
 
 import nn
-from minigrad.io import save_arrays
-from nn.models.config import check_sizes
+from nn.options.config import check_sizes
 
 SIZES: dict[str, Any] = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
 SCALING = {"rope_type": "linear", "factor": 2.0}
-VERSION_0_2: dict[str, Any] = {
-    "attention_dropout": 0.2, "attention_bias": "qk", "num_kv_heads": 1, "head_dim": 6, "attention_scale": 0.3,
-    "qk_norm": True, "window": 3, "window_layers": [0], "positions": "rotary", "position_offset": 0,
-    "rotary_base": 500.0, "rotary_scaling": SCALING, "rotary_dim": 4, "no_rotary_layers": [1], "relative_buckets": 16,
-    "relative_max_distance": 128, "scale_embedding": 2.0, "embedding_norm": True, "embedding_size": None, **SIZES,
-}  # fmt: skip
-"""A configuration without groups, as version 0.2 wrote it."""
 GROUPED = nn.LanguageModelConfig(
     **SIZES,
     attention=nn.AttentionConfig(
@@ -36,32 +28,17 @@ GROUPED = nn.LanguageModelConfig(
 )  # fmt: skip
 
 
-def test_config_of_version_0_2_is_grouped() -> None:
-    """Ignore options without effect, and fill in the defaults of the class."""
-    assert nn.LanguageModelConfig.from_dict(VERSION_0_2) == GROUPED
+def test_config_from_dict_of_its_json_is_equal() -> None:
     assert nn.LanguageModelConfig.from_dict(json.loads(json.dumps(GROUPED.to_dict()))) == GROUPED
-    config = nn.TransformerConfig.from_dict({"attention_dropout": 0.2, "window_layers": [1]})
-    assert config == nn.TransformerConfig(attention=nn.AttentionConfig(dropout=0.2))
 
 
-def test_load_weights_of_version_0_2_compares_configurations(tmp_path: Path) -> None:
+def test_load_weights_with_another_window_names_both(tmp_path: Path) -> None:
     path, model = tmp_path / "w.safetensors", nn.LanguageModel(GROUPED)
-    save_arrays(path, model.state_dict(), {"model": {"model": "LanguageModel", **VERSION_0_2}})
+    nn.save_weights(path, model)
     nn.load_weights(path, model)
     narrow = replace(GROUPED, attention=replace(GROUPED.attention, window=2))
     with pytest.raises(ValueError, match=r"this one has attention.window=2 \(expected 3\)$"):
         nn.load_weights(path, nn.LanguageModel(narrow))
-
-
-def test_name_of_version_0_2_is_an_error_with_its_replacement() -> None:
-    config: Any = GROUPED
-    use = re.escape("; use attention=nn.AttentionConfig(scale=...), config.attention.scale")
-    with pytest.raises(TypeError, match=f"no argument 'attention_scale'{use}"):
-        nn.LanguageModelConfig(**SIZES | {"attention_scale": None})
-    with pytest.raises(AttributeError, match=f"no attribute 'attention_scale'{use}"):
-        config.attention_scale
-    with pytest.raises(AttributeError, match=r"use config.effective\(\)\.final_norm"):
-        config.has_final_norm
 
 
 OTHER_VALUES: dict[str, Any] = {
@@ -111,6 +88,7 @@ WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: nn.TransformerConfig(9, 9, 8, 2, tie="target", embeddings=nn.EmbeddingConfig(scale=True, size=4)), r"embeddings.size must be d_model \(8\) with tie='target', got 4"),
         (lambda: nn.TransformerConfig(9, 11, tie="all"), "target_vocab_size must be equal to source_vocab_size with tie='all', got 11 and 9"),
         (lambda: nn.TransformerConfig(dtype="int32"), "dtype must be a floating dtype, got 'int32'"),
         (lambda: nn.Transformer(nn.TransformerConfig(0, 9)), "Transformer: source_vocab_size must be at least 1, got 0"),
@@ -134,7 +112,10 @@ def test_config_contradicting_options_raise(make: Any, message: str) -> None:
     [
         ({"attention": {"windows": 3}}, "c.json: unknown settings: windows; expected some of bias"),
         ({"attention": {"window": 3}, "window": 3}, "c.json: unknown settings: window"),
-        ({"window": "3"}, "c.json: attention.window must be an integer or null, got '3'"),
+        (
+            {"attention": {"window": "3"}},
+            "c.json: attention.window must be an integer or null, got '3'",
+        ),
     ],
 )
 def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 import minigrad as mg
 import nn
+from nn.published.weights import load_model, model_to_dict
 
 SMALL: dict[str, Any] = {"dropout": 0.0, "max_len": 24, "dtype": "float64"}
 IDS = np.array([[4, 5, 6, 0], [4, 5, 6, 7]])
@@ -27,7 +28,7 @@ def encoder_config(layers: int = 1, **options: Any) -> nn.EncoderConfig:
 
 
 def transformer(**options: Any) -> nn.Transformer:
-    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, **SMALL, **options)
+    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, **{**SMALL, **options})
     return nn.Transformer(config, np.random.default_rng(0))
 
 
@@ -55,22 +56,18 @@ MODELS: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_model_from_dict_rebuilds_the_model_and_draws_nothing(make: Callable[[], Any]) -> None:
+def test_load_run_rebuilds_the_model_and_draws_nothing(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
     model = make()
+    nn.save_weights(tmp_path / "w.safetensors", model)
     before = mg.get_rng_state()
-    again = nn.model_from_dict(json.loads(json.dumps(nn.model_to_dict(model))))
+    again = nn.load_run(tmp_path / "w.safetensors")
     assert mg.get_rng_state() == before
     assert type(again) is type(model)
     assert again.config == model.config
-    again.load_state_dict(model.state_dict())
     arguments = [IDS] * (2 if isinstance(model, nn.Transformer) else 1)
     np.testing.assert_array_equal(again.eval()(*arguments).data, model.eval()(*arguments).data)
-
-
-def test_model_from_dict_of_first_version_is_a_transformer() -> None:
-    sizes = {"source_vocab_size": 9, "target_vocab_size": 9, "d_model": 8, "num_heads": 2}
-    model = nn.model_from_dict({**sizes, "sos_id": 1})
-    assert isinstance(model, nn.Transformer) and model.config.bos_id == 1
 
 
 @pytest.mark.parametrize(
@@ -81,14 +78,14 @@ def test_model_from_dict_of_first_version_is_a_transformer() -> None:
         ({"model": "LanguageModel", "vocab_size": 9, "d_model": 8.5}, "d_model must be an integer, got 8.5"),
     ],
 )  # fmt: skip
-def test_model_from_dict_of_other_data_raises(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        nn.model_from_dict(data)
+def test_load_model_of_other_data_raises(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^config.json: {message}"):
+        load_model(data, "config.json", None)
 
 
 def test_model_to_dict_of_a_layer_raises() -> None:
     with pytest.raises(TypeError, match="model must be one of Transformer, .* got Linear"):
-        nn.model_to_dict(nn.Linear(2, 2))
+        model_to_dict(nn.Linear(2, 2))
 
 
 # -- padding ---------------------------------------------------------------------------------------------------
@@ -110,28 +107,6 @@ def test_language_model_hides_only_its_padding_token(
     assert (loss.item() == 0) == is_hidden
 
 
-POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "relative", "learned_relative", "none"]
-
-
-@pytest.mark.parametrize("is_left", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_language_model_of_a_padded_batch_equals_each_row_alone(
-    positions: str, is_left: bool
-) -> None:
-    model = language_model(positions=positions).eval()
-    ids, mask = np.random.default_rng(0).integers(0, 13, (2, 6)), np.ones((2, 6), bool)
-    mask[1, :3] = False
-    mask = mask if is_left else mask[:, ::-1]
-    logits, total = model(ids, mask).data, 0.0
-    for i, row in enumerate((ids[:1], ids[1:, mask[1]])):
-        np.testing.assert_allclose(logits[i][mask[i]], model(row).data[0], atol=1e-12)
-        total += model.loss(row, reduction="sum").item()
-    each = model.loss(ids, mask, reduction="none")
-    assert each.shape == (2, 5) and model.num_targets(ids, mask) == 5 + 2
-    for loss in (each.sum(), model.loss(ids, mask, reduction="sum")):
-        assert loss.item() == pytest.approx(total, rel=1e-9)
-
-
 def test_padding_mask_of_another_dtype_raises() -> None:
     message = r"padding_mask must be booleans \(2, 4\), True = a real token, got"
     with pytest.raises(ValueError, match=message):
@@ -146,24 +121,37 @@ def test_transformer_with_batches_of_different_sizes_raises() -> None:
         model.decode(target, model.encode(IDS))
 
 
-# -- encoders ------------------------------------------------------------------------------------------------------
+# -- the Transformer -----------------------------------------------------------------------------------------------
 
 
-def test_token_classifier_ignores_padding() -> None:
-    rng, types = np.random.default_rng(0), np.array([[0, 1, 1, 1], [0, 0, 1, 1]])
-    ids, classes = rng.integers(1, 9, (2, 4)), rng.integers(0, 3, (2, 4))
-    real = np.array([[True] * 4, [True, True, False, False]])
-    model = nn.TokenClassifier(encoder_config(num_classes=3, num_types=2), rng)
-    logits = model(ids, real, types)
-    assert not np.allclose(logits.data, model(ids, real).data)
-    expected = mg.cross_entropy(logits[real], classes[real])
-    assert model.loss(ids, classes, real, types).item() == pytest.approx(expected.item(), rel=1e-12)
-    assert model.num_targets(ids, classes, real) == 6
+@pytest.mark.parametrize(("attention", "inner"), [(None, None), (0.0, None), (None, 0.25)])
+def test_transformer_dropouts_override_dropout(attention: Any, inner: float | None) -> None:
+    options = {"attention": nn.AttentionConfig(dropout=attention), "activation_dropout": inner}
+    layer = transformer(dropout=0.5, **options).decoder.layers[0]
+    found = [layer.self_attention.dropout, layer.feed_forward.dropout, layer.dropout.p]
+    assert found == [0.5 if p is None else p for p in (attention, inner, 0.5)]
 
 
-def test_classifier_with_mean_pool_ignores_padding() -> None:
-    model = nn.EncoderClassifier(encoder_config(num_classes=3)).eval()
-    np.testing.assert_allclose(model(IDS).data[:1], model(IDS[:1, :3]).data, atol=1e-12)
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ([[4, 9]], [[4]], "indices must be from 0 to 8, got 4 to 9"),
+        (np.zeros((1, 0), int), [[4]], "source must have at least one token in each sequence, got"),
+        ([4, 5], [[4]], r"source must be integer token ids \(N, L\), got int64 \(2,\)"),
+        ([[4]], [[4] * 25], "x must have at most 24 positions, got 25"),
+    ],
+)
+def test_transformer_bad_ids_raise(source: Any, target: Any, message: str) -> None:
+    with pytest.raises((ValueError, IndexError), match=message):
+        transformer()(source, target)
+
+
+def test_record_attention_records_calls_inside_its_block() -> None:
+    model = transformer().eval()
+    with nn.record_attention(model) as recorded:
+        model(IDS, IDS)
+    model(IDS, IDS)
+    assert [len(calls) for calls in recorded.values()] == [1] * 3
 
 
 # -- several threads -----------------------------------------------------------------------------------------------
@@ -178,3 +166,45 @@ def test_evaluating_holds_in_its_context_only() -> None:
         dropout.train()
         assert not dropout.training
     assert dropout.training
+
+
+@pytest.mark.parametrize("kind", [nn.Transformer, nn.LanguageModel, nn.EncoderClassifier])
+@pytest.mark.parametrize("config", [3, {}, nn.ModelConfig], ids=repr)
+def test_model_of_another_config_raises(kind: Any, config: Any) -> None:
+    name = kind.__name__
+    message = rf"^{name}: config must be a \w+Config, got .*; write nn.{name}\(nn.\w+Config\("
+    with pytest.raises(TypeError, match=message):
+        kind(config)
+
+
+class Gated(nn.TransformerEncoderLayer):
+    """A layer that multiplies the output of each sublayer by a learned gate."""
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.gate = nn.Parameter(np.zeros(1, "float32"))
+
+    def residual(self, x: Any, norm: Any, sublayer: Any, onto: Any = None) -> Any:
+        return super().residual(x, norm, lambda h: self.gate * sublayer(h), onto)
+
+
+class GatedConfig(nn.LanguageModelConfig):
+    def new_layer(self, cross: bool, generator: Any, **options: Any) -> nn.Module:
+        return Gated(self.d_model, self.num_heads, self.d_ff, generator=generator, **options)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_layer_of_ones_own_changes_every_sublayer_of_a_model(parallel: bool) -> None:
+    config = GatedConfig(9, 8, 2, 2, 16, dropout=0.0, parallel=parallel)
+    model = nn.LanguageModel(config)
+    ids = np.array([[3, 4, 5, 6]])
+    layers = [*model.layers.layers]
+    x = mg.Tensor(np.random.default_rng(0).standard_normal((1, 4, 8)).astype("float32"))
+    for layer in layers:  # whose gates are closed
+        np.testing.assert_array_equal(layer(x).data, x.data)
+        layer.gate.data[:] = 0.5
+    for copy in (model, nn.for_inference(model)):
+        assert [type(layer) for layer in copy.layers.layers] == [Gated, Gated]
+        np.testing.assert_allclose(copy(ids).data, model(ids).data, rtol=1e-5)
+    model.loss(ids).backward()
+    assert all(np.any(layer.gate.grad.data) for layer in layers)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_folders
+from environment import needs
 
 import minigrad as mg
 import nn
-from nn.pretrained.sentence_transformers import _ACTIVATIONS
-from nn.text import SPECIALS, BPETokenizer, CharTokenizer, Vocabulary, WordTokenizer
+from nn.published.sentence_transformers import _ACTIVATIONS
+from nn.text.tokenize import BPETokenizer, CharTokenizer, WordTokenizer
+from nn.text.vocabulary import SPECIALS, Vocabulary
 
 IDS = np.array([[4, 5, 6, 7], [7, 6, 5, 4]])
 
@@ -95,15 +97,17 @@ def sentence_encoder(path: Path) -> nn.SentenceEncoder:
     return encoder
 
 
+def bpe_tokenizer(path: Path) -> BPETokenizer:
+    needs("tokenizers")
+    return BPETokenizer.train(["the cat sat on the mat"] * 3, 270)
+
+
 @pytest.mark.parametrize(
     ("make", "use"),
     [
         (sentence_encoder, lambda encoder: encoder.encode(["the cat"]).tolist()),
         (lambda path: translator(), lambda t: [x.text for x in t.translate(["a b c", "d"], 2)]),
-        (
-            lambda path: BPETokenizer.train(["the cat sat on the mat"] * 3, 270),
-            lambda t: t("the cat"),
-        ),
+        (bpe_tokenizer, lambda t: t("the cat")),
     ],
     ids=["sentence encoder", "translator", "tokenizer"],
 )
@@ -113,7 +117,7 @@ def test_pickle_of_an_object_does_the_same(tmp_path: Path, make: Any, use: Any) 
 
 
 def test_pickle_of_a_tokenizer_with_a_sentencepiece_step_names_the_reason(tmp_path: Path) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers = needs("tokenizers")
     text = nn.text.load(tiny_folders.encoder_folder(tmp_path))
 
     class Step:

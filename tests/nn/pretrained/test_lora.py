@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from environment import needs
+from tiny_folders import encoder_folder
 
 import minigrad as mg
 import nn
@@ -155,3 +157,13 @@ def test_lora_with_bad_arguments_raises(
     with pytest.raises(ValueError, match=message):
         call()
     assert not list(tmp_path.iterdir())
+
+
+def test_load_adapter_of_another_head_names_its_layers(tmp_path: Path) -> None:
+    needs("tokenizers")
+    encoder_folder(tmp_path / "encoder")
+    model = nn.lora(nn.load(tmp_path / "encoder", head="classes", num_classes=3))
+    nn.save_adapter(tmp_path / "adapter", model)
+    message = r"got adapters for .*bert.encoder.layer.0.* load the model with the head that"
+    with pytest.raises(ValueError, match=message):
+        nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "encoder"))

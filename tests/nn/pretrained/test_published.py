@@ -9,17 +9,21 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import perturb, seeds
 from published import MODELS
 
 import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from nn.pretrained import llama
-from nn.pretrained.load import FAMILIES, read_config
+from nn.published import llama
+from nn.published.load import FAMILIES, read_config
 
 LM = (30, 16, 4, 2, 32)  # sizes of all models: vocabulary, width, heads, layers, inner width
 GPT2 = nn.LanguageModelConfig(*LM, max_len=20, bos_id=1, eos_id=2)
@@ -85,13 +89,32 @@ def check_saved_again(path: Path, model: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_save_then_load_computes_the_same(tmp_path: Path, name: str) -> None:
-    model = MADE[name]().eval()
-    nn.save(tmp_path, model)
-    again = nn.load(tmp_path)
-    assert type(again) is type(model) and not again.training
-    np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
-    check_saved_again(tmp_path, again, "config.json")
+@given(st.data())
+def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> None:
+    """Draw the sizes of a model, its weights, and settings that its family can have."""
+    draw = lambda *choices: data.draw(st.sampled_from(choices))
+    heads = draw(1, 2, 4)
+    sizes: dict[str, Any] = {
+        "d_model": 4 * heads, "num_heads": heads, "d_ff": draw(1, 8), "max_len": draw(4, 9),
+        "dropout": draw(0.0, 0.1),
+    }  # fmt: skip
+    if name == "marian":
+        sizes |= {"num_encoder_layers": draw(1, 2), "num_decoder_layers": draw(1, 3)}
+    else:
+        sizes |= {"num_layers": draw(1, 2), "norm_eps": draw(1e-5, 1e-6)}
+    if name == "llama":
+        sizes["attention"] = nn.AttentionConfig(num_kv_heads=draw(1, heads))
+        sizes["tie"] = draw(True, False)
+    made = MADE[name]()
+    model = type(made)(replace(made.config, **sizes)).eval()
+    perturb(model, data.draw(seeds))
+    with TemporaryDirectory() as directory:
+        path = Path(directory)
+        nn.save(path, model)
+        again = nn.load(path)
+        assert type(again) is type(model) and not again.training
+        np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
+        check_saved_again(path, again, "config.json")
 
 
 def lm(**options: Any) -> nn.LanguageModel:
@@ -122,14 +145,6 @@ def test_save_of_a_model_that_no_family_describes_raises(
 def test_save_with_another_dtype_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="dtype must be 'float16', 'bfloat16'.*, got 'int8'"):
         nn.save(tmp_path, MADE["gpt2"](), dtype="int8")
-
-
-@pytest.mark.parametrize("read", [nn.load, nn.sentence_encoder])
-def test_load_of_gguf_names_the_conversion(tmp_path: Path, read: Callable[[Path], Any]) -> None:
-    (tmp_path / "tiny.gguf").touch()
-    for path in (tmp_path, tmp_path / "tiny.gguf"):
-        with pytest.raises(ValueError, match="tiny.gguf: GGUF files are not read; convert it"):
-            read(path)
 
 
 def test_load_of_narrow_weights_widens_them(tmp_path: Path) -> None:
@@ -296,7 +311,7 @@ def test_families_of_contributing_are_those_of_the_library() -> None:
 def test_command_prints_the_effective_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main = runpy.run_module("nn.pretrained", run_name="main")["main"]
+    main = runpy.run_module("nn.published", run_name="main")["main"]
     main([str(folder(tmp_path, "llama", use_cache=True))])
     printed = capsys.readouterr().out
     count = nn.load(tmp_path).num_parameters()

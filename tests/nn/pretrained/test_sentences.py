@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import needs
 from tiny_folders import language_model_folder, sentence_encoder_folder
 
 import nn
 from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
 
-tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+tokenizers = needs("tokenizers")
 
 BERT, OURS = "sentence_bert_config.json", "config_sentence_transformers.json"
 

@@ -17,16 +17,6 @@ Y = np.arange(23)
 Pair = namedtuple("Pair", "x y")
 
 
-def test_batches_shuffle_as_version_0_2_did() -> None:
-    """Runs of version 0.2 go on in their order."""
-    order = np.random.default_rng([3, 2]).permutation(23)
-    batches = list(nn.Batches(X, Y, batch_size=5, seed=3).epoch(2, start=3))
-    assert [y.tolist() for _, y in batches] == [order[15:20].tolist(), order[20:].tolist()]
-    np.testing.assert_array_equal(batches[0][0], X[order[15:20]])
-    listed = nn.as_batches(list(range(9)))
-    assert list(listed.epoch(2)) == np.random.default_rng([0, 2]).permutation(9).tolist()
-
-
 def test_batches_in_a_loop_are_tensors_of_a_new_order() -> None:
     batches = nn.Batches(X, Y, batch_size=8, drop_last=True)
     first, second = list(batches), list(batches)
@@ -96,13 +86,3 @@ def test_batches_of_a_subclass_need_plan_and_take_alone() -> None:
     batches = Rows()
     assert [list(batches), list(batches)] == [[[e, 0], [e, 1], [e, 2]] for e in range(2)]
     assert list(batches.epoch(4, 2)) == [[4, 2]]
-
-
-def test_batches_of_ranks_make_up_the_batch() -> None:
-    """The last batch has one row, so the second and third rank have none."""
-    batches = nn.Batches(Y, batch_size=11, shuffle=False)
-    shares = [list(batches.epoch(0, 0, rank, 3)) for rank in range(3)]
-    assert [share[1][0].tolist() for share in shares] == [
-        Y[11 + r : 22 : 3].tolist() for r in range(3)
-    ]
-    assert [share[2] and share[2][0].tolist() for share in shares] == [[22], None, None]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import hide_packages
+from environment import needs
 from tiny_folders import language_model_folder, text_files, translator_folder
 
 import nn
-from minigrad.core.errors import MissingExtraError
+from minigrad.errors import MissingExtraError
+from nn.text import loading
 
-tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+tokenizers = needs("tokenizers")
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "##s", "eng_Latn", "fra_Latn"]
 
 
@@ -89,6 +92,66 @@ def test_model_text_batch_returns_padded_ids_and_mask(tmp_path: Path) -> None:
     assert left.tolist() == [[0, 1, 4, 2], [1, 4, 5, 2]] and not real[0, 0]
 
 
+@pytest.mark.parametrize(
+    ("settings", "config", "pad_id"),
+    [
+        ({}, {"pad_token_id": 5}, 5),  # as BART is published
+        ({"pad_token": None}, {"pad_token_id": 5}, 5),
+        ({"pad_token": "[UNK]"}, {"pad_token_id": 5}, 3),
+        ({}, {"pad_token_id": None}, None),
+        ({}, {"pad_token_id": -1}, None),
+        ({}, {"pad_token_id": 99}, None),
+        ({}, {}, None),
+    ],
+)
+def test_pad_id_without_pad_token_is_that_of_config_json(
+    tmp_path: Path, settings: dict[str, Any], config: dict[str, Any], pad_id: int | None
+) -> None:
+    bert(tmp_path)
+    (tmp_path / "special_tokens_map.json").unlink()
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    text = nn.text.load(tmp_path)
+    assert text.pad_id == pad_id
+    assert text.batch(["the", "the cat"])[0][0, -1] == (pad_id or 0)
+
+
+def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
+    bert(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    data = json.loads(path.read_text())
+    data["padding"]["strategy"] = {"Fixed": 3_000_000}
+    path.write_text(json.dumps(data))
+    tracemalloc.start()
+    text = nn.text.load(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert text.encode("the") == [1, 4, 2] and peak < 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tokenizer.json": {"model": {"vocab": dict.fromkeys("abcd", 0)}}}, "model.vocab must be at most 3, got 4"),
+        ({"tokenizer.json": {"model": {"vocab": [["a", 0]] * 4}}}, "model.vocab must be at most 3, got 4"),
+        ({"tokenizer.json": {"model": {"vocab": {}, "merges": [*"abcd"]}}}, "model.merges must be at most 3, got 4"),
+        ({"tokenizer.json": {"model": {"vocab": {}}, "added_tokens": [{}] * 4}}, "added_tokens must be at most 3, got 4"),
+        ({"vocab.txt": "a\nb\nc\nd\n"}, "vocab.txt: lines must be at most 3, got 4"),
+        ({"vocab.json": {}, "merges.txt": "a\nb\nc\nd\n"}, "merges.txt: lines must be at most 3, got 4"),
+        ({"vocab.json": dict.fromkeys("abcd", 0), "merges.txt": ""}, "vocab.json: tokens must be at most 3, got 4"),
+    ],
+)  # fmt: skip
+def test_load_of_too_many_tokens_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(loading, "MOST_TOKENS", 3)
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}$"):
+        nn.text.load(tmp_path)
+
+
 def test_model_text_save_copies_the_files(tmp_path: Path) -> None:
     nn.text.load(bert(tmp_path)).save(tmp_path / "copy")
     for copy in (names := list((tmp_path / "copy").iterdir())):
@@ -123,7 +186,7 @@ NAMED = [{"name": "tool_use", "template": "{{ 1 / tools|length }}"}]
 
 def chat_text(path: Path, template: Any) -> Any:
     """Load a tokenizer with a chat template."""
-    pytest.importorskip("jinja2", reason="chat templates need it")
+    needs("jinja2")
     text_files(path, chat_template=template, bos_token="[CLS]")
     return nn.text.load(path)
 
@@ -223,7 +286,7 @@ def test_generate_text_with_language_translates(tmp_path: Path) -> None:
 
 def marian(path: Path, vocabulary: tuple[str, ...] = ("<pad>",)) -> Path:
     """Write a tokenizer with the pieces of a SentencePiece model, and more words."""
-    library = pytest.importorskip("sentencepiece", reason="Marian's directories need it")
+    library = needs("sentencepiece")
     library.SentencePieceTrainer.train(
         sentence_iterator=iter(["the cat"] * 20), model_prefix=str(path / "source"), vocab_size=10,
         normalization_rule_name="identity", minloglevel=2,

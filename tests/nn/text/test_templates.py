@@ -11,75 +11,44 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import limits
+from environment import needs
 
-from minigrad.core.errors import MissingExtraError
+from minigrad.errors import MissingExtraError
 from nn.text.templates import render
 
-pytest.importorskip("jinja2", reason="chat templates need it")
+needs("jinja2")
 
-BIG = "{% set big = 'x' * 100000 %}"
-SPACE = "{% set ns = namespace(x='ab', n=7) %}"
-WITHOUT_END = {
-    "loops": ["{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-              "{% for i in range(99999) %}" + "x" * 90_000 + "{% endfor %}",
-              "{% set x = [1] * 200000 %}{% for i in range(99999) %}{% set y = x[1:] %}{% endfor %}",
-              "{% for i in range(99999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}",
-              "{% for i in range(99999) %}{% set x = 10 ** 30000 %}{% endfor %}",
-              "{% for i in range(99999) %}{% set x %}{{ 'x' * 9000000 }}{% endset %}{% endfor %}"],
-    "recursion": ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% block a %}{{ self.a() }}{% endblock %}",
-                  "{% macro m(n) %}{% if n < 60 %}{{ m(n + 1) }}{{ m(n + 1) }}{% endif %}{% endmacro %}{{ m(0) }}",
-                  "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}"],
-    "operators": ["{{ '%9999999999d' % 1 }}", "{{ 10 ** 100000000 }}", "{{ ([1] * 10**10)|length }}",
-                  BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}",
-                  SPACE + "{% for i in range(999) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}"],
-    "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, "{% set x = [1] %}" + "{% set x = [x, x] %}" * 60 + "{{ x }}",
-                 "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {x: 1}|length }}",
-                 "{% set d = {'a': 'abc'}.values() %}" + "{% set d = {'a': [d, d]}.values() %}" * 60 + "{{ d }}",
-                 SPACE + "{% set ns = namespace(x=[ns, ns]) %}" * 40 + "{{ ns }}{{ 1 / 0 }}"],
-    "filters": ["{{ 'x'|center(10**10) }}", BIG + "{{ big|replace('x', big) }}", "{{ 1.5|round(1000000000, 'ceil') }}",
-                "{{ ([[1]] * 200000)|sum(start=[])|length }}", "{{ lipsum(10**9) }}",
-                "{% set c = ('<!--' ~ 'a-->') * 1000000 %}{{ c|striptags }}", "{{ [[[[1]]]]|tojson(indent='y' * 90000000) }}"],
-    "methods": ["{{ 'x'.ljust(10**10) }}", "{{ '{:>9999999999}'.format(1) }}", BIG + "{{ big.replace('', big) }}",
-                BIG + "{{ ('{0}' * 99999).format(big) }}", "{{ (1).to_bytes(10**10, 'big') }}", "{{ strftime_now('%999999999d') }}",
-                "{{ ('a' * 9000000).strip('b' * 9000000) }}", "{{ '{' ~ ':' * 500000 }}{{ ('{' ~ ':' * 500000).format() }}"],
-    "faults": ["{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ {}.x.y }}", "{{ '" + "x" * 100_000 + "' }}",
-               "{{ 1" + " + 1" * 2_000 + " }}", "{% for i in [1] %}" * 40 + "{% endfor %}" * 40,
-               "{{ raise_exception('no\n\n' * 9999) }}", "{{ raise_exception(1, 2) }}"],
-}  # fmt: skip
+FAULTS = {
+    "nesting": "{{ " + "(" * 40_000 + ")" * 40_000 + "}}",
+    "undefined": "{{ {}.x.y }}",
+    "length": "{{ '" + "x" * 100_000 + "' }}",
+    "operands": "{{ 1" + " + 1" * 2_000 + " }}",
+    "loops": "{% for i in [1] %}" * 40 + "{% endfor %}" * 40,
+    "recursion": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "range": "{{ range(10**6) }}",
+    "message": "{{ raise_exception('no\n\n' * 9999) }}",
+    "arguments": "{{ raise_exception(1, 2) }}",
+    "escape sequences": "{{ raise_exception('\x1b]0;title\x07') }}",
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", WITHOUT_END)
-def test_render_endless_template_raises(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nn.text.sandbox.SECONDS", 0.5)
-    for source in WITHOUT_END[kind]:
-        with limits(), pytest.raises(ValueError, match="^a/file: ") as caught:
-            render(source, "a/file", {"messages": [{"role": "user"}]})
-        assert str(caught.value).isprintable() and len(str(caught.value)) < 2000, source[:200]
-
-
-def test_render_long_chat_is_within_bounds() -> None:
-    """Operations on a long chat are not refused for its size."""
-    source = "{% for m in messages %}{% if messages[0] == m %}{{ messages|length }}{% endif %}{% endfor %}"
-    messages = [{"content": str(i) * 1000} for i in range(1000)]
-    assert render(source, "a/file", {"messages": messages}) == "1000"
-    source = "{{ messages[0].content.replace('0', '<|end|>') }}"
-    long = [{"content": "0" * 1_000_000}]
-    assert len(render(source, "a/file", {"messages": long})) == 7_000_000
+@pytest.mark.parametrize("fault", FAULTS)
+def test_render_faulty_template_raises_one_short_line(fault: str) -> None:
+    with limits(), pytest.raises(ValueError, match="^a/file: ") as caught:
+        render(FAULTS[fault], "a/file", {"messages": [{"role": "user"}]})
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
-        (WITHOUT_END["loops"][0], "chat_template: it takes too much work (loops, or repeated text"),
-        ("{{ 'x' * 10**11 }}", "chat_template: it takes too much work"),
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
         ("{{ [x]|tojson(default=raise_exception) }}", "chat_template: tojson() got an unexpected"),
     ],
 )
-def test_render_error_names_the_reason(source: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^a/file: {re.escape(said)}"):
+def test_render_error_names_the_reason(source: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^a/file: {re.escape(message)}"):
         render(source, "a/file", {})
 
 
@@ -87,19 +56,32 @@ def test_render_error_names_the_reason(source: str, said: str) -> None:
     "attack",
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ raise_exception.__globals__ }}",
+        "{{ strftime_now.__globals__['__builtins__'] }}",
         "{{ messages.append(1) }}",
         "{{ namespace(__call__=1) }}",
         "{{ namespace({'_x': 1}) }}",
         "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
+        "{{ dict.get }}{{ dict.__call__ }}{{ dict.fromkeys.__self__ }}",
+        "{{ self._TemplateReference__context }}",
+        "{% include 'secret' %}",
+        "{% import '/etc/passwd' as x %}",
     ],
 )
 def test_render_does_not_leave_the_sandbox(attack: str) -> None:
     try:
-        said = render(attack, "a/file", {"messages": [{"role": "user"}]})
+        output = render(attack, "a/file", {"messages": [{"role": "user"}]})
     except ValueError as error:
         assert str(error).startswith("a/file: chat_template:")
     else:
-        assert said == ""  # an attribute that is not to be seen is undefined
+        assert output == ""  # a hidden attribute is undefined
+
+
+def test_render_twice_does_not_share_state() -> None:
+    """Templates cannot change the environment that the process keeps."""
+    source = "{% set raise_exception = 1 %}{% set ns = namespace(n=n) %}{{ ns.n }}"
+    assert render(source, "a/file", {"n": 1}) == "1"
+    assert render("{{ raise_exception is callable }}{{ ns }}", "a/file", {}) == "True"
 
 
 class Role(str, enum.Enum):

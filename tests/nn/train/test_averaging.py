@@ -12,7 +12,7 @@ from numpy.testing import assert_equal
 import nn
 from minigrad.io import save_arrays
 from minigrad.optim import SGD
-from nn.train.averaging import MovingAverage, average_weights
+from nn.runs.averaging import MovingAverage, average_weights
 
 
 def test_average_weights_returns_mean_of_files(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from damage import write_state
+from environment import needs
 from numpy.testing import assert_equal
-from runs import assert_same_run, at_step, trainer, weights
+from runs import SumOfRows, assert_same_run, at_step, trainer, weights
 
 import minigrad as mg
 import nn
@@ -25,9 +27,9 @@ from minigrad.io import load_arrays, save_arrays
 class Scaled(nn.Module):
     """A model with a parameter without axes, and running statistics."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch_norm: bool = True) -> None:
         self.scale = nn.Parameter(np.array(0.5))
-        self.norm = nn.BatchNorm1d(2, dtype=float)
+        self.norm = nn.BatchNorm1d(2, dtype=float) if batch_norm else nn.LayerNorm(2, dtype=float)
         self.linear = nn.Linear(2, 1, dtype=float)
 
     def loss(self, x: Any, y: Any) -> Tensor:
@@ -50,7 +52,7 @@ def scaled_trainer(
 ) -> nn.Trainer:
     """Return a trainer of 3 epochs of 4 batches."""
     mg.manual_seed(0)
-    model = Scaled()
+    model = Scaled(batch_norm=options.get("parallel", 1) == 1)
     settings = {"max_epochs": 3, "progress": False, **options}
     return nn.Trainer(model, optimizer(model), batches, run_dir=run_dir, **settings)
 
@@ -70,7 +72,9 @@ def test_resume_with_parameter_without_axes_is_exact(tmp_path: Path) -> None:
 def edit_state(run_dir: Path, **changes: Any) -> None:
     """Change entries of the last state, and leave out its checksum."""
     arrays, metadata = load_arrays(run_dir / "last.safetensors")
-    write_state(run_dir, arrays, {**metadata["trainer"], **changes})
+    state = metadata["trainer"]
+    settings = {**state["settings"], **changes.pop("settings", {})}
+    write_state(run_dir, arrays, {**state, **changes, "settings": settings})
 
 
 def test_resume_from_state_between_epochs_begins_next_epoch(tmp_path: Path) -> None:
@@ -129,6 +133,72 @@ def test_resume_with_invalid_weight_raises(tmp_path: Path, weight: Any, message:
     assert_equal(weights(t), before)
 
 
+def mean_error(model: Any, batch: Any, weight: float = 1.0) -> Tensor:
+    return model.loss(*batch) * weight
+
+
+def half_error(model: Any, batch: Any, weight: float = 1.0) -> Tensor:
+    return model.loss(*batch) / 2 * weight
+
+
+class Doubled(nn.ModelLoss):
+    def total(self, model: Any, batch: Any) -> Tensor:
+        return super().total(model, batch) * 2
+
+
+def weighted(weight: float) -> Any:
+    return lambda model, batch: mean_error(model, batch) * weight
+
+
+OBJECTIVES: list[Callable[[], Any]] = [
+    lambda: None,
+    lambda: mean_error,
+    lambda: half_error,
+    lambda: functools.partial(mean_error, weight=2.0),
+    lambda: functools.partial(mean_error, weight=3.0),
+    lambda: weighted(2.0),
+    lambda: weighted(3.0),
+    lambda: Doubled(),
+]
+
+
+def test_resume_with_another_objective_warns(tmp_path: Path) -> None:
+    for i, made in enumerate(OBJECTIVES):
+        run_dir = tmp_path / str(i)
+        scaled_trainer(run_dir, objective=made(), max_epochs=1).fit()
+        scaled_trainer(run_dir, objective=made(), max_epochs=1).fit(resume=True)
+        other = OBJECTIVES[i - 1]()
+        with pytest.warns(UserWarning, match="last.safetensors: losses differ from those the run"):
+            scaled_trainer(run_dir, objective=other, max_epochs=2).fit(resume=True)
+        scaled_trainer(run_dir, objective=other, max_epochs=2).fit(resume=True)
+
+
+def test_resume_with_another_schedule_takes_its_rates(tmp_path: Path) -> None:
+    longer, shorter = optim.cosine_schedule(16, 2), optim.cosine_schedule(8, 2)
+    scaled_trainer(tmp_path / "a", schedule=shorter, max_epochs=2).fit()
+    made = lambda path: scaled_trainer(tmp_path / path, schedule=longer, max_epochs=4, save_every=1)
+    t = made("a")
+    message = "learning rates differ from those the run began with"
+    with pytest.warns(UserWarning, match=message):
+        t.resume()
+    assert t.lr == pytest.approx(0.1 * longer(9)) and t.step == 8
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    t.fit()
+    cut = made("b")
+    at_step(cut, 11, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
+        cut.fit(resume=True)
+    again = made("b")
+    again.fit(resume=True)
+    assert_same_run(t, again)
+
+
+def test_resume_with_another_kind_of_score_raises(tmp_path: Path) -> None:
+    scaled_trainer(tmp_path, valid=BATCHES, max_epochs=1).fit()
+    with pytest.raises(ValueError, match="score must be False, as the run began with, got True"):
+        scaled_trainer(tmp_path, valid=BATCHES, score=lambda m: 1.0).fit(resume=True)
+
+
 # -- two runs ----------------------------------------------------------------------------------------
 
 
@@ -166,6 +236,29 @@ def test_fit_while_another_run_is_at_work_raises(tmp_path: Path) -> None:
         scaled_trainer(tmp_path).fit(resume=True)
 
 
+@pytest.mark.skipif(not hasattr(os, "link"), reason="needs hard links")
+def test_copy_of_a_run_by_links_shares_nothing(tmp_path: Path) -> None:
+    """Copy as `cp -al` does, before, while and after the first run is at work."""
+    first = tmp_path / "first"
+    scaled_trainer(first, max_epochs=1).fit()
+    with nn.RunDirectory(first):
+        shutil.copytree(first, tmp_path / "while", copy_function=os.link)
+        for _ in range(2):
+            with pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+                scaled_trainer(first).fit(resume=True)
+        before = (first / "metrics.jsonl").read_bytes()
+        scaled_trainer(tmp_path / "while", max_epochs=2).fit(resume=True)
+        with nn.RunDirectory(tmp_path / "while"):
+            with pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+                scaled_trainer(first).fit(resume=True)
+    shutil.copytree(first, tmp_path / "after", copy_function=os.link)
+    with nn.RunDirectory(first), nn.RunDirectory(tmp_path / "after"):
+        pass
+    assert (first / "metrics.jsonl").read_bytes() == before
+    with nn.RunDirectory(tmp_path / "after"):
+        scaled_trainer(first, max_epochs=2).fit(resume=True)
+
+
 def test_run_directory_lock_is_not_held_by_forked_processes(tmp_path: Path) -> None:
     with nn.RunDirectory(tmp_path):
         read, write = os.pipe()
@@ -198,6 +291,7 @@ def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
 
 
 def test_fit_on_full_disk_keeps_last_state(tmp_path: Path) -> None:
+    resource = needs("resource")
     t = scaled_trainer(tmp_path, save_every=2)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     at_step(t, 5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard)))
@@ -297,7 +391,7 @@ def test_fit_with_nonfinite_step_raises_or_skips_it(
             run_dir,
             [*good, (ROWS[:4], ROWS[:4, :1] + 100)],
             lambda model: sgd(model, clip_norm=clip_norm),
-            objective=loss,
+            objective=SumOfRows(loss),
             **settings,
             **options,
         )

@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import assert_same_run
+from environment import THOROUGH
+from runs import SumOfRows, assert_same_run
 
 import minigrad as mg
 import nn
 from minigrad import optim
-from minigrad.signals import ENDING, Terminated, terminate
-from nn.train import checkpoint
-from nn.train.interrupts import Interrupts
+from minigrad.io.signals import ENDING, Terminated, terminate
+from nn.runs import checkpoint
+from nn.runs.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
-INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/io/", "minigrad/signals.py"))
-PARALLEL = (str(ROOT / "minigrad/parallel/"),)
-INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
+INSIDE = tuple(str(ROOT / part) for part in ("nn/runs/", "minigrad/io/", "minigrad/io/signals.py"))
+PARALLEL = (str(ROOT / "minigrad/fast/parallel/"),)
 Line = tuple[str, int]
 
 
@@ -43,7 +43,7 @@ def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
         optim.Adam(model.parameters(), lr=0.05),
         batches,
         valid=batches[:2],
-        objective=lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean(),
+        objective=SumOfRows(lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean()),
         schedule=lambda step: 1 / step,
         accumulate=2,
         max_epochs=2,
@@ -131,13 +131,13 @@ def test_trainer_interrupted_at_any_line_resumes_exactly(
 ) -> None:
     """A raised KeyboardInterrupt stops at once, as a second Ctrl-C does; a signal after the step.
 
-    Every `stride`-th line is interrupted once, or every line with the profile `intense`.
+    Every `stride`-th line is interrupted once, or every line with the profile `thorough`.
     """
     whole, counter = small_trainer(tmp_path / "whole", parallel), Tracer(inside)
     run(whole, counter)
     assert len(counter.seen) > 100
     draw, ended = np.random.default_rng(1), 0
-    lines = sorted(counter.seen)[:: 1 if INTENSE else stride]
+    lines = sorted(counter.seen)[:: 1 if THOROUGH else stride]
     for number, line in enumerate(lines):
         visit = int(draw.integers(1, counter.seen[line] + 1))
         run_dir, tracer = tmp_path / str(number), Tracer(inside, line, visit)

@@ -14,7 +14,7 @@ from runs import trainer, weights
 
 import nn
 from minigrad.io import load_arrays
-from nn.train import checkpoint
+from nn.runs import checkpoint
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -45,7 +45,7 @@ import numpy, multiprocessing
 {taken_away}
 sys.path.insert(0, {support!r})
 from pathlib import Path
-from minigrad.console import run_script
+from minigrad.io.console import run_script
 from runs import trainer
 
 def main():

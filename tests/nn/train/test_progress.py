@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from commands import Terminal, hide_packages
+from environment import needs
 
-from nn.train.progress import ProgressLine
+from nn.runs.progress import ProgressLine
 
 LINES = ["step 8/20  valid_loss 0.25", "step 16/20  valid_loss 0.25"]
 
@@ -26,7 +27,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: Any, **options: Any) -> str:
 
 
 def test_progress_in_terminal_is_bar_with_lines_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tqdm")
+    needs("tqdm")
     text = shown(monkeypatch, Terminal())
     assert all(part in text for part in ["20/20", "loss=0.5", f"{LINES[0]}\n", LINES[1]])
 

@@ -11,7 +11,7 @@ from scripts import load
 
 import nn
 from minigrad import optim
-from nn.text import PairBatches
+from nn.text.batches import PairBatches
 
 ODD = [float("nan"), float("inf"), -1, 2.5, "x", [], {}, 10.0, -(10**12), (1, 2, 3)]
 REALS, SEQUENCES = [2.5, 10.0], [[], {}, (1, 2, 3)]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_equal
-from runs import assert_same_run, at_step, trainer, weights
+from runs import SumOfRows, assert_same_run, at_step, trainer, weights
 
 import minigrad as mg
 import nn
 from minigrad import optim
-from nn.train.agreement import rates
+from nn.runs.agreement import rates
 
 RNG = np.random.default_rng(0)
 TEXT = RNG.integers(0, 11, 400)
@@ -42,7 +42,7 @@ def own() -> Task:
     model = nn.Sequential(nn.Linear(7, 8), dropout, nn.Linear(8, 3))
     batches = [(ROWS[i : i + 8] / 10.0, LABELS[i : i + 8]) for i in range(0, 60, 8)]
     loss = lambda model, batch: mg.cross_entropy(model(batch[0]), batch[1])
-    return model, batches, batches[:2], loss
+    return model, batches, batches[:2], SumOfRows(loss)
 
 
 def drawing() -> Task:
@@ -181,7 +181,7 @@ def test_trainer_with_parts_that_do_not_fit_raises(
 
 
 def test_rates_of_schedules_with_different_ends_differ() -> None:
-    made = [optim.OneCycleLR(ADAM, 2.0, total_steps=n, cycle_momentum=False) for n in (20, 21)]
+    made = [optim.Schedule(ADAM, optim.cosine_schedule(n)) for n in (20, 21)]
     assert rates(made[0]) != rates(made[1])
 
 
@@ -190,7 +190,8 @@ def test_rates_of_schedules_with_different_ends_differ() -> None:
 )
 @pytest.mark.parametrize("by_model", [True, False], ids=["model.loss", "objective"])
 def test_loss_that_is_no_tensor_raises(wrap: Any, by_model: bool) -> None:
-    model, batches, _, loss = own()
+    model, batches, _, rows = own()
+    loss = rows.function
     model.loss = lambda x, y: wrap(loss(model, (x, y)))
     objective = None if by_model else lambda model, batch: wrap(loss(model, batch))
     adam = optim.Adam(model.parameters())
@@ -198,3 +199,14 @@ def test_loss_that_is_no_tensor_raises(wrap: Any, by_model: bool) -> None:
     for call in (t.fit, lambda: t.evaluate(batches)):
         with pytest.raises(TypeError, match="the loss must be a Tensor, got .*; return it without"):
             call()
+
+
+def test_several_processes_refuse_the_mean_loss_of_a_whole_batch() -> None:
+    model, batches, _, objective = own()
+    model.loss = lambda x, y: mg.cross_entropy(model(x), y)
+    for mean, name in ((objective.function, "a function"), (None, "the loss of Sequential")):
+        t = nn.Trainer(
+            model, optim.SGD(model.parameters()), batches, objective=mean, max_steps=1, parallel=2
+        )
+        with pytest.raises(ValueError, match=f"objective: {name}.*pass an nn.Objective"):
+            t.fit()

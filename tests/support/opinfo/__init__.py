@@ -1,8 +1,18 @@
-"""Random samples and an independent reference of every op; the tests of ops are generated from them.
+"""Samples and an independent reference of every op and function; properties of ops use them.
 
-Entries are needed for all ops with a rule and for all differentiable functions that NumPy lacks. Compositions that
-answer a NumPy function are compared with NumPy by `tests/forms`.
+All ops with a rule and all compositions with gradients have an entry. `tests/forms` compares other forms of their
+arguments with NumPy.
 """
 
-from . import arrays, elementwise, kernels, linalg, losses, reduction
-from .base import EXAMPLES, NO_GRADIENT, TABLE, Draw, OpInfo, Sample, naming
+from . import arrays, compositions, elementwise, kernels, linalg, losses, reduction
+from .base import (
+    NO_GRADIENT,
+    NOT_ANALYTIC,
+    TABLE,
+    Draw,
+    OpInfo,
+    Sample,
+    cotangents,
+    samples,
+    source,
+)

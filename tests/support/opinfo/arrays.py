@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-import minigrad as mg
-
 from .base import Draw, Sample, Shape, add
 
 
@@ -19,7 +17,7 @@ def _reshape(d: Draw) -> Sample:
 
 def _transpose(d: Draw) -> Sample:
     x = d.array(d.shape())
-    return Sample(x, d.one_of(None, tuple(d.rng.permutation(x.ndim).tolist())))
+    return Sample(x, d.one_of(None, d.permutation(x.ndim)))
 
 
 def _broadcast_to(d: Draw) -> Sample:
@@ -35,12 +33,12 @@ def _concatenate(d: Draw) -> Sample:
         if axis is not None:
             shape[axis] = d.one_of(0, 1, 2)
         arrays.append(d.array(tuple(shape)))
-    return Sample(*arrays, axis=axis)
+    return Sample(arrays, axis=axis)
 
 
 def _pad(d: Draw) -> Sample:
     x = d.array(d.shape(1, 2, 2))
-    each = tuple(map(tuple, d.rng.integers(0, 3, (x.ndim, 2)).tolist()))
+    each = tuple((d.integer(0, 2), d.integer(0, 2)) for _ in range(x.ndim))
     mode = d.one_of("constant", "edge", "reflect", "symmetric", "wrap")
     return Sample(x, pad_width=d.one_of(1, (0, 2), each), mode=mode)
 
@@ -48,12 +46,7 @@ def _pad(d: Draw) -> Sample:
 add("reshape", _reshape)
 add("transpose", _transpose)
 add("broadcast_to", _broadcast_to)
-add(
-    "concatenate",
-    _concatenate,
-    lambda *xs, axis: np.concatenate(xs, axis),
-    lambda *xs, axis: mg.concatenate(xs, axis),
-)
+add("concatenate", _concatenate)
 add("pad", _pad)
 add(
     "unfold",
@@ -78,13 +71,13 @@ add(
 def _index(d: Draw, shape: Shape) -> Any:
     """Draw an index of any kind for an array of this shape."""
     several = d.one_of((), (2,), (5,), (2, 3))
-    integers = lambda n: d.rng.integers(-n, n, several)
+    integers = lambda n: d.integers(-n, n, several)
     slices = (slice(None), slice(1, None), slice(None, None, -1), slice(-1, None, -2))
     return d.one_of(
         tuple(d.one_of(*slices, 0, -1) for _ in shape[:2]) + (None,),
         tuple(d.one_of(*slices, n - 1, integers(n)) for n in shape),
-        d.rng.random(shape) < 0.5,
-        d.rng.random(shape[:1]) < 0.5,
+        d.mask(shape),
+        d.mask(shape[:1]),
         (..., -1),
         integers(shape[0]),
         [0, 0, -1],
@@ -103,10 +96,25 @@ def _scatter(d: Draw) -> Sample:
     return Sample(d.array(np.empty(shape)[index].shape), index=index, shape=shape)
 
 
+def _overwrite(d: Draw) -> Sample:
+    x = d.array(d.shape(1, 3, 1))
+    index = _index(d, x.shape)
+    shape, is_mask = x[index].shape, isinstance(index, np.ndarray) and index.dtype == bool
+    # NumPy removes axes of length 1 from a value, but not for a mask or a single element
+    value = (1, *shape) if shape and not is_mask else shape
+    return Sample(x, d.array(d.one_of(shape, (), value)), index=index)
+
+
+def _overwritten(x: np.ndarray, value: np.ndarray, index: Any) -> np.ndarray:
+    y = x.copy()
+    y[index] = value
+    return y
+
+
 def _index_add(d: Draw) -> Sample:
     x = d.array(d.shape(1, 3, 1))
     index = _index(d, x.shape)
-    return Sample(x, index, d.array(x[index].shape))
+    return Sample(x, index=index, values=d.array(x[index].shape))
 
 
 def _added(x: np.ndarray, index: Any, values: np.ndarray) -> np.ndarray:
@@ -120,12 +128,13 @@ def _along(d: Draw) -> Sample:
     axis = d.axis(x.ndim, none=False, several=False)
     shape = list(x.shape)
     shape[axis] = d.one_of(1, 2, 5)
-    return Sample(x, axis, d.rng.integers(0, x.shape[axis], shape))
+    return Sample(x, axis, d.integers(0, x.shape[axis], tuple(shape)))
 
 
 add("getitem", _getitem, lambda x, index: x[index])
 add("scatter", _scatter, lambda x, index, shape: _added(np.zeros(shape), index, x))
-add("index_add", _index_add, _added, lambda x, i, v: mg.index_add(x, index=i, values=v))
+add("overwrite", _overwrite, _overwritten)
+add("index_add", _index_add, _added)
 add("gather", _along, lambda x, axis, index: np.take_along_axis(x, index, axis))
 add(
     "index_select",
@@ -138,6 +147,6 @@ add(
 )
 add(
     "masked_select",
-    lambda d: Sample(x := d.array(d.shape(min_side=1)), d.rng.random(d.partner(x.shape)) < 0.6),
+    lambda d: Sample(x := d.array(d.shape(min_side=1)), d.mask(d.partner(x.shape))),
     lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
 )

@@ -1,77 +1,130 @@
-"""OpInfo: how to call an op, what it must return, and random samples of its operands."""
+"""OpInfo: how to call an op, what it must return, and a hypothesis strategy of its operands."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.core.registry import FUNCTIONS, OPS
-
-EXAMPLES = settings.default.max_examples
-"""Number of samples of each op; HYPOTHESIS_PROFILE=intense draws more."""
+from minigrad.registry import FUNCTIONS, OPS
 
 NO_GRADIENT = {
     name
     for name, f in FUNCTIONS.items()
-    if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
+    if f.__module__ == "minigrad.numpy.compare" or name in ("one_hot", "argsort")
 }
 """Functions whose results require no gradient."""
 
+NOT_ANALYTIC = {
+    "absolute", "arctan2", "astype", "attention", "binary_cross_entropy_with_logits", "cbrt", "cho_factor", "cho_solve", "cholesky", "cond",
+    "conjugate", "copysign", "correlate", "cross_entropy", "deg2rad", "divmod", "eigh", "eigvalsh", "erf", "fmod",
+    "gelu", "heaviside", "huber_loss", "hypot", "interp", "l1_loss", "layer_norm", "linear_cross_entropy",
+    "log_sigmoid", "logabsdet", "logaddexp", "logaddexp2", "lstsq", "matrix_norm", "nan_to_num", "nanstd", "nanvar",
+    "nll_loss", "norm", "np.logaddexp.reduce", "percentile", "pinv", "qr", "quantile", "rad2deg", "remainder", "rms_norm", "row_norm",
+    "scaled_dot_product_attention", "sign", "slogdet", "smooth_l1_loss", "softplus", "std", "svd", "svdvals",
+    "unwrap", "var", "vdot", "vecdot", "vector_norm",
+}  # fmt: skip
+"""Ops that are not analytic, or refuse complex arrays; complex steps check the others."""
+
 Shape = tuple[int, ...]
+
+# strategies are kept, since making one takes longer than drawing from it
+
+
+@cache
+def integers(low: int, high: int) -> st.SearchStrategy[int]:
+    return st.integers(low, high)
+
+
+@cache
+def permutations(n: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(n))
 
 
 class Draw:
-    """Random shapes, options and arrays for one sample.
+    """Shapes, options and arrays of one sample, drawn by hypothesis.
 
-    Values keep away from points where a derivative jumps, so that finite differences hold.
+    Shapes, axes, options, layouts and the positions of special values are searched and shrunk. All
+    other values come from a drawn seed. They keep away from points where a derivative jumps, so
+    that finite differences hold.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws from a strategy: `data.draw` of `st.data()`, or the first argument of a function
+        under `st.composite`.
     """
 
-    def __init__(self, seed: Any) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        self.draw = draw
+        self.rng = np.random.default_rng(self.integer(0, 2**32 - 1))
+
+    def integer(self, low: int, high: int) -> int:
+        """Draw an integer from `low` to `high`, inclusive; the smallest size is the simplest."""
+        return self.draw(integers(low, high)) if low < high else low
 
     def one_of(self, *choices: Any) -> Any:
-        return choices[self.rng.integers(len(choices))]
+        """Draw one of the choices; the first is the simplest."""
+        return choices[self.integer(0, len(choices) - 1)]
 
     def bool(self) -> bool:
-        return bool(self.rng.random() < 0.5)
+        return bool(self.integer(0, 1))
+
+    def often(self, p: float) -> bool:
+        """Draw True with probability `p`; False is simpler."""
+        return self.integer(0, 99) >= 100 - round(100 * p)
+
+    # -- shapes ---------------------------------------------------------------------------------------
 
     def shape(
         self, min_ndim: int = 0, max_ndim: int = 3, min_side: int = 0, max_side: int = 4
     ) -> Shape:
-        """Draw a shape; one of six has an axis of length 0 if `min_side` is 0."""
-        ndim = self.rng.integers(min_ndim, max_ndim, endpoint=True)
-        sides = self.rng.integers(max(min_side, 1), max_side, ndim, endpoint=True)
-        if ndim and min_side == 0 and self.rng.random() < 1 / 6:
-            sides[self.rng.integers(ndim)] = 0
-        return tuple(sides.tolist())
+        """Draw a shape; one of eight has an axis of length 0 if `min_side` is 0."""
+        ndim = self.integer(min_ndim, max_ndim)
+        sides = [self.integer(max(min_side, 1), max_side) for _ in range(ndim)]
+        if ndim and min_side == 0 and self.integer(0, 7) == 7:
+            sides[self.integer(0, ndim - 1)] = 0
+        return tuple(sides)
+
+    def broadcastable(self, shape: Shape) -> Shape:
+        """Draw a shape that broadcasts to `shape`."""
+        return self.one_of(shape, shape[1:], tuple(self.one_of(n, 1) for n in shape))
 
     def partner(self, shape: Shape) -> Shape:
-        """Draw a shape that broadcasts with `shape`."""
-        ones = tuple(self.one_of(1, n) for n in shape)
-        return self.one_of(shape, ones, shape[1:], (2, *shape))
+        """Draw a shape that broadcasts with `shape`, and can have one axis more."""
+        return (2, *shape) if self.often(0.2) else self.broadcastable(shape)
 
     def axis(self, ndim: int, *, none: bool = True, several: bool = True) -> Any:
         """Draw an axis, or None, or a tuple of axes."""
-        choices: list[Any] = [*range(-ndim, ndim), *[None] * none]
+        choices: list[Any] = [*range(ndim), *range(-ndim, 0), *[None] * none]
         for count in range(1, (ndim + 1) * several):
             choices += itertools.combinations(range(ndim), count)
         return self.one_of(*choices)
 
+    def permutation(self, n: int) -> tuple[int, ...]:
+        return tuple(self.draw(permutations(n)))
+
+    def positions(self, size: int) -> list[int]:
+        """Draw at most three positions in an array of `size` elements."""
+        return [self.integer(0, size - 1) for _ in range(self.integer(0, 3))] if size else []
+
+    # -- values ---------------------------------------------------------------------------------------
+
     def array(
         self, shape: Shape, low: float = -3.0, high: float = 3.0, kinks: tuple[float, ...] = ()
     ) -> np.ndarray:
-        """Draw values from `low` to `high`; a fifth of them are 0, 1, -1, or equal to another."""
-        x = self.rng.uniform(low, high, shape)
-        special = [v for v in (0.0, 1.0, -1.0) if low <= v <= high] + np.ravel(x)[:1].tolist()
-        x = np.where(self.rng.random(shape) < 0.2, self.rng.choice([*special, low], shape), x)
+        """Draw values from `low` to `high`; at drawn positions 0, 1, -1, a bound, or an equal one."""
+        x = np.asarray(np.round(self.rng.uniform(low, high, shape), 3))
+        special = [v for v in (0.0, 1.0, -1.0, low, high) if low <= v <= high]
+        for position in self.positions(x.size):
+            x.flat[position] = self.one_of(*special, x.flat[0])
         for kink in kinks:
             x = np.where(np.abs(x - kink) < 0.05, kink + 0.1, x)
         return x
@@ -80,11 +133,78 @@ class Draw:
         """Draw values with distances of at least 0.05."""
         n = int(np.prod(shape))
         steps = 0.1 * self.rng.permutation(n) - 0.05 * n
-        return (steps + self.rng.uniform(0, 0.05, n)).reshape(shape)
+        return np.round(steps + self.rng.uniform(0, 0.05, n), 4).reshape(shape)
+
+    def integers(self, low: int, high: int, shape: Shape) -> np.ndarray:
+        """Draw integers from `low` to `high - 1`, these two at drawn positions."""
+        x = np.asarray(self.rng.integers(low, high, shape))
+        for position in self.positions(x.size):
+            x.flat[position] = self.one_of(low, high - 1)
+        return x
+
+    def mask(self, shape: Shape) -> np.ndarray:
+        """Draw True everywhere, nowhere or at random, and the opposite at drawn positions."""
+        density = self.one_of(1.0, 0.5, 0.5, 0.0)
+        x = np.asarray(self.rng.random(shape) < density)
+        for position in self.positions(x.size):
+            x.flat[position] = density == 0
+        return x
+
+    def layout(self, x: np.ndarray) -> np.ndarray:
+        """Draw the layout of `x`: transposed, reversed, strided or read-only, or unchanged."""
+        kind = self.one_of("same", "same", "transposed", "reversed", "strided", "read-only")
+        if kind == "read-only":
+            return np.broadcast_to(x, x.shape)
+        if kind == "same" or x.ndim == 0:
+            return x
+        if kind == "transposed":
+            return np.array(x.T, order="C").T
+        return np.flip(np.flip(x).copy()) if kind == "reversed" else np.repeat(x, 2, -1)[..., ::2]
+
+    def cotangent(self, shape: Shape, dtype: Any = float) -> np.ndarray:
+        """Draw a gradient of a result of this shape, in any layout, or with strides of 0."""
+        if self.often(0.3):
+            return np.broadcast_to(self.cotangent(self.broadcastable(shape), dtype), shape)
+        return self.layout(np.asarray(self.rng.standard_normal(shape).round(3), dtype))
+
+
+def source(x: Any) -> str:
+    """Return a Python expression of a value, an array in its layout."""
+    if isinstance(x, (list, tuple)):
+        parts = ", ".join(map(source, x))
+        return f"[{parts}]" if isinstance(x, list) else f"({parts}{',' * (len(x) == 1)})"
+    if isinstance(x, type):
+        return f"np.{x.__name__}" if issubclass(x, np.generic) else x.__name__
+    if isinstance(x, Tensor):
+        return f"mg.Tensor({source(x.data)}, requires_grad={x.requires_grad})"
+    if not isinstance(x, np.ndarray):
+        return repr(x)
+    if not x.flags.writeable:
+        few = x[
+            tuple(slice(1) if s == 0 and n else slice(None) for n, s in zip(x.shape, x.strides))
+        ]
+        return f"np.broadcast_to({source(few.copy())}, {x.shape})"
+    if x.flags.c_contiguous:
+        dtype = "" if x.dtype in (float, bool, int) and x.size else f", dtype=np.{x.dtype.name}"
+        if x.size == 0:
+            return f"np.zeros({x.shape}{dtype})"
+        return f"np.array({x.tolist()}{dtype})".replace("nan", "np.nan").replace("inf", "np.inf")
+    if x.T.flags.c_contiguous:
+        return f"{source(x.T)}.T"
+    if any(stride < 0 for stride in x.strides):
+        return f"np.flip({source(np.flip(x).copy())})"
+    return f"np.repeat({source(x.copy())}, 2, axis=-1)[..., ::2]"
+
+
+def replace(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
+    """Replace the arrays in a value, which can be a list or tuple."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(replace(part, change) for part in value)
+    return change(value) if isinstance(value, np.ndarray) else value
 
 
 class Sample:
-    """Operands and options of one call of an op. Operands that are float64 arrays are differentiable."""
+    """Operands and options of one call of an op. All its arrays of float64 are differentiable."""
 
     info: OpInfo
 
@@ -92,30 +212,63 @@ class Sample:
         self.operands = [np.asarray(x) if isinstance(x, np.generic) else x for x in operands]
         self.options = options
 
-    def __str__(self) -> str:
-        return f"{self.info.name}(*{self.operands}, **{self.options})"
+    def __repr__(self) -> str:
+        """Return the call, in a form that runs after `import minigrad as mg, numpy as np`."""
+        call = self.info.call
+        name = getattr(call, "__name__", "")
+        known = getattr(mg, name, None) is call
+        arguments = [source(x) for x in self.operands]
+        arguments += [f"{name}={source(x)}" for name, x in self.options.items()]
+        start = f"mg.{name}" if known else f"opinfo.TABLE[{self.info.name!r}].call"
+        return f"{start}({', '.join(arguments)})"
+
+    def with_arrays(self, change: Callable[[np.ndarray], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the operands and options with changed arrays."""
+        operands = [replace(x, change) for x in self.operands]
+        return operands, {name: replace(x, change) for name, x in self.options.items()}
+
+    def change_layouts(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.operands, self.options = self.with_arrays(change)
 
     @property
-    def floats(self) -> dict[int, np.ndarray]:
-        """Return the differentiable operands by their index."""
-        return {
-            i: x
-            for i, x in enumerate(self.operands)
-            if isinstance(x, np.ndarray) and x.dtype.kind == "f"
-        }
+    def arrays(self) -> list[np.ndarray]:
+        found: list[np.ndarray] = []
+        self.with_arrays(found.append)
+        return found
+
+    @property
+    def floats(self) -> list[np.ndarray]:
+        """Return the differentiable arrays."""
+        return [x for x in self.arrays if x.dtype.kind == "f"]
 
     def call(self, *values: Any) -> list[Any]:
-        """Call the op with `values` as its differentiable operands."""
-        operands = list(self.operands)
-        for i, value in zip(self.floats, values):
-            operands[i] = value
-        result = self.info.call(*operands, **self.options)
-        return list(result) if isinstance(result, (list, tuple)) else [result]
+        """Call the op with `values` as its differentiable arrays."""
+        left = iter(values)
+        operands, options = self.with_arrays(lambda x: next(left) if x.dtype.kind == "f" else x)
+        return results_of(self.info.call(*operands, **options))
 
-    def run(self, dtype: Any = np.float64) -> tuple[list[Tensor], list[Tensor]]:
-        """Call the op with new tensors; return these and the results that require gradients."""
-        leaves = [Tensor(x.astype(dtype), True) for x in self.floats.values()]
+    def call_lists(self) -> list[Any]:
+        """Call the op with lists in place of its arrays."""
+        operands, options = self.with_arrays(np.ndarray.tolist)
+        return results_of(self.info.call(*operands, **options))
+
+    def expected(self) -> list[Any] | None:
+        """Return the results of the reference, None without a reference."""
+        if self.info.reference is None:
+            return None
+        return results_of(self.info.reference(*self.operands, **self.options))
+
+    def run(self, dtype: Any = None) -> tuple[list[Tensor], list[Tensor]]:
+        """Call the op with new tensors; return these and the results that require gradients.
+
+        The tensors have the memory of the sample, or copies if a dtype is given.
+        """
+        leaves = [Tensor(x if dtype is None else x.astype(dtype), True) for x in self.floats]
         return leaves, [y for y in self.call(*leaves) if y.requires_grad]
+
+
+def results_of(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
 @dataclass
@@ -138,24 +291,25 @@ class OpInfo:
     reference: Callable[..., Any] | None
     samples: Callable[[Draw], Sample]
 
-    def sample(self, seed: int) -> Sample:
-        """Draw sample number `seed`."""
-        sample = self.samples(Draw([seed, *self.name.encode()]))
-        sample.info = self
-        return sample
-
-    def each_sample(self, count: int = EXAMPLES) -> Iterator[Sample]:
-        """Draw samples; wrap the body of the loop in `naming`, so that an error shows the call."""
-        return map(self.sample, range(count))
+    def __repr__(self) -> str:
+        return f"opinfo.TABLE[{self.name!r}]"
 
 
-@contextmanager
-def naming(call: object) -> Iterator[None]:
-    """Put `call` before the message of an error."""
-    try:
-        yield
-    except Exception as error:
-        raise AssertionError(f"{call}\n{type(error).__name__}: {error}") from error
+@st.composite
+def samples(draw: Any, info: OpInfo) -> Sample:
+    """Draw a sample of an op, with arrays in drawn layouts."""
+    d = Draw(draw)
+    sample = info.samples(d)
+    sample.info = info
+    sample.change_layouts(d.layout)
+    return sample
+
+
+@st.composite
+def cotangents(draw: Any, ys: list[Tensor]) -> list[np.ndarray]:
+    """Draw a gradient of each result."""
+    d = Draw(draw)
+    return [d.cotangent(y.shape, y.dtype) for y in ys]
 
 
 def by_definition(call: Callable[..., Any]) -> Callable[..., Any]:

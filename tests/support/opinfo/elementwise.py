@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import minigrad as mg
-
 from .base import Draw, Sample, add
 
 
@@ -119,13 +117,12 @@ binary("xlogy", b=(0.3, 3), reference=lambda a, b: a * np.log(b))
 
 def _remainder(d: Draw) -> Sample:
     b = d.array(shape := d.shape(max_ndim=2), 0.5, 2)
-    return Sample((d.rng.integers(-3, 3, shape) + d.array(shape, 0.2, 0.8)) * b, b)
+    return Sample((d.integers(-3, 3, shape) + d.array(shape, 0.2, 0.8)) * b, b)
 
 
 def _where(d: Draw) -> Sample:
     shape = d.shape(max_ndim=2)
-    condition = d.rng.random(d.partner(shape)) < 0.5
-    return Sample(condition, d.array(shape), d.array(d.partner(shape)))
+    return Sample(d.mask(d.partner(shape)), d.array(shape), d.array(d.partner(shape)))
 
 
 def _clip(d: Draw) -> Sample:
@@ -141,9 +138,6 @@ add("where", _where)
 add("clip", _clip)
 add(
     "masked_fill",
-    lambda d: Sample(
-        x := d.array(d.shape()), mask=d.rng.random(x.shape) < 0.5, value=d.one_of(0.0, -9.0)
-    ),
+    lambda d: Sample(x := d.array(d.shape()), mask=d.mask(x.shape), value=d.one_of(0.0, -9.0)),
     lambda x, mask, value: np.where(mask, value, x),
-    mg.masked_fill,
 )

@@ -30,12 +30,12 @@ def _norm_sample(d: Draw) -> Sample:
     width = d.one_of(2, 3, 8)
     x = d.array((*d.shape(max_ndim=2, min_side=1), width), -1, 1) + np.arange(width)
     weight, bias = (d.array((width,)) if d.bool() else None for _ in range(2))
-    return Sample(x, weight, bias, eps=d.one_of(1e-5, 0.1))
+    return Sample(x, weight=weight, bias=bias, eps=d.one_of(1e-5, 0.1))
 
 
 def _rms_norm_sample(d: Draw) -> Sample:
     sample = _norm_sample(d)
-    del sample.operands[2]
+    del sample.options["bias"]
     return sample
 
 
@@ -50,20 +50,15 @@ def _layer_norm(x: np.ndarray, weight: Any, bias: Any, eps: float) -> np.ndarray
 
 
 for _name in ("row_norm", "layer_norm"):
-    add(
-        _name,
-        _norm_sample,
-        _layer_norm,
-        lambda x, w, b, eps: mg.layer_norm(x, weight=w, bias=b, eps=eps),
-    )
-add("rms_norm", _rms_norm_sample, _rms_norm, lambda x, w, eps: mg.rms_norm(x, weight=w, eps=eps))
+    add(_name, _norm_sample, _layer_norm, mg.layer_norm)
+add("rms_norm", _rms_norm_sample, _rms_norm)
 
 # -- attention ---------------------------------------------------------------------------------------
 
 
 def _attention_sample(d: Draw) -> Sample:
     """Draw attention with any of its masks, biases, scales and groups of heads."""
-    n, kv, lq, lk = d.one_of(1, 2), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
+    n, kv, lq, lk = d.one_of(2, 3, 1), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
     h, dk, dv = kv * d.one_of(1, 1, 2), d.one_of(1, 2), d.one_of(1, 3)
     shapes = (None, (n, 1, 1, lk), (1, h, lq, lk), (n, h, lq, lk), (lq, lk))
     mask, bias = d.one_of(*shapes), d.one_of(*shapes, (h, lq, 1))
@@ -72,16 +67,16 @@ def _attention_sample(d: Draw) -> Sample:
         query * d.one_of(1, 1, 100),  # exponentials of the scores would overflow
         key,
         value,
-        None if bias is None else d.array(bias),
-        mask=None if mask is None else d.rng.random(mask) < 0.6,
+        bias=None if bias is None else d.array(bias),
+        mask=None if mask is None else d.mask(mask),
         scale=d.one_of(None, 0.3),
         dropout=d.one_of(0.0, 0.4),
     )
 
 
-def _attend(query: Any, key: Any, value: Any, bias: Any, **options: Any) -> Any:
+def _attend(query: Any, key: Any, value: Any, **options: Any) -> Any:
     return mg.scaled_dot_product_attention(
-        query, key, value, bias=bias, **options, generator=np.random.default_rng(0)
+        query, key, value, **options, generator=np.random.default_rng(0)
     )
 
 
@@ -114,7 +109,7 @@ def _dropout_sample(d: Draw) -> Sample:
 
 def _embedding_sample(d: Draw) -> Sample:
     rows = d.one_of(2, 5, 300)  # gradients of small and large tables are computed differently
-    return Sample(d.array((rows, 2)), d.rng.integers(0, rows, d.shape(max_ndim=2, max_side=20)))
+    return Sample(d.array((rows, 2)), d.integers(0, rows, d.shape(max_ndim=2, max_side=20)))
 
 
 def _cross_entropy_sample(d: Draw) -> Sample:
@@ -127,7 +122,8 @@ def _linear_cross_entropy_sample(d: Draw) -> Sample:
     sample = _cross_entropy_sample(d)
     *rows, classes = sample.operands[0].shape
     bias = d.array((classes,)) if d.bool() else None
-    sample.operands = [d.array((*rows, 3)), d.array((classes, 3)), bias]
+    sample.operands = [d.array((*rows, 3)), d.array((classes, 3))]
+    sample.options["linear_bias"] = bias
     sample.options["reduction"] = d.one_of("mean", "sum")
     return sample
 
@@ -144,10 +140,6 @@ def _relu_dropout(x: Any, p: float) -> Any:
     return mg.relu_dropout(x, p=p, generator=np.random.default_rng(0))
 
 
-def _linear_cross_entropy(x: Any, w: Any, b: Any, **options: Any) -> Any:
-    return mg.linear_cross_entropy(x, w, linear_bias=b, **options)
-
-
 for _call in (_dropout, _relu_dropout):
     add(_call.__name__[1:], _dropout_sample, by_definition(_call), _call)
 add("embedding", _embedding_sample, lambda weight, indices: weight[indices])
@@ -155,6 +147,5 @@ add("cross_entropy", _cross_entropy_sample, _cross_entropy)
 add(
     "linear_cross_entropy",
     _linear_cross_entropy_sample,
-    by_definition(_linear_cross_entropy),
-    _linear_cross_entropy,
+    by_definition(mg.linear_cross_entropy),
 )

@@ -37,61 +37,61 @@ _EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
 
 def _einsum(d: Draw) -> Sample:
     subscripts, shapes = d.one_of(*_EINSUMS)
-    return Sample(*map(d.array, shapes), subscripts=subscripts)
+    return Sample(subscripts, *map(d.array, shapes))
 
 
-add(
-    "einsum",
-    _einsum,
-    lambda *xs, subscripts: np.einsum(subscripts, *xs),
-    lambda *xs, subscripts: mg.einsum(subscripts, *xs),
-)
+add("einsum", _einsum)
 
 
-def _regular(d: Draw) -> np.ndarray:
+def regular(d: Draw) -> np.ndarray:
     """Draw matrices that are far from singular."""
     n = d.one_of(1, 2, 3)
     return d.array((*d.shape(0, 1, 1, 2), n, n), -1, 1) + np.eye(n) * (n + 1)
 
 
 def _solve(d: Draw) -> Sample:
-    a = _regular(d)
+    a = regular(d)
     return Sample(a, d.array(a.shape[-1:] if d.bool() else (*a.shape[:-1], 2)))
 
 
-def _symmetrized(x: Any) -> Any:
+def symmetrized(x: Any) -> Any:
     """Return the symmetric part of x, which is all that an op for symmetric matrices reads."""
-    return (x + mg.swapaxes(x, -1, -2)) / 2
+    return (x + np.swapaxes(x, -1, -2)) / 2
 
 
 def _positive(d: Draw) -> Sample:
-    a = _regular(d)
+    a = regular(d)
     return Sample(a @ a.swapaxes(-1, -2))
 
 
-add("inv", lambda d: Sample(_regular(d)))
-add("det", lambda d: Sample(_regular(d)))
-add("logabsdet", lambda d: Sample(_regular(d)), lambda x: np.log(np.abs(np.linalg.det(x))))
+add("inv", lambda d: Sample(regular(d)))
+add("det", lambda d: Sample(regular(d)))
+add("logabsdet", lambda d: Sample(regular(d)), lambda x: np.log(np.abs(np.linalg.det(x))))
 add("solve", _solve, lambda a, b: np.linalg.inv(a) @ b)
-add("cholesky", _positive, call=lambda x: mg.cholesky(_symmetrized(x)))
+add("cholesky", _positive, call=lambda x: mg.cholesky(symmetrized(x)))
 
 # -- decompositions: eigenvectors and singular vectors are determined up to their signs ----------------
 
 
-def _matrices(d: Draw, *shapes: Shape) -> np.ndarray:
+def any_matrices(d: Draw, *shapes: Shape, batch: Shape = ()) -> np.ndarray:
     """Draw matrices whose singular values are far apart."""
-    batch, (m, n) = d.one_of((), (2,)), d.one_of(*shapes)
+    m, n = d.one_of(*shapes)
     k = min(m, n)
     u, v = (np.linalg.qr(d.rng.standard_normal((*batch, side, side)))[0] for side in (m, n))
     return u[..., :k] * (np.arange(k, 0, -1) + d.rng.uniform(0, 0.3, k)) @ v[..., :k, :]
 
 
-def _any_matrices(d: Draw) -> Sample:
-    return Sample(_matrices(d, (2, 2), (3, 3), (3, 2), (2, 3)))
+def batched_matrices(d: Draw, *shapes: Shape) -> np.ndarray:
+    """Draw one or two such matrices."""
+    return any_matrices(d, *shapes, batch=d.one_of((), (2,)))
+
+
+def _decomposed(d: Draw) -> Sample:
+    return Sample(batched_matrices(d, (2, 2), (3, 3), (3, 2), (2, 3)))
 
 
 def _eigh(d: Draw) -> Sample:
-    x = _matrices(d, (3, 3))
+    x = batched_matrices(d, (3, 3))
     return Sample(x + x.swapaxes(-1, -2), UPLO=d.one_of("L", "U"))
 
 
@@ -105,13 +105,88 @@ add(
     "eigh",
     _eigh,
     lambda x, UPLO: _without_signs(np.linalg.eigh(x, UPLO)),
-    lambda x, UPLO: _without_signs(mg.eigh(_symmetrized(x), UPLO)),
+    lambda x, UPLO: _without_signs(mg.eigh(symmetrized(x), UPLO)),
 )
 add(
     "svd",
-    _any_matrices,
+    _decomposed,
     lambda x: _without_signs(np.linalg.svd(x, full_matrices=False)),
     lambda x: _without_signs(mg.svd(x, full_matrices=False)),
 )
-add("qr", _any_matrices)
-add("pinv", _any_matrices)
+add(  # where a pivot is 0, the signs of a column of q and of a row of r jump
+    "qr",
+    _decomposed,
+    lambda x: [part**2 for part in np.linalg.qr(x)],
+    lambda x: [part**2 for part in mg.qr(x)],
+)
+add("pinv", _decomposed)
+
+# -- functions of SciPy, whose references are definitions -------------------------------------------
+
+
+def _solve_triangular(d: Draw) -> Sample:
+    sample = _solve(d)
+    options = {"lower": d.bool(), "trans": d.one_of(0, 1, "N", "T"), "unit_diagonal": d.bool()}
+    return Sample(*sample.operands, **options)
+
+
+def _solved_triangle(a: Any, b: Any, lower: bool, trans: Any, unit_diagonal: bool) -> Any:
+    """Solve by the inverse of the triangle, whose other elements are cleared."""
+    a = np.array(a)
+    n = a.shape[-1]
+    rows, columns = np.triu_indices(n, 1) if lower else np.tril_indices(n, -1)
+    a[..., rows, columns] = 0
+    if unit_diagonal:
+        a[..., range(n), range(n)] = 1
+    return np.linalg.inv(a.swapaxes(-1, -2) if trans in (1, "T") else a) @ b
+
+
+def _cho_solve(d: Draw) -> Sample:
+    a = _positive(d).operands[0]
+    b = d.array(a.shape[-1:] if d.bool() else (*a.shape[:-1], 2))
+    return Sample(a, b, lower=d.bool())
+
+
+def _solve_banded(d: Draw) -> Sample:
+    n = d.integer(1, 4)
+    below, above = d.integer(0, n - 1), d.integer(0, n - 1)
+    ab = d.array((below + above + 1, n), -1, 1)
+    ab[above] = n + d.rng.uniform(1, 2, n)
+    return Sample((below, above), ab, d.array(d.one_of((n,), (n, 2))))
+
+
+def _solved_band(l_and_u: Any, ab: Any, b: Any) -> Any:
+    """Solve with the dense matrix, a sum of diagonals."""
+    (below, above), n = l_and_u, ab.shape[1]
+    diagonals = [
+        np.diag(ab[above - k, max(k, 0) : n + min(k, 0)], k) for k in range(-below, above + 1)
+    ]
+    return np.linalg.inv(sum(diagonals)) @ b
+
+
+def _exponential(x: Any) -> Any:
+    """Compute the exponential by its series, for a small fraction of x, and squares."""
+    y = term = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
+    for k in range(1, 12):
+        term = term @ x / (1024 * k)
+        y = y + term
+    for _ in range(10):
+        y = y @ y
+    return y
+
+
+add("solve_triangular", _solve_triangular, _solved_triangle)
+add(
+    "cho_factor",
+    lambda d: Sample(_positive(d).operands[0], lower=d.bool()),
+    lambda a, lower: np.linalg.cholesky(a) if lower else np.linalg.cholesky(a).mT,
+    lambda a, lower: mg.cho_factor(symmetrized(a), lower)[0],
+)
+add(
+    "cho_solve",
+    _cho_solve,
+    lambda a, b, lower: np.linalg.inv(a) @ b,
+    lambda a, b, lower: mg.cho_solve(mg.cho_factor(symmetrized(a), lower), b),
+)
+add("solve_banded", _solve_banded, _solved_band)
+add("expm", lambda d: Sample(regular(d) * d.one_of(0.1, 1, 3)), _exponential)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.ops.losses import _bounded_log
+from minigrad.torch.losses import _bounded_log
 
 from .base import TABLE, Draw, OpInfo, Sample, add
 
@@ -69,9 +69,10 @@ def classified(d: Draw) -> Sample:
     """Draw logits with classes as targets, some of them ignored."""
     classes = d.one_of(1, 2, 5)
     x = d.array((*d.shape(1, 2, 1), classes))
-    target = d.rng.integers(0, classes, x.shape[:-1])
-    target[d.rng.random(target.shape) < 0.2] = -100
-    weight = d.rng.uniform(0.5, 2, classes) if d.bool() else None
+    target = d.integers(0, classes, x.shape[:-1])
+    for position in d.positions(target.size):
+        target.flat[position] = -100
+    weight = d.array((classes,), 0.5, 2).tolist() if d.bool() else None
     return Sample(x, target=target, weight=weight, reduction=d.one_of("mean", "sum", "none"))
 
 
@@ -80,7 +81,7 @@ def negative_log_likelihood(
 ) -> Any:
     """Return the loss of log probabilities x."""
     classes = x.shape[-1]
-    weight = np.ones(classes) if weight is None else weight
+    weight = np.ones(classes) if weight is None else np.array(weight)
     counted, target = target != -100, np.where(target == -100, 0, target)
     goal = (1 - label_smoothing) * np.eye(classes)[target] + label_smoothing / classes
     losses = np.where(counted, -(goal * weight * x).sum(-1), 0)

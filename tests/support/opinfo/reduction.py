@@ -29,16 +29,19 @@ def reduction(
     )
 
 
-def _factors(d: Draw, shape: Shape) -> np.ndarray:
+def factors(d: Draw, shape: Shape) -> np.ndarray:
     """Draw values of size 0.5 to 1.5, or 0."""
-    return d.array(shape, 0.5, 1.5) * d.rng.choice([0, 1, 1, 1, -1], shape)
+    x = d.array(shape, 0.5, 1.5)
+    for position in d.positions(x.size):
+        x.flat[position] *= d.one_of(-1, 0)
+    return x
 
 
 reduction("sum", min_side=0)
 reduction("mean")
 reduction("max", Draw.distinct)
 reduction("min", Draw.distinct)
-reduction("prod", _factors, min_side=0)
+reduction("prod", factors, min_side=0)
 reduction("logsumexp", reference=lambda x, **options: np.log(np.sum(np.exp(x), **options)))
 reduction(
     "euclidean_norm",
@@ -52,29 +55,37 @@ def _along_axis(d: Draw, values: Callable[[Draw, Shape], np.ndarray] = Draw.arra
 
 
 add("cumsum", _along_axis)
-add("cumprod", lambda d: _along_axis(d, _factors))
+add("cumprod", lambda d: _along_axis(d, factors))
 
 
 def _softmax_sample(d: Draw) -> Sample:
-    x = d.array(d.shape(1, min_side=1))
-    return Sample(x, axis=d.axis(x.ndim, none=False, several=False))
+    """Draw values that can be far from 0, and an axis or the default."""
+    x = d.array(d.shape(1)) + d.one_of(0.0, 1000.0, -1000.0)
+    axis = d.axis(x.ndim, none=False, several=False)
+    return Sample(x, **({} if d.often(0.2) else {"axis": axis}))
 
 
 def _masked_softmax_sample(d: Draw) -> Sample:
+    """Draw a mask, and infinities and NaN at positions that it excludes."""
     sample = _softmax_sample(d)
+    x = sample.operands[0]
     if d.bool():
-        sample.options["where"] = d.rng.random(sample.operands[0].shape) < 0.4
+        where = sample.options["where"] = d.mask(d.broadcastable(x.shape))
+        excluded = np.flatnonzero(~np.broadcast_to(where, x.shape))
+        if len(excluded):
+            x.flat[d.one_of(*excluded)] = d.one_of(0.0, np.inf, -np.inf, np.nan)
     return sample
 
 
-def _softmax(x: np.ndarray, axis: int, where: Any = True) -> np.ndarray:
-    e = np.exp(x) * where
-    total = np.sum(e, axis, keepdims=True)
-    return e / np.where(total == 0, 1, total)
+def _log_softmax(x: np.ndarray, axis: int = -1, where: Any = True) -> np.ndarray:
+    x = np.where(where, x, -np.inf)
+    x = x - np.maximum(x.max(axis, keepdims=True, initial=-np.inf), -1e6)
+    with np.errstate(divide="ignore"):
+        return x - np.maximum(np.log(np.exp(x).sum(axis, keepdims=True)), -1e6)
 
 
-add("softmax", _masked_softmax_sample, _softmax)
-add("log_softmax", _softmax_sample, lambda x, axis: np.log(_softmax(x, axis)))
+add("softmax", _masked_softmax_sample, lambda *x, **options: np.exp(_log_softmax(*x, **options)))
+add("log_softmax", _softmax_sample, _log_softmax)
 add(
     "top_k",
     lambda d: Sample(

@@ -1,0 +1,80 @@
+"""Train the paper's Transformer by the small framework alone, and translate greedily.
+
+    python examples/from_the_book.py
+
+The model, the optimizer, the loop and the decoding are files directly in `minigrad/` and `nn/`,
+which need nothing else. The data are Chinese sentences of a small grammar, in English.
+"""
+
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+
+for name in ("minigrad", "nn", "nn.text"):  # their __init__ would replace definitions by kernels
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [str(Path(__file__).parents[1].joinpath(*name.split(".")))]
+
+from minigrad.adam import Adam, noam_schedule
+from nn.config import TransformerConfig
+from nn.fit import TrainingLoop
+from nn.generation import generate
+from nn.text.toy_corpora import chinese_english
+from nn.transformer import Transformer
+
+PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
+BATCH, EPOCHS, WARMUP = 64, 8, 200
+
+# Sentences are lists of words. The last 200 are held out.
+pairs = [(source.split(), target.split()) for source, target in chinese_english(6000)]
+order = np.random.default_rng(0).permutation(len(pairs))
+train, held_out = [pairs[i] for i in order[:-200]], [pairs[i] for i in order[-200:]]
+
+
+def vocabulary(sentences):
+    words = sorted({word for sentence in sentences for word in sentence})
+    return {word: i for i, word in enumerate(words, start=UNKNOWN + 1)}
+
+
+source_ids, target_ids = (vocabulary(side) for side in zip(*train))
+target_words = {i: word for word, i in target_ids.items()}
+
+
+def rows(sentences, ids, first=(), last=()):
+    """Return the ids of sentences as rows of one array, padded at the right."""
+    found = [[*first, *(ids.get(w, UNKNOWN) for w in words), *last] for words in sentences]
+    array = np.full((len(found), max(map(len, found))), PAD)
+    for row, values in zip(array, found):
+        row[: len(values)] = values
+    return array
+
+
+def batches(epoch):
+    """Yield the source and target ids of batches, in an order of each epoch."""
+    order = np.random.default_rng(epoch).permutation(len(train))
+    for start in range(0, len(order), BATCH):
+        sources, targets = zip(*[train[i] for i in order[start : start + BATCH]])
+        yield rows(sources, source_ids), rows(targets, target_ids, [BOS], [EOS])
+
+
+sizes = {"d_model": 128, "num_heads": 4, "d_ff": 256, "dropout": 0.05, "tie": "target"}
+layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
+vocabularies = UNKNOWN + 1 + len(source_ids), UNKNOWN + 1 + len(target_ids)
+model = Transformer(TransformerConfig(*vocabularies, **sizes, **layers), np.random.default_rng(0))
+optimizer = Adam(model.parameters(), lr=0.6, betas=(0.9, 0.98), eps=1e-9)
+rate = noam_schedule(sizes["d_model"], WARMUP)
+
+began = time.perf_counter()
+loop = TrainingLoop(model, optimizer, batches, rate=rate, max_epochs=EPOCHS, label_smoothing=0.05)
+losses = loop.fit()
+
+sources, references = zip(*held_out)
+said = generate(model, np.full((200, 1), BOS), rows(sources, source_ids), max_len=30)
+translations = [[target_words.get(i, "") for i in ids if i != EOS] for ids in said]
+for source, translation in list(zip(sources, translations))[:5]:
+    print(" ".join(source), "→", " ".join(translation))
+exact = np.mean([a == b for a, b in zip(translations, references)])
+print(f"loss {losses[0]:.2f} → {np.mean(losses[-20:]):.2f} in {loop.step} steps")
+print(f"200 held-out sentences: exact match {exact:.1%}; {time.perf_counter() - began:.0f} s")

@@ -1,0 +1,74 @@
+"""Array types: ndarrays, and the types that may stand in for them.
+
+Operations and their rules call NumPy's functions, so they also work on other array types that
+answer NumPy's protocols. `minigrad.vmap` adds such a type: an array of examples that shows one of
+them. Everything that the graph and the operations need from another type is here. This is one of
+the extension points that `registry.py` lists. A first reader can skip this file: for ndarrays,
+`as_array` is `np.asarray`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class OtherShape(tuple[int, ...]):
+    """Shape of an `OtherArray`, by which the graph recognizes its nodes and gradients."""
+
+    __slots__ = ()
+
+    def gradient_for(self, shape: tuple[int, ...], gradient: Any) -> Any:
+        """Return a gradient of this shape as the gradient of an operand of shape `shape`."""
+        raise NotImplementedError
+
+
+class OtherArray:
+    """Base of array types that operations accept in place of ndarrays.
+
+    A subclass implements `__array_ufunc__`, `__array_function__` and the methods of ndarray that
+    rules use. Its `shape` is an `OtherShape`.
+
+    Attributes
+    ----------
+    values : ndarray
+        All elements.
+    """
+
+    __slots__ = ()
+
+    values: np.ndarray
+
+    def astype(self, dtype: Any, **options: Any) -> Any:
+        """Return the elements in another dtype."""
+        raise NotImplementedError
+
+    def in_this_type(self, x: Any) -> Any:
+        """Return an array of any type as an array of this type."""
+        raise NotImplementedError
+
+
+def as_array(x: Any, dtype: Any = None) -> Any:
+    """Return an ndarray, or an OtherArray if x is one."""
+    if not isinstance(x, OtherArray):
+        return np.asarray(x, dtype)
+    return x if dtype is None else x.astype(dtype, copy=False)
+
+
+def all_values(x: Any) -> Any:
+    """Return the ndarray with all elements of an OtherArray, and anything else unchanged."""
+    return x.values if isinstance(x, OtherArray) else x
+
+
+def all_true(condition: Any) -> bool:
+    """Return whether all elements of a condition are True."""
+    return bool(np.logical_and.reduce(all_values(condition), axis=None))
+
+
+def as_type_of_index(x: Any, index: Any) -> Any:
+    """Return x as an array, of the type of an OtherArray in `index` if there is one."""
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, OtherArray):
+            return part.in_this_type(x)
+    return as_array(x)

@@ -1,0 +1,262 @@
+"""Functions that call ops, each written from one template, as `dataclasses` writes `__init__`.
+
+All calls do the same: take arrays out of tensors, compute, and put a tensor around the result. If
+operations are recorded, the tensor gets a node in the graph, with an edge for each operand that
+needs a gradient. The edge contains the values that the rule of the operand reads. Written out for
+one op, this takes half the time of loops over its operands and options.
+
+The rules of `multiply` read `b` and `a`. Its function is
+
+    def call(a, b, /):
+        _mode = _get_mode()
+        if isinstance(a, _Tensor):
+            a, _node_a = a._array, a._node
+        else:
+            _node_a = None
+            if type(a) is list or type(a) is tuple:
+                a = _asarray(a)
+        ...                                                 # the same for b
+        try:
+            if _mode.watch is None:
+                y = _forward(a, b)
+            else:
+                y = _mode.watch.forward(_op, _forward, (a, b), {})
+        except _FAILURES as _error:
+            raise _op.explain(_error, (a, b), {}) from None
+        if type(y) is not _ndarray:
+            y = _asarray(y)
+        _tensor = _new(_Tensor)
+        _tensor._array = y
+        if not _mode.record or (_node_a is None and _node_b is None):
+            _tensor._node = None
+            return _tensor
+        _edges = []
+        if _node_a is not None:
+            _edges.append((_node_a, _rule_a, (b,)))
+        if _node_b is not None:
+            _edges.append((_node_b, _rule_b, (a,)))
+        ...                                                 # a node with these edges
+        return _tensor
+
+`print(minigrad.multiply.op.source)` shows all of it, and a debugger steps through it. Look at the
+template `_CALL`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import as_array
+from .changes import tick
+from .graph import Node
+from .modes import MODE
+from .nested import untracked
+from .tensor import Tensor, View
+
+if TYPE_CHECKING:
+    from .op import Op
+
+# Names that begin with _ belong to the template. The others are parameters of the op, its result
+# `y`, and `saved`, the second value that the forward function of a kernel returns.
+
+_CALL = """\
+def call({parameters}):
+    _mode = _get_mode()
+{whole}{unwrap}
+    try:
+        if _mode.watch is None:
+            {result} = _forward({arguments})
+        else:
+            {result} = _mode.watch.forward(_op, _forward, {operands}, {options})
+    except _FAILURES as _error:
+        raise _op.explain(_error, {operands}, {options}) from None
+    if type(y) is not _ndarray:
+        y = _asarray(y)
+    _tensor = _new(_Tensor)
+    _tensor._array = y
+    if not _mode.record or {is_constant}:
+        _tensor._node = None
+        return _tensor
+    if y.dtype.kind != "f":
+        _check_integers(_op, y)
+        _tensor._node = None
+        return _tensor
+{edges}
+    _tensor._node = _node = _new(_Node)
+    _node.seq = _tick()
+    _node.op = _op
+    _node.edges = _edges
+    _node.inputs = {nodes}
+    _node.shape = y.shape
+    _node.dtype = y.dtype
+    _node.notes = _node.grad = None
+{view}    if _mode.watch is not None:
+        _mode.watch.recorded(_node)
+    return _tensor
+"""
+
+_UNWRAP = """\
+    if isinstance({0}, _Tensor):
+        {0}, _node_{0} = {0}._array, {0}._node
+    else:
+        _node_{0} = None
+        if type({0}) is list or type({0}) is tuple:
+            {0} = _asarray({0})
+"""
+
+_UNWRAP_ALL = """\
+    _nodes = tuple([_x._node if isinstance(_x, _Tensor) else None for _x in {0}])
+    {0} = tuple([_x._array if isinstance(_x, _Tensor) else _asarray(_x) for _x in {0}])
+"""
+
+_UNWRAP_OPTION = """\
+    if isinstance({0}, _Tensor):
+        {0} = _untracked(_op.name, "{0}", {0})
+"""
+
+_VIEW = """\
+    if y.base is not None{is_tensor}:
+        _tensor._view = _view = _View(_whole)
+        _view.base, _view.op, _view.options, _view.tensor = _whole, _op, {options}, _ref(_tensor)
+"""
+
+_EDGE = """\
+    if _node_{0} is not None:
+        _edges.append((_node_{0}, _rule_{0}, {1}))
+"""
+
+_ONLY_EDGE = """\
+    _edges = ((_node_{0}, _rule_{0}, {1}),)
+"""
+
+_EDGES_OF_ALL = """\
+    _edges = [(_node, _rule_{0}, _values) for _node in _nodes if _node is not None]
+"""
+
+
+def source_of(op: Op) -> str:
+    """Return the source of the function that calls an op."""
+    names = op.operands
+    if op.variadic:
+        operands, nodes = names[0], "_nodes"
+        unwrap = _UNWRAP_ALL.format(names[0])
+        shapes = {f"{names[0]}_shape": f"tuple([_x.shape for _x in {names[0]}])"}
+    else:
+        operands = f"({', '.join(names)},)"
+        nodes = f"({', '.join([f'_node_{name}' for name in names])},)"
+        unwrap = "".join([_UNWRAP.format(name) for name in names])
+        shapes = {f"{name}_shape": f"_shape({name})" for name in names}
+    expressions = {"needs": f"tuple([_node is not None for _node in {nodes}])", **shapes}
+
+    def values(name: str) -> str:
+        reads = op.reads[op.rules[name]]
+        shape = {f"{name}_shape": f"{name}.shape"} if not op.joint else {}
+        return "".join([f"{(expressions | shape).get(read, read)}, " for read in reads])
+
+    saved = {name: f"({values(name)})" for name in op.rules}
+    edges = ""
+    if op.joint:
+        edges = f"    _values = {saved[names[0]]}\n"
+        saved = dict.fromkeys(names, "_values")
+    if op.variadic:
+        edges += _EDGES_OF_ALL.format(names[0])
+    elif len(names) == 1:
+        edges += _ONLY_EDGE.format(names[0], saved[names[0]])
+    else:
+        edges += "    _edges = []\n"
+        edges += "".join([_EDGE.format(name, values) for name, values in saved.items()])
+    without_node = " and ".join([f"_node_{name} is None" for name in op.rules])
+    arguments = ", ".join(
+        [f"*{names[0]}" if op.variadic else ", ".join(names), *[f"{o}={o}" for o in op.options]]
+    )
+    options = f"{{{', '.join([f'{o!r}: {o}' for o in op.options])}}}"
+    is_tensor = " and isinstance(_whole, _Tensor)" if op.variadic else ""
+    whole = f"    _whole = {names[0]}{'[0]' if op.variadic else ''}\n"
+    return _CALL.format(
+        parameters=op.parameters,
+        is_constant="not any(_nodes)" if op.variadic else f"({without_node})",
+        whole=whole if op.view else "",
+        view=_VIEW.format(options=options, is_tensor=is_tensor) if op.view else "",
+        unwrap=unwrap + "".join([_UNWRAP_OPTION.format(option) for option in op.options]),
+        result="y, saved" if op.saves else "y",
+        arguments=arguments,
+        operands=operands,
+        options=options,
+        edges=edges,
+        nodes=nodes,
+    )
+
+
+@functools.cache
+def _compile(source: str) -> CodeType:
+    """Compile a source, which many ops share."""
+    return compile(source, "<op>", "exec")
+
+
+def _name(call: Any, op: Op) -> None:
+    """Let warnings, debuggers and tracebacks show the name of an op, and its source."""
+    file, source = f"<op {op.name}>", op.source
+    entry = len(source), None, source.splitlines(True)
+    if linecache.cache.get(file, entry)[:3] != entry:  # another op with this name
+        file = f"<op {op.name} {len(linecache.cache)}>"
+    linecache.cache[file] = *entry, file
+    call.__code__ = call.__code__.replace(co_filename=file, co_name=op.name)
+
+
+def caller(op: Op) -> Callable[..., Tensor]:
+    """Return the function of Tensors that calls an op."""
+    op.source = source_of(op)
+    namespace: dict[str, Any] = {
+        "__name__": __name__,
+        # LinAlgError is a ValueError; operands that are no arrays lack attributes
+        "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
+        "_Node": Node,
+        "_Tensor": Tensor,
+        "_View": View,
+        "_asarray": as_array,
+        "_forward": op.forward,
+        "_get_mode": MODE.get,
+        "_check_integers": _check_integers,
+        "_ndarray": np.ndarray,
+        "_new": object.__new__,
+        "_op": op,
+        "_ref": weakref.ref,
+        "_shape": np.shape,
+        "_tick": tick,
+        "_untracked": untracked,
+    }
+    namespace |= {f"_rule_{name}": rule for name, rule in op.rules.items()}
+    exec(_compile(op.source), namespace)
+    call: Callable[..., Tensor] = namespace["call"]
+    _name(call, op)
+    plain = inspect.unwrap(op.forward)
+    if isinstance(plain, np.ufunc):
+        call.__module__ = "minigrad"  # pickle looks it up there
+    else:
+        call.__defaults__, call.__kwdefaults__ = plain.__defaults__, plain.__kwdefaults__
+        call = functools.update_wrapper(call, op.forward)
+    call.__name__ = call.__qualname__ = op.name
+    call.op = op  # type: ignore[attr-defined]
+    return call
+
+
+def _check_integers(op: Op, y: np.ndarray) -> None:
+    """Raise a TypeError for a result that has no gradient, although one would be expected."""
+    if y.dtype.kind == "c":
+        raise TypeError(
+            f"{op.name}: the result is complex, and complex numbers have no gradients here; "
+            "compute with real and imaginary parts, or use .detach() if no gradient is needed"
+        )
+    if y.dtype.kind not in "iub":
+        raise TypeError(
+            f"{op.name}: the result must have a floating dtype to have a gradient, got dtype "
+            f"{y.dtype}"
+        )

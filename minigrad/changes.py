@@ -1,0 +1,79 @@
+"""Detection of saved arrays that were changed in place.
+
+A rule must not read an array that has changed since its node was recorded. Changes through this
+library are noticed. NumPy's writes into an operand or into `t.data[...]` are not.
+
+Changes are stored for the array that owns the memory, as ranges of addresses with the time of the
+last change to each range. A view has changed if its range of addresses overlaps a changed range.
+Nodes and changes are numbered by the same clock, `tick`. Look at `mark_changed` and
+`check_unchanged`. A first reader can skip the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from .arrays import all_values
+from .errors import GradientError
+
+tick = itertools.count(1).__next__
+last = 0  # the time of the last change; nodes that are newer need no check
+
+_changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """Return the array that owns the memory of `array`, which may be a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
+    """Return the changes of an array that owns its memory: {(start, end): time}."""
+    entry = _changed.get(id(owner))
+    return entry[1] if entry is not None and entry[0]() is owner else {}
+
+
+def mark_changed(array: Any) -> None:
+    """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
+    global last
+    array = all_values(array)
+    owner = owner_of(array)
+    key, ranges = id(owner), _ranges(owner)
+    if not ranges:
+        _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), ranges)
+    last = ranges[byte_bounds(array)] = tick()
+
+
+def last_change(array: np.ndarray) -> int:
+    """Return the time of the last change to the memory of an array, or 0."""
+    return max(_ranges(owner_of(array)).values(), default=0)
+
+
+def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
+    """Raise a GradientError if a value that op `name` saved at time `since` was changed later."""
+    for value in values:
+        if isinstance(value, tuple):
+            check_unchanged(name, since, value)
+        value = all_values(value)
+        if not isinstance(value, np.ndarray):
+            continue
+        ranges = _ranges(owner_of(value))
+        if not ranges:
+            continue
+        low, high = byte_bounds(value)
+        if any(
+            when > since and low < end and start < high
+            for (start, end), when in list(ranges.items())
+        ):
+            raise GradientError(
+                f"{name}: an array of shape {value.shape} that its gradient needs was changed "
+                "in place after it was used; change it after backward(), or use a clone() of it"
+            )

@@ -1,0 +1,1 @@
+"""Tools that check and observe: gradients, anomalies, time, memory, optional packages."""

@@ -1,0 +1,75 @@
+"""Optional dependencies, which are imported where they are used."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import MissingExtraError
+
+_PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}
+"""Packages to install for a module, if its name is not enough."""
+
+
+def require(module: str, purpose: str, least: str = "") -> Any:
+    """Import an optional module.
+
+    Parameters
+    ----------
+    module : str
+        Name of the module.
+    purpose : str
+        Feature that needs the module, for the error.
+    least : str
+        Oldest version; any version by default.
+
+    Returns
+    -------
+    module
+        The imported module.
+
+    Raises
+    ------
+    MissingExtraError
+        If the module is missing or older. The message contains the package to install.
+    """
+    name = module.partition(".")[0]
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}"
+        ) from error
+    if least:
+        from importlib.metadata import PackageNotFoundError, version
+
+        with suppress(PackageNotFoundError):  # a program packed into one file has no versions
+            if _numbers(version(name)) < _numbers(least):
+                raise MissingExtraError(
+                    f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}"
+                )
+    return loaded
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
+def check_nn_package() -> None:
+    """Warn if `import nn` would not import the package `nn` that is installed beside minigrad."""
+    spec = importlib.util.find_spec("nn")
+    if spec is None:
+        return
+    beside = str(Path(__file__).resolve().parents[2])
+    locations = spec.submodule_search_locations or [spec.origin or ""]
+    if os.path.abspath(locations[0]) != os.path.join(beside, "nn"):
+        warnings.warn(
+            f"`import nn` imports another package, {locations[0]}; minigrad's is in {beside}: "
+            "rename the other one, or put this directory before it in sys.path",
+            stacklevel=2,
+        )

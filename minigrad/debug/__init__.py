@@ -1,1 +1,0 @@
-"""Debugging: gradient checks, anomalies, time, memory, drawings of graphs."""

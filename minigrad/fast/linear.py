@@ -1,0 +1,29 @@
+"""Kernel of the linear layer: one product of all rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..fuse import fuse
+from ..ops import product
+from .blocks import BLOCK, as_rows, ones
+
+
+def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any) -> tuple[Any, Any, Any]:
+    g, rows = as_rows(g), as_rows(x)
+    return (
+        (g @ weight).reshape(x.shape) if needs[0] else None,
+        g.T @ rows if needs[1] else None,
+        (ones(len(g), g.dtype).T @ g)[0] if needs[2] else None,
+    )
+
+
+@fuse(product._linear, vjp=_linear_vjp)
+def _linear(x, weight, bias, /):
+    y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T
+    if bias is not None:
+        rows = max(1, BLOCK // max(1, len(weight)))  # as many as fit the cache
+        for start in range(0, len(y), rows):
+            y[start : start + rows] += bias
+    return y.reshape(*x.shape[:-1], len(weight))

@@ -1,0 +1,220 @@
+"""Settings of the process: threads of matrix products, and reuse of freed memory.
+
+A training step allocates the same arrays again and again. By default the C library returns large
+freed blocks to the system, which then clears and maps the pages of the next arrays. That can take
+longer than the arithmetic on these arrays.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..arguments import checked_count
+from .launcher import launched
+
+__all__ = ["get_num_threads", "set_num_threads"]
+
+
+@cache
+def _openblas(name: str) -> Any:
+    """Return the function openblas_`name`, or None if NumPy is built with another library."""
+    try:
+        import ctypes
+
+        # this also searches the libraries to which the module is linked
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    except (ImportError, OSError, AttributeError):
+        return None
+    spellings = (f"{start}openblas_{name}{end}" for start in ("scipy_", "") for end in ("64_", ""))
+    return next((getattr(library, s) for s in spellings if hasattr(library, s)), None)
+
+
+@cache
+def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
+    """Return the functions of OpenBLAS that set and get its number of threads, if it is used."""
+    set_number = _openblas("set_num_threads")
+    return None if set_number is None else (set_number, _openblas("get_num_threads"))
+
+
+@cache
+def openblas_core() -> str:
+    """Return the processor for which OpenBLAS's kernels are made; "" for another library.
+
+    It is that of this machine, or the one in the environment variable OPENBLAS_CORETYPE.
+    """
+    core_name = _openblas("get_corename")
+    if core_name is None:
+        return ""
+    import ctypes
+
+    core_name.restype = ctypes.c_char_p
+    return core_name().decode()
+
+
+def has_small_kernels() -> bool:
+    """Return whether OpenBLAS computes small products without packing, which needs AVX-512."""
+    return openblas_core() in ("SkylakeX", "Cooperlake", "SapphireRapids")
+
+
+@cache
+def has_blas() -> bool:
+    """Return whether NumPy multiplies matrices by a BLAS library."""
+    try:
+        return bool(np.show_config(mode="dicts")["Build Dependencies"]["blas"].get("found"))
+    except (KeyError, TypeError, AttributeError):
+        return True
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process, or this rank of an MPI job, can use."""
+    if sys.platform == "emscripten":
+        return 1  # there are no threads
+    all_cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores
+    place = launched()
+    if place is not None and cores * place.local_size > all_cores:  # ranks share these cores
+        cores = max(1, cores // place.local_size)
+    return cores
+
+
+def fork_obstacle() -> str:
+    """Return why this process cannot be forked, or an empty string."""
+    if sys.platform == "darwin":
+        return "forking is unsafe on macOS"
+    is_able = hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")
+    return "" if is_able else "this system cannot fork"
+
+
+def get_num_threads() -> int:
+    """Return the number of threads of a matrix product.
+
+    By default it is the number of cores, or the environment variable OPENBLAS_NUM_THREADS.
+    """
+    blas = _blas()
+    return available_cores() if blas is None else int(blas[1]())
+
+
+def set_num_threads(n: int) -> None:
+    """Set the number of threads of matrix products in this process.
+
+    NumPy's other operations use one core. To use several cores for a training step, see
+    `minigrad.fast.parallel`.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+
+    Raises
+    ------
+    RuntimeError
+        If NumPy is not built with OpenBLAS.
+    """
+    n = checked_count("set_num_threads", "n", n)
+    blas = _blas()
+    if blas is None:
+        raise RuntimeError(
+            "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable "
+            "of its library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
+        )
+    blas[0](n)
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Set the number of threads of matrix products within a block, if NumPy uses OpenBLAS."""
+    set_number, get_number = _blas() or (lambda n: None, lambda: 1)
+    before = get_number()
+    try:
+        set_number(n)
+        yield
+    finally:
+        set_number(before)
+
+
+def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Return `run(part)` for each part, on as many threads as a matrix product can use.
+
+    Each thread multiplies matrices on one core. If another thread is inside this function, the
+    parts run one after another.
+    """
+    count = min(len(parts), get_num_threads())
+    if count < 2 or not _ALONE.acquire(blocking=False):
+        return [run(part) for part in parts]
+    results: list[Any] = [None] * len(parts)
+    pending = iter(list(enumerate(parts)))
+
+    def work() -> None:
+        for i, part in pending:
+            results[i] = run(part)
+
+    try:
+        with threads(1):  # BLAS's own threads would wait for each other
+            jobs = [_pool().submit(contextvars.copy_context().run, work) for _ in range(count - 1)]
+            try:
+                work()
+            finally:
+                errors = [job.exception() for job in jobs]  # waits for each job
+        for error in filter(None, errors):
+            raise error
+        return results
+    finally:
+        _ALONE.release()
+
+
+_ALONE = threading.Lock()
+
+
+@cache
+def _pool() -> Any:
+    """Return the additional threads of `in_parallel`, started as needed."""
+    # importing it takes a tenth of the time of importing minigrad
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(64)
+
+
+def _end_pool() -> None:
+    """End the threads of `in_parallel`, because a forked process would wait for them forever."""
+    if _pool.cache_info().currsize:
+        _pool().shutdown()
+        _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_end_pool)
+
+
+# -- memory
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let glibc's malloc keep freed blocks for reuse, and return whether it does.
+
+    `Trainer.fit` calls this. The memory of the process then stays at its peak. The
+    environment variable MINIGRAD_MALLOC=default leaves malloc unchanged.
+    """
+    if os.environ.get("MINIGRAD_MALLOC") == "default":
+        return False
+    try:
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+        return bool(
+            mallopt(_M_MMAP_THRESHOLD, 1 << 30) and mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+        )
+    except (ImportError, OSError, AttributeError, TypeError):  # another C library
+        return False

@@ -1,0 +1,1 @@
+"""NumPy's vocabulary: forms of arguments, further functions, arrays of examples for vmap."""

@@ -1,0 +1,199 @@
+"""The namespace of the array API standard for tensors: `x.__array_namespace__()`.
+
+Libraries such as SciPy and scikit-learn take the functions for an array from there. The functions
+are NumPy's, which call those of tensors, and return tensors. Only what the standard defines
+otherwise is written out here.
+
+References
+----------
+https://data-apis.org/array-api/2024.12
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ops.shape import astype as converted
+from ..tensor import Tensor
+from .creation import as_tensor, on_cpu, tensor
+from .nested import as_tensors
+from .scipy_special import Namespace as Special
+from .sorting import argsort as positions
+from .sorting import sort as ordered
+
+CONSTANTS = """
+    e inf nan newaxis pi
+    bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128
+"""
+
+FUNCTIONS = """
+    arange empty empty_like eye full full_like linspace meshgrid ones ones_like tril triu zeros
+    zeros_like
+    can_cast finfo iinfo isdtype result_type
+    abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift
+    bitwise_or bitwise_right_shift bitwise_xor ceil clip conj copysign cos cosh divide equal exp
+    expm1 floor floor_divide greater greater_equal hypot imag isfinite isinf isnan less less_equal
+    log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum
+    multiply negative nextafter not_equal positive pow real reciprocal remainder round sign signbit
+    sin sinh sqrt square subtract tan tanh trunc
+    take take_along_axis
+    matmul matrix_transpose tensordot vecdot
+    broadcast_arrays broadcast_to concat expand_dims flip moveaxis permute_dims repeat reshape roll
+    squeeze stack tile unstack
+    argmax argmin count_nonzero nonzero searchsorted where
+    unique_all unique_counts unique_inverse unique_values
+    cumulative_prod cumulative_sum max mean min prod std sum var
+    all any diff
+"""
+
+LINALG = """
+    cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank
+    matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm
+"""
+
+FFT = """
+    fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft fftfreq rfftfreq fftshift ifftshift
+"""
+
+
+def _of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of NumPy that returns tensors."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return as_tensors(function(*args, **options))
+
+    return call
+
+
+def _namespace(module: Any, names: str) -> dict[str, Any]:
+    """Return the functions of a module of NumPy by name; older versions lack some of them."""
+    return {n: _of_numpy(getattr(module, n)) for n in names.split() if hasattr(module, n)}
+
+
+__array_api_version__ = "2024.12"
+__array_namespace_info__ = np.__array_namespace_info__
+special = Special()
+linalg = types.SimpleNamespace(**_namespace(np.linalg, LINALG))
+fft = types.SimpleNamespace(**_namespace(np.fft, FFT))
+globals().update(
+    {name: getattr(np, name) for name in CONSTANTS.split()}, **_namespace(np, FUNCTIONS)
+)
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:
+    """Return a tensor; it keeps its gradient.
+
+    Parameters
+    ----------
+    obj : Tensor, array, number, or nested sequence
+    dtype : dtype, optional
+        Dtype of `obj` by default.
+    device : str, optional
+        Only "cpu" is supported.
+    copy : bool, optional
+        True copies, False raises a ValueError if a copy is necessary. By default, only what is
+        necessary is copied.
+    """
+    on_cpu(device)
+    if copy is False and not (isinstance(obj, Tensor) and dtype in (None, obj.dtype)):
+        obj = np.asarray(obj, dtype, copy=False)
+    return tensor(obj, dtype=dtype) if copy else as_tensor(obj, dtype=dtype)
+
+
+def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+    """Return x in another dtype.
+
+    Parameters
+    ----------
+    x : Tensor
+    dtype : dtype
+        Dtype of the result.
+    copy : bool
+        Copy x if it has this dtype; True by default.
+    device : str, optional
+        Only "cpu" is supported.
+    """
+    on_cpu(device)
+    return converted(x, dtype, copy=copy)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor that shares the memory of an array of another library, if possible.
+
+    Parameters
+    ----------
+    x : object with `__dlpack__`
+    device : str, optional
+        Only "cpu" is supported.
+    copy : bool, optional
+        True copies, False raises an error if a copy is necessary.
+    """
+    return Tensor(np.from_dlpack(x, device=on_cpu(device), copy=copy))
+
+
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """Sort along an axis.
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int
+        The last by default.
+    descending : bool
+        Sort in falling order; False by default.
+    stable : bool
+        Ignored, because equal elements always keep their order.
+    """
+    return ordered(x, axis, descending=descending)
+
+
+def argsort(
+    x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Tensor:
+    """Return the indices that sort x along an axis.
+
+    Parameters: as `sort`.
+    """
+    return positions(x, axis, "stable", descending=descending)
+
+
+def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """Return the namespace of the array API standard.
+
+    Parameters
+    ----------
+    api_version : str, optional
+        Version of the standard, from "2021.12" to "2024.12", which is the default.
+    """
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(
+            f'api_version must be "2021.12", "2022.12", "2023.12" or "2024.12", got {api_version!r}'
+        )
+    return sys.modules[__name__]
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """Return x, whose device is the CPU.
+
+    Parameters
+    ----------
+    device : str
+        Only "cpu" is supported.
+    stream : None
+        Other values raise a ValueError.
+    """
+    on_cpu(device)
+    if stream is not None:
+        raise ValueError(f"to_device: stream must be None, got {stream!r}")
+    return self
+
+
+setattr(Tensor, "__array_namespace__", _array_namespace)  # noqa: B010
+setattr(Tensor, "to_device", to_device)  # noqa: B010

@@ -1,0 +1,259 @@
+"""Differences, integrals and interpolation of sampled functions, and convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_of
+from ..arrays import all_true
+from ..nested import needs_gradient, without_tensors
+from ..ops import reduce as reduction
+from ..ops.arithmetic import subtract
+from ..ops.product import matmul
+from ..ops.select import getitem, where
+from ..ops.shape import astype, clone, concatenate, reshape
+from ..registry import function
+from ..tensor import Tensor, as_operand, to_array, unwrap
+from .compare import not_equal
+from .indexing import take
+from .linalg import conjugate
+from .rearrange import flip, pad, sliding_window_view
+
+__all__ = ["diff", "trapezoid", "gradient", "interp", "convolve", "correlate"]
+
+
+@function(numpy=np.diff, methods="diff")
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Compute differences of neighbours along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    n : int
+        Number of times that differences are taken; 1 by default.
+    axis : int
+        The last by default.
+    prepend : array_like, optional
+        Values before x, along `axis`.
+    append : array_like, optional
+        Values after x, along `axis`.
+
+    Returns
+    -------
+    Tensor
+        Differences; `axis` is shorter by n.
+    """
+    checked_count("diff", "n", n, 0)
+    if n == 0:
+        return clone(x)
+    if np.ndim(x) == 0:
+        raise ValueError("diff: x must have at least one axis, got a scalar")
+    axis = one_axis("diff", axis, np.ndim(x))
+    parts = [
+        part for part in (_end(prepend, x, axis), x, _end(append, x, axis)) if part is not None
+    ]
+    x = concatenate(parts, axis) if len(parts) > 1 else x
+    before = (slice(None),) * axis
+    difference = not_equal if to_array(x).dtype == bool else subtract  # as NumPy
+    for _ in range(n):
+        x = difference(
+            getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1)))
+        )
+    return x
+
+
+def _end(value: Any, x: Any, axis: int) -> Any:
+    """Return `prepend` or `append` as an array; a number is repeated along the other axes."""
+    if value is None or np.ndim(value):
+        return value
+    return np.broadcast_to(value, [1 if i == axis else k for i, k in enumerate(shape_of(x))])
+
+
+@function(numpy=np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """Integrate y along `axis` by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : array_like
+        Values of a function.
+    x : array_like, optional
+        Positions of the values.
+    dx : float
+        The distance of neighbours if there is no x; 1 by default.
+    axis : int
+        The last by default.
+
+    Returns
+    -------
+    Tensor
+        Integrals, in the shape of y without `axis`.
+    """
+    along, axis = axis, one_axis("trapezoid", axis, np.ndim(y))
+    if x is not None:
+        dx = diff(x, axis=-1 if np.ndim(x) == 1 else along)
+        dx = (
+            reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))])
+            if np.ndim(x) == 1
+            else dx
+        )
+    before = (slice(None),) * axis
+    heights = getitem(y, (*before, slice(1, None))) + getitem(y, (*before, slice(None, -1)))
+    return reduction.sum(heights * dx / 2.0, along)
+
+
+@function(numpy=np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Estimate the derivatives of sampled values, as `numpy.gradient`.
+
+    Parameters
+    ----------
+    f : array_like
+        Values of a function.
+    *varargs : float or array_like
+        Distances of neighbours: one for all axes (1 by default), or for each axis a distance or
+        the coordinates of the values.
+    axis : int or tuple of int, optional
+        All axes by default.
+    edge_order : {1, 2}
+        Order of the estimates at the ends; 1 by default.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor, one for each axis
+        Estimates in the shape of `f`.
+    """
+    f = as_operand(f)
+    axes = all_axes("gradient", axis, np.ndim(f))
+    spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
+    is_shared = len(varargs) == 1 and len(axes) != 1
+    if len(spacings) != len(axes) or (is_shared and np.ndim(varargs[0])):
+        got = f"coordinates of shape {np.shape(varargs[0])}" if is_shared else len(varargs)
+        raise TypeError(
+            "gradient: varargs must be one distance, or a distance or coordinates for each of "
+            f"{len(axes)} axes, got {got}"
+        )
+    slopes = [_slope(f, h, a, edge_order) for h, a in zip(spacings, axes)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
+
+
+def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
+    """Return derivatives along one axis, weighted sums of three neighbours."""
+    n = shape_of(f)[axis]
+    dtype = f.dtype if f.dtype.kind == "f" else float
+    if needs_gradient(h):
+        if np.ndim(h):
+            raise TypeError(
+                "gradient: positions must not require gradients; divide differences of f by "
+                "differences of the positions"
+            )
+        return astype(_slope(f, 1.0, axis, edge_order) / h, dtype)
+    # the slopes of three combs are the weights, since no estimate reads a tooth of a comb twice
+    combs = (np.arange(n)[:, None] % 3 == np.arange(3)).astype(float)
+    numpy_gradient: Any = np.gradient  # its annotations lack coordinates
+    weights = numpy_gradient(combs, without_tensors(h), axis=0, edge_order=edge_order).astype(dtype)
+    first = np.clip(np.arange(n) - 1, 0, max(n - 3, 0))
+    along = [-1 if a == axis else 1 for a in range(f.ndim)]
+    y: Any = 0
+    for i in (first, first + 1, first + 2):
+        weight = weights[np.arange(n), i % 3].reshape(along)
+        neighbour = take(f, np.minimum(i, n - 1), axis)
+        y = y + where(weight == 0, 0, neighbour) * weight  # a weight of 0 does not read NaN
+    return y
+
+
+@function(numpy=np.interp)
+def interp(x: Any, xp: Any, fp: Any) -> Tensor:
+    """Interpolate linearly between points.
+
+    Parameters
+    ----------
+    x : array_like
+        Positions. For positions outside of xp, the first or last value is returned.
+    xp, fp : array_like, shape (n,)
+        Coordinates in rising order, and values, of the points.
+
+    Returns
+    -------
+    Tensor, in the shape of x
+        Interpolated values.
+    """
+    # as NumPy: differences of unsigned integers wrap around
+    x, xp, fp = (astype(v, float) for v in (x, xp, fp))
+    at, knots = x.data, xp.data
+    if knots.ndim != 1 or shape_of(fp) != knots.shape or not knots.size:
+        raise ValueError(
+            f"interp: xp and fp must be vectors of one length, not 0, got {knots.shape} and "
+            f"{shape_of(fp)}"
+        )
+    low, high = at < knots[0], at > knots[-1]
+    i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
+    j = np.minimum(i + 1, knots.size - 1)
+    start = getitem(xp, i)
+    width = where(i == j, 1.0, getitem(xp, j) - start)
+    fraction = (where(low | high, knots[i], x) - start) / width
+    first, last = take(fp, i), take(fp, j)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rise = last - first
+    steep = ~np.isfinite(rise.data)
+    y = first + where(steep, 0, rise) * fraction
+    if not all_true(~steep):  # the position gets no gradient, and a weight of 0 does not read inf
+        weight = fraction.data
+        first, last = where(weight == 1, 0, first), where(weight == 0, 0, last)
+        y = where(steep, first * (1 - weight) + last * weight, y)
+    return where(high, getitem(fp, -1), where(low, getitem(fp, 0), y))
+
+
+@function(numpy=np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
+    """Convolve two vectors: y[k] is the sum of a[i] * v[k - i].
+
+    Parameters
+    ----------
+    a, v : array_like, shapes (n,) and (m,)
+    mode : {"full", "same", "valid"}
+        Return all n + m - 1 values, the middle max(n, m) values, or only the values of complete
+        overlap; "full" by default.
+
+    Returns
+    -------
+    Tensor
+        Vector whose length depends on `mode`.
+    """
+    if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
+        raise ValueError(
+            f"convolve: a and v must be vectors that are not empty, got shapes {shape_of(a)} and "
+            f"{shape_of(v)}"
+        )
+    check_choice("convolve", "mode", mode, "full", "same", "valid")
+    a, v = (a, v) if np.size(a) >= np.size(v) else (v, a)
+    last = np.size(v) - 1
+    before = {"full": last, "same": (last + 1) // 2, "valid": 0}[mode]
+    after = {"full": last, "same": last // 2, "valid": 0}[mode]
+    windows = sliding_window_view(pad(a, (before, after)), last + 1)
+    if all_true(np.isfinite(unwrap(v))):
+        return matmul(windows, flip(v))
+    inside = sliding_window_view(np.pad(np.ones(np.size(a), bool), (before, after)), last + 1)
+    return reduction.sum(windows * where(inside, flip(v), 0), -1)  # since 0 * inf is NaN
+
+
+@function(numpy=np.correlate)
+def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
+    """Correlate two vectors: y[k] is the sum of a[i + k] * v[i].
+
+    Parameters
+    ----------
+    a, v : array_like, shape (n,) and (m,)
+    mode : {"full", "same", "valid"}
+        As in `convolve`; "valid" by default.
+
+    Returns
+    -------
+    Tensor
+        Vector whose length depends on `mode`.
+    """
+    if np.size(a) < np.size(v):
+        return flip(conjugate(correlate(v, a, mode)))
+    return convolve(a, conjugate(flip(v)), mode)

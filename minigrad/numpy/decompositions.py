@@ -1,0 +1,327 @@
+"""Decompositions of matrices, and functions composed of them.
+
+If two eigenvalues or two singular values are equal, the derivative of the vectors does not exist.
+It is then inf or NaN, as in PyTorch. The derivative of the values is correct, and so are the
+derivatives of `pinv` and of norms, whose results are unique.
+
+References
+----------
+M. Giles (2008), "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation", for eigh. J. Townsend (2016), "Differentiating the singular value decomposition".
+M. Seeger et al. (2017), "Auto-differentiating linear algebra", for QR.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arguments import check_choice
+from ..ops import reduce as reduction
+from ..ops.arithmetic import ratio, safe_divide, square
+from ..ops.product import matmul
+from ..ops.select import getitem
+from ..ops.shape import astype, clone, concatenate
+from ..registry import function, op
+from ..tensor import Tensor, to_array, unwrap
+from .linalg import inv
+
+__all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power"]
+
+
+class EighResult(NamedTuple):
+    """Result of `eigh`."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class SVDResult(NamedTuple):
+    """Result of `svd`."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class QRResult(NamedTuple):
+    """Result of `qr`."""
+
+    Q: Tensor
+    R: Tensor
+
+
+# Each op packs its results side by side into one array, and the functions below split it.
+
+
+def _eigh_gradient(g: Any, y: Any) -> Any:
+    values, vectors = y[..., 0, :], y[..., 1:, :]
+    g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
+    inner = g_values[..., None, :] * np.eye(values.shape[-1], dtype=y.dtype)
+    inner = inner + _divide_by_gaps(vectors.mT @ g_vectors, values)
+    c = vectors @ inner @ vectors.mT
+    return (c + c.mT) / 2
+
+
+def _divide_by_gaps(x: Any, values: Any) -> Any:
+    """Return x_ij / (values_j - values_i) off the diagonal, and 0 where x is 0."""
+    eye = np.eye(values.shape[-1], dtype=bool)
+    gaps = values[..., None, :] - values[..., :, None]
+    skip = eye | ((unwrap(x) == 0) & (unwrap(gaps) == 0))
+    return np.where(skip, 0, x / np.where(skip, 1, gaps))
+
+
+@op(x=_eigh_gradient)
+def _eigh(x, /, UPLO="L"):
+    values, vectors = np.linalg.eigh(x, UPLO)
+    return np.concatenate([values[..., None, :], vectors], -2)
+
+
+@function(numpy=np.linalg.eigh)
+def eigh(x: Any, UPLO: str = "L") -> EighResult:
+    """Compute eigenvalues and eigenvectors of symmetric matrices.
+
+    The gradient is symmetric. The signs of the vectors are arbitrary, so a function of the vectors
+    has a derivative only if it does not depend on the signs.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+    UPLO : {"L", "U"}
+        The triangle that is read; "L" by default.
+
+    Returns
+    -------
+    EighResult
+        `eigenvalues` (..., n), smallest first, and `eigenvectors` (..., n, n), in columns.
+    """
+    check_choice("eigh", "UPLO", str(UPLO).upper(), "L", "U")
+    y = _eigh(x, UPLO=UPLO)
+    return EighResult(y[..., 0, :], y[..., 1:, :])
+
+
+@function(numpy=np.linalg.eigvalsh)
+def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
+    """Compute the eigenvalues of symmetric matrices.
+
+    Parameters: as `eigh`.
+
+    Returns
+    -------
+    Tensor, shape (..., n)
+        Eigenvalues, smallest first.
+    """
+    return eigh(x, UPLO).eigenvalues
+
+
+# -- singular values
+
+
+def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
+    """Return the gradient for x = U S Vᵀ, packed as [U; S; V] in columns."""
+    m, n = x_shape[-2:]
+    u, s, v = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :]
+    g_u, g_s, g_v = g[..., :m, :], g[..., m, :], g[..., m + 1 :, :]
+    k = s.shape[-1]
+    inner = g_s[..., None, :] * np.eye(k, dtype=y.dtype)
+    left, right = u.mT @ g_u, v.mT @ g_v
+    left, right = left - left.mT, right - right.mT
+    row, column = s[..., None, :], s[..., :, None]
+    inner = (
+        inner
+        + _divide_by_gaps(left, s) * ratio(row, row + column)
+        + _divide_by_gaps(right, s) * ratio(column, row + column)
+    )
+    c = u @ inner @ v.mT
+    if m > k:
+        c = c + safe_divide(g_u - u @ (u.mT @ g_u), row) @ v.mT
+    if n > k:
+        c = c + u @ safe_divide(g_v - v @ (v.mT @ g_v), row).mT
+    return c
+
+
+@op(x=_svd_gradient)
+def _svd(x, /):
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)
+
+
+@function(numpy=np.linalg.svd)
+def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Compute the singular value decomposition x = U[..., :k] * S @ Vh[..., :k, :].
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    full_matrices : bool
+        Return square U and Vh, as NumPy does by default. The columns and rows beyond
+        k = min(m, n) get no gradient.
+    compute_uv : bool
+        Return S alone if False; True by default.
+
+    Returns
+    -------
+    SVDResult
+        `U`, `S`, largest first, and `Vh`.
+    """
+    m, n = np.shape(x)[-2:]
+    y = _svd(x)
+    if not compute_uv:
+        return y[..., m, :]
+    u, s, vh = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :].mT
+    if full_matrices and m != n:
+        full_u, _, full_vh = np.linalg.svd(unwrap(x))
+        k = min(m, n)
+        u = u if m == k else concatenate([u, Tensor(full_u[..., :, k:])], -1)
+        vh = vh if n == k else concatenate([vh, Tensor(full_vh[..., k:, :])], -2)
+    return SVDResult(u, s, vh)
+
+
+@function(numpy=getattr(np.linalg, "svdvals", ()))
+def svdvals(x: Any) -> Tensor:
+    """Compute the singular values of matrices.
+
+    Parameters: as `svd`.
+
+    Returns
+    -------
+    Tensor, shape (..., min(m, n))
+        Singular values, largest first.
+    """
+    return svd(x, compute_uv=False)
+
+
+# -- QR
+
+
+def _qr_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
+    """Return the gradient for x = Q R of full column rank, packed as [Q; R]."""
+    m = x_shape[-2]
+    q, r, g_q, g_r = y[..., :m, :], y[..., m:, :], g[..., :m, :], g[..., m:, :]
+    middle = r @ g_r.mT - g_q.mT @ q
+    symmetric = np.tril(middle) + np.tril(middle, -1).mT  # copyltu
+    return np.linalg.solve(r, (g_q + q @ symmetric).mT).mT
+
+
+@op(x=_qr_gradient)
+def _qr(x, /):
+    q, r = np.linalg.qr(x)
+    return np.concatenate([q, r], -2)
+
+
+@function(numpy=np.linalg.qr)
+def qr(x: Any, mode: str = "reduced") -> Any:
+    """Factor matrices into Q, with orthonormal columns, and R, upper triangular.
+
+    The derivative exists if the first min(m, n) columns of x are independent.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    mode : {"reduced", "r", "complete"}
+        "r" returns R alone; "complete" requires m <= n.
+
+    Returns
+    -------
+    QRResult
+        `Q` and `R`.
+    """
+    m, n = np.shape(x)[-2:]
+    if mode not in ("reduced", "r") and not (mode == "complete" and m <= n):
+        raise ValueError(f"qr: mode must be 'reduced' or 'r' for shape {np.shape(x)}, got {mode!r}")
+    y = _qr(getitem(x, (..., slice(None, min(m, n)))))
+    q, r = y[..., :m, :], y[..., m:, :]
+    if n > m:  # the other columns of R: the rest of x in the basis Q
+        r = concatenate([r, matmul(q.mT, getitem(x, (..., slice(m, None))))], -1)
+    return r if mode == "r" else QRResult(q, r)
+
+
+# -- functions composed of decompositions
+
+
+def _pinv_gradient(g: Any, y: Any, x: Any) -> Any:
+    """Return the gradient, which assumes constant rank: Golub, Pereyra (1973)."""
+    left = np.eye(x.shape[-2], dtype=y.dtype) - x @ y
+    right = np.eye(x.shape[-1], dtype=y.dtype) - y @ x
+    return left @ g.mT @ y @ y.mT + y.mT @ y @ g.mT @ right - y.mT @ g @ y.mT
+
+
+@op(x=_pinv_gradient)
+def _pinv(x, /, rcond=None):
+    return np.linalg.pinv(x, rcond)
+
+
+@function(numpy=np.linalg.pinv)
+def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
+    """Compute the pseudo-inverses of matrices.
+
+    The derivative assumes that the rank does not change.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    rcond : float
+        Smaller singular values, relative to the largest, count as 0; 1e-15 by default.
+    rtol : float
+        Another name of `rcond`.
+    """
+    if rcond is not None and rtol is not None:
+        raise ValueError("pinv: only one of rcond and rtol must be given, got both")
+    limit = rcond if rtol is None else rtol
+    return _pinv(x, rcond=1e-15 if limit is None else limit)
+
+
+@function(numpy=np.linalg.lstsq)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tensor]:
+    """Compute the x that minimizes |b - a @ x|.
+
+    Parameters
+    ----------
+    a : array_like, shape (m, n)
+    b : array_like, shape (m,) or (m, k)
+    rcond : float, optional
+        Smaller singular values, relative to the largest, count as 0.
+
+    Returns
+    -------
+    tuple
+        Solution x, sums of squared residuals (empty unless a has rank n < m), rank of a, and
+        singular values of a.
+    """
+    solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
+    a, b = astype(a, solution.dtype), astype(b, solution.dtype)
+    m, n = a.shape
+    eps = np.finfo(a.dtype).eps
+    x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
+    residuals = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
+    return x, residuals if rank == n < m else residuals[:0], rank, svdvals(a)
+
+
+@function(numpy=np.linalg.matrix_power)
+def matrix_power(x: Any, n: int) -> Tensor:
+    """Raise square matrices to an integer power.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., k, k)
+    n : int
+        Number of factors; a negative power multiplies inverses.
+
+    Returns
+    -------
+    Tensor, shape (..., k, k)
+        Products.
+    """
+    shape = np.shape(x)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise np.linalg.LinAlgError(f"matrix_power: x must be square matrices, got shape {shape}")
+    try:
+        n = index(n)
+    except TypeError:
+        raise TypeError(f"matrix_power: n must be an integer, got {n!r}") from None
+    if n == 0:
+        return Tensor(np.broadcast_to(np.eye(shape[-1], dtype=to_array(x).dtype), shape))
+    return reduce(matmul, [x] * (n - 1), clone(x)) if n > 0 else matrix_power(inv(x), -n)

@@ -1,0 +1,180 @@
+"""Elementwise functions beyond the core set: remainders, logarithms of sums, limits, choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops.arithmetic import divide, safe_divide, sqrt
+from ..registry import function, op, ufunc
+from ..tensor import Tensor
+from .forms import numpy_form
+
+__all__ = [
+    "reciprocal",
+    "remainder",
+    "expm1",
+    "log1p",
+    "rsqrt",
+    "logaddexp",
+    "maximum",
+    "minimum",
+    "clip",
+    "xlogy",
+]
+
+
+reciprocal = ufunc(np.reciprocal, "Compute 1 / x.", "reciprocal", x=lambda g, y: -g * y * y)
+
+
+remainder = ufunc(
+    np.remainder,
+    "Compute a - b * floor(a / b), which has the sign of b.",
+    "__mod__ __rmod__",
+    a=lambda g: g,
+    b=lambda g, a, b: -g * np.floor_divide(a, b),
+)
+
+
+expm1 = ufunc(
+    np.expm1,
+    "Compute eˣ - 1, exact for small x.",
+    "expm1",
+    x=lambda g, x: g * np.exp(x),  # y + 1 cancels far below 0
+)
+
+
+log1p = ufunc(
+    np.log1p,
+    "Compute log(1 + x), exact for small x.",
+    "log1p",
+    x=lambda g, x: safe_divide(g, 1 + x),
+)
+
+
+@function(methods="rsqrt")
+def rsqrt(x: Any) -> Tensor:
+    """Compute 1 / sqrt(x).
+
+    Parameters
+    ----------
+    x : array_like
+    """
+    return divide(1.0, sqrt(x))
+
+
+def times_exp(g: Any, x: Any, y: Any) -> Any:
+    """Return g * exp(x - y); 0 if y is -inf, since all terms are, and g if x and y are inf."""
+    same = (x == y) & (y == np.inf)  # the difference is 0, not inf - inf
+    return g * np.exp(np.where(same, 0, x) - np.where(same | np.isneginf(y), 0, y))
+
+
+logaddexp = ufunc(
+    np.logaddexp,
+    "Compute log(eᵃ + eᵇ), without overflow.",
+    "logaddexp",
+    a=lambda g, y, a: times_exp(g, a, y),
+    b=lambda g, y, b: times_exp(g, b, y),
+)
+
+
+def _larger(g: Any, a: Any, b: Any) -> Any:
+    """Return g where a > b or either is NaN, half of it at a tie."""
+    return np.where(a < b, 0, np.where(a == b, g / 2, g))
+
+
+def _smaller(g: Any, a: Any, b: Any) -> Any:
+    """Return g where a < b or either is NaN, half of it at a tie."""
+    return _larger(g, b, a)
+
+
+maximum = ufunc(
+    np.maximum,
+    "Return the larger of a and b; equal ones share the gradient.",
+    "maximum",
+    a=_larger,
+    b=_smaller,
+)
+
+
+minimum = ufunc(
+    np.minimum,
+    "Return the smaller of a and b; equal ones share the gradient.",
+    "minimum",
+    a=_smaller,
+    b=_larger,
+)
+
+
+def _inside(x: Any, low: Any, high: Any) -> Any:
+    return (x >= (-np.inf if low is None else low)) & (x <= (np.inf if high is None else high))
+
+
+@op(
+    x=lambda g, x, low, high: g * _inside(x, low, high),
+    low=lambda g, x, low, high: g * ((x < low) & _inside(low, None, high)),
+    high=lambda g, x, low, high: g * ((x > high) | (high < (-np.inf if low is None else low))),
+)
+def _clip(x, low, high, /):
+    return np.clip(x, low, high)
+
+
+@function(methods="clip")
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """Limit x to a range.
+
+    The gradient passes where x is inside the limits or equal to one, as in PyTorch's `clamp`.
+
+    Parameters
+    ----------
+    x : array_like
+    min : float or array_like, optional
+        The lower limit.
+    max : float or array_like, optional
+        The upper limit.
+
+    Returns
+    -------
+    Tensor
+        Broadcast shape of x and the limits.
+    """
+    return _clip(x, min, max)
+
+
+_OMITTED: Any = object()
+
+
+@numpy_form(np.clip)
+def _np_clip(
+    a: Any,
+    a_min: Any = _OMITTED,
+    a_max: Any = _OMITTED,
+    *,
+    min: Any = _OMITTED,
+    max: Any = _OMITTED,
+) -> Tensor:
+    if (a_min is _OMITTED) != (a_max is _OMITTED):
+        raise TypeError(
+            "np.clip: a_min and a_max must be given together (one can be None), or min= or max="
+        )
+    if a_min is not _OMITTED and (min is not _OMITTED or max is not _OMITTED):
+        raise ValueError("np.clip: only one pair of a_min, a_max and min, max must be given")
+    low, high = (min, max) if a_min is _OMITTED else (a_min, a_max)
+    return _clip(a, None if low is _OMITTED else low, None if high is _OMITTED else high)
+
+
+@op(
+    methods="xlogy",
+    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1.0, b)),
+    b=lambda g, a, b: safe_divide(g * a, b),
+)
+def xlogy(a, b, /):
+    """Compute a * log(b), which is 0 where a is 0, unless b is NaN.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+    """
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))

@@ -1,0 +1,145 @@
+"""NumPy's argument forms: one layer between NumPy's signatures and minigrad's.
+
+`np.flip(m=t, axis=-1)` uses NumPy's argument names. An `ArgumentAdapter` passes the operands to our
+function by position and the options by NumPy's names. It leaves out options that have NumPy's
+default, and refuses options that our function does not have. If no argument needs a gradient, NumPy
+itself computes the result, so all of its forms work.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import registry
+from ..changes import mark_changed
+from ..modes import MODE, VMAPPED
+from ..nested import needs_gradient, refusal, without_tensors
+from ..tensor import DISPATCH, unwrap
+from .nested import as_tensors, numpy_name, on_arrays, signature
+
+_HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
+_CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
+
+
+class ArgumentAdapter:
+    """Callable for tensors in place of the NumPy function `numpy`; it calls `function`."""
+
+    def __init__(self, numpy: Any, function: Callable[..., Any]) -> None:
+        self.numpy = numpy
+        self.function = function
+
+    @functools.cached_property
+    def _defaults(self) -> dict[str, Any]:
+        """NumPy's parameters and their defaults, in order."""
+        parameters = signature(self.numpy).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+
+    @functools.cached_property
+    def _accepted(self) -> tuple[int | None, frozenset[str]]:
+        """Count the operands of `function`, None for any number, and list its options."""
+        parameters = inspect.signature(self.function).parameters.values()
+        kinds = {p.kind for p in parameters}
+        names = {p.name for p in parameters}
+        if inspect.Parameter.VAR_KEYWORD in kinds:  # passed on to another function
+            names |= self._defaults.keys() - {"out"}
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            return None, frozenset(names)
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        count = sum(p.default is p.empty and p.kind in by_position for p in parameters)
+        return count, frozenset(names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
+        is_plain = MODE.get().watch is None and not VMAPPED.get()
+        if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
+            result = on_arrays(self.numpy, args, kwargs)
+            if self._overwrites and (kwargs or len(args) > 1):
+                self._note_overwrite(args, kwargs)
+            return result if self.numpy in _CONVERTERS else as_tensors(result)
+        count, names = self._accepted
+        if count is None:
+            return self.function(*args, **self._options(kwargs, names))
+        values = dict(zip(self._defaults, args)) | kwargs
+        dtype = values.get("dtype")
+        if dtype is not None and np.dtype(dtype).kind in "iub":  # integers have no gradient
+            return as_tensors(on_arrays(self.numpy, args, kwargs))
+        operands = [values.pop(name) for name in list(self._defaults)[:count] if name in values]
+        return self.function(*operands, **self._options(values, names))
+
+    @functools.cached_property
+    def _overwrites(self) -> bool:
+        """True if NumPy's function can write into its first argument."""
+        return "overwrite_input" in self._defaults or self.numpy is np.nan_to_num
+
+    def _note_overwrite(self, args: Any, kwargs: dict[str, Any]) -> None:
+        """Mark the first argument as changed if NumPy wrote into it."""
+        values = dict(zip(self._defaults, args)) | kwargs
+        in_place = self.numpy is np.nan_to_num and not values.get("copy", True)
+        if values.get("overwrite_input") or in_place:
+            array = unwrap(values[next(iter(self._defaults))])
+            if isinstance(array, np.ndarray):
+                mark_changed(array)
+
+    def _options(self, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+        """Return options that differ from NumPy's defaults; refuse one that is not in `names`."""
+        options = {}
+        for name, value in values.items():
+            is_default = name in self._defaults and _same(value, self._defaults[name])
+            if name in _HINTS or is_default or (name == "out" and value is None):
+                continue
+            if name not in names:
+                raise TypeError(refusal(numpy_name(self.numpy), name, value))
+            options[name] = value if needs_gradient(value) else without_tensors(value)
+        return options
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (
+        type(value) is type(default) and isinstance(value, (str, int, float)) and value == default
+    )
+
+
+def check_ufunc_options(ufunc: np.ufunc, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that its function takes; raise a TypeError for others that matter."""
+    name = f"np.{ufunc.__name__}"
+    for option, value in options.items():
+        if option == "where" and value is not True:
+            raise TypeError(
+                f"{name}: where= leaves elements unset, which have no gradient; write "
+                f"np.where(mask, {name}(np.where(mask, x, 1)), other)"
+            )
+        if option == "dtype" and value is not None:
+            raise TypeError(
+                f"{name}: dtype= has no rule for tensors that require gradients; write x.astype "
+                "for the operands"
+            )
+        if option not in ("where", "dtype", "order", "casting", "subok", *_kept(ufunc)):
+            raise TypeError(refusal(name, option, value))
+    return {option: options[option] for option in _kept(ufunc) if option in options}
+
+
+def _kept(ufunc: np.ufunc) -> tuple[str, ...]:
+    """Return the names of the options that the function for a ufunc takes."""
+    return ("axis",) if ufunc is np.vecdot else ()
+
+
+def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a function with NumPy's parameter names answer the functions `numpy`."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        for f in numpy:
+            DISPATCH[f] = ArgumentAdapter(f, function)
+        return function
+
+    return declare
+
+
+for _function, _call in DISPATCH.items():  # those of the book
+    if callable(_function) and not isinstance(_function, np.ufunc):
+        DISPATCH[_function] = ArgumentAdapter(_function, _call)
+registry.answering = ArgumentAdapter

@@ -1,0 +1,465 @@
+"""Linear algebra: products, triangles, diagonals, inverses, determinants."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+import numpy as np
+
+from ..arguments import all_axes, one_axis, shape_of
+from ..arrays import all_true
+from ..ops import reduce as reduction
+from ..ops.arithmetic import multiply
+from ..ops.product import matmul
+from ..ops.select import where
+from ..ops.shape import astype, reordered, reshape, swapaxes
+from ..registry import function, op
+from ..tensor import Tensor, as_operand, to_array, unwrap
+from .einsum import einsum
+from .forms import numpy_form
+from .indexing import rearranged, scatter
+from .shape import moveaxis
+
+__all__ = [
+    "dot",
+    "conjugate",
+    "vdot",
+    "inner",
+    "outer",
+    "tensordot",
+    "vecdot",
+    "kron",
+    "cross",
+    "diagonal",
+    "diagflat",
+    "diag",
+    "trace",
+    "tril",
+    "triu",
+    "inv",
+    "solve",
+    "det",
+    "slogdet",
+    "cholesky",
+]
+
+# -- products
+
+
+def _times(a: Any, b: Any) -> Tensor:
+    """Multiply a and b, with Python numbers as arrays of double precision, as np.dot."""
+    return multiply(as_operand(a), as_operand(b))
+
+
+@function(numpy=np.dot, methods="dot")
+def dot(a: Any, b: Any) -> Tensor:
+    """Sum products over the last axis of a and the second-to-last axis of b.
+
+    Parameters
+    ----------
+    a : array_like
+    b : array_like
+        The only axis of a vector is summed. A scalar, a or b, multiplies the other operand.
+
+    Returns
+    -------
+    Tensor
+        The other axes of a, then the other axes of b.
+    """
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return _times(a, b)
+    return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
+
+
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugates; x itself if it is real."""
+    return Tensor(np.conj(unwrap(x))) if to_array(x).dtype.kind == "c" else x
+
+
+@function(numpy=np.vdot)
+def vdot(a: Any, b: Any) -> Tensor:
+    """Sum the products of all elements, with the complex conjugates of a.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of the same size, which are flattened.
+
+    Returns
+    -------
+    Tensor
+        Scalar.
+    """
+    return matmul(conjugate(reshape(a, -1)), reshape(b, -1))
+
+
+@function(numpy=np.inner)
+def inner(a: Any, b: Any) -> Tensor:
+    """Sum products over the last axes of a and b.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays with the same length of the last axis, or a scalar.
+
+    Returns
+    -------
+    Tensor
+        The other axes of a, then the other axes of b.
+    """
+    return _times(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
+
+
+@function(numpy=(np.outer, np.linalg.outer), methods="outer")
+def outer(a: Any, b: Any) -> Tensor:
+    """Multiply each element of a by each element of b.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of n and m elements, which are flattened.
+
+    Returns
+    -------
+    Tensor, shape (n, m)
+        All products.
+    """
+    return reshape(a, -1, 1) * reshape(b, -1)
+
+
+@function(numpy=(np.tensordot, np.linalg.tensordot))
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    """Sum products over pairs of axes.
+
+    Parameters
+    ----------
+    a : array_like
+    b : array_like
+    axes : int or pair of sequences
+        The number of last axes of a and first axes of b (2 by default), or the axes of each.
+
+    Returns
+    -------
+    Tensor
+        The other axes of a, then the other axes of b.
+    """
+    if isinstance(axes, (int, np.integer)):
+        axes = (range(-axes, 0), range(axes))
+    summed_a, summed_b = (
+        list(all_axes("tensordot", along, np.ndim(x))) for x, along in zip((a, b), axes)
+    )
+    lengths_a, lengths_b = (
+        [shape_of(x)[i] for i in along] for x, along in ((a, summed_a), (b, summed_b))
+    )
+    if lengths_a != lengths_b:
+        raise ValueError(
+            f"tensordot: axes {summed_a} of a and {summed_b} of b must have the same lengths, got "
+            f"{lengths_a} and {lengths_b}"
+        )
+    names_a, names_b = list(ascii_lowercase[: np.ndim(a)]), list(ascii_uppercase[: np.ndim(b)])
+    for i, j in zip(summed_a, summed_b):
+        names_b[j] = names_a[i]
+    once = [name for name in names_a + names_b if (name in names_a) != (name in names_b)]
+    return einsum(f"{''.join(names_a)},{''.join(names_b)}->{''.join(once)}", a, b)
+
+
+@function(numpy=(np.vecdot, np.linalg.vecdot))
+def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
+    """Sum products along `axis` of arrays that broadcast, with the complex conjugates of a.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of one length along `axis`.
+    axis : int
+        The last by default.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape without `axis`.
+    """
+    lengths = {shape_of(x)[one_axis("vecdot", axis, np.ndim(x))] for x in (a, b)}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"vecdot: a and b must have one length along axis, got shapes {shape_of(a)} and "
+            f"{shape_of(b)}"
+        )
+    products = multiply(conjugate(moveaxis(a, axis, -1)), moveaxis(b, axis, -1))
+    total = reduction.sum(products, -1)
+    return total if products.dtype.kind == "f" else astype(total, products.dtype)
+
+
+@function(numpy=np.kron)
+def kron(a: Any, b: Any) -> Tensor:
+    """Compute the Kronecker product: blocks of b, each times an element of a.
+
+    Parameters
+    ----------
+    a, b : array_like
+    """
+    ndim = max(np.ndim(a), np.ndim(b))
+    shapes = [(1,) * (ndim - np.ndim(x)) + shape_of(x) for x in (a, b)]
+    y = tensordot(reshape(a, shapes[0]), reshape(b, shapes[1]), 0)
+    order = [i + j for i in range(ndim) for j in (0, ndim)]
+    return reshape(reordered(y, order), [n * m for n, m in zip(*shapes)])
+
+
+@function(numpy=(np.cross, np.linalg.cross))
+def cross(a: Any, b: Any, *, axis: int = -1) -> Tensor:
+    """Compute the cross products of vectors of 3 elements along `axis`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of length 3 along `axis`.
+    axis : int
+        The last by default.
+    """
+    a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ValueError(f"cross: a and b must have 3 elements, got shapes {a.shape} and {b.shape}")
+    after, before = np.array([1, 2, 0]), np.array([2, 0, 1])
+    return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axis)
+
+
+# Functions of np.linalg, which use the last axes.
+
+numpy_form(np.linalg.matrix_transpose, np.matrix_transpose)(lambda x: swapaxes(x, -1, -2))
+numpy_form(np.linalg.diagonal)(lambda x, *, offset=0: diagonal(x, offset, -2, -1))
+numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, -2, -1, dtype))
+
+
+# -- triangles and diagonals
+
+
+@function(numpy=np.diagonal, methods="diagonal")
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """Return diagonals as a last axis.
+
+    Parameters
+    ----------
+    x : array_like
+    offset : int
+        Above the main diagonal if positive; 0 by default.
+    axis1 : int
+        The axis of rows; 0 by default.
+    axis2 : int
+        The axis of columns; 1 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without `axis1` and `axis2`, and an axis for the diagonal.
+    """
+    return rearranged(np.diagonal, x, offset, axis1, axis2)
+
+
+@function(numpy=np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Tensor:
+    """Return a matrix with the elements of v on a diagonal.
+
+    Parameters
+    ----------
+    v : array_like
+        Array of n elements, which is flattened.
+    k : int
+        Index of the diagonal; positive above the main diagonal, 0 by default.
+    """
+    return diag(reshape(v, -1), k)
+
+
+@function(numpy=np.diag)
+def diag(x: Any, k: int = 0) -> Tensor:
+    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal.
+
+    Other parameters: as `diagflat`.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, m) or (n,)
+    """
+    if np.ndim(x) == 2:
+        return diagonal(x, k)
+    if np.ndim(x) != 1:
+        raise ValueError(f"diag: x must be a vector or a matrix, got shape {np.shape(x)}")
+    i, n = np.arange(np.shape(x)[0]), np.shape(x)[0] + abs(k)
+    return scatter(x, index=(i + max(-k, 0), i + max(k, 0)), shape=(n, n))
+
+
+@function(numpy=np.trace, methods="trace")
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """Sum the elements of a diagonal.
+
+    Other parameters: as `diagonal`.
+
+    Parameters
+    ----------
+    dtype : dtype, optional
+        Dtype of the sum.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without `axis1` and `axis2`.
+    """
+    return reduction.sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+
+
+def _lower(x: Any, k: int) -> Any:
+    return np.tri(*shape_of(x)[-2:], k=k, dtype=bool)  # type: ignore[call-overload]
+
+
+@function(numpy=np.tril, methods="tril")
+def tril(x: Any, k: int = 0) -> Tensor:
+    """Replace the elements above a diagonal by 0.
+
+    Other parameters: as `diagflat`.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, m)
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Lower triangles.
+    """
+    x = as_operand(x)
+    return where(_lower(x, k), x, np.zeros((), x.dtype))
+
+
+@function(numpy=np.triu, methods="triu")
+def triu(x: Any, k: int = 0) -> Tensor:
+    """Replace the elements below a diagonal by 0.
+
+    Parameters: as `tril`.
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Upper triangles.
+    """
+    x = as_operand(x)
+    return where(_lower(x, k - 1), np.zeros((), x.dtype), x)
+
+
+# -- inverses and determinants
+
+
+@op(numpy=np.linalg.inv, methods="inv", x=lambda g, y: -(y.mT @ g @ y.mT))
+def inv(x, /):
+    """Compute the inverses of matrices.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+        A singular matrix raises a LinAlgError.
+    """
+    return np.linalg.inv(x)
+
+
+def _solve_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    if len(b_shape) == 1:
+        return np.linalg.solve(a.mT, g[..., None])[..., 0]
+    return np.linalg.solve(a.mT, g)
+
+
+def _solve_a(g: Any, y: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    c = _solve_b(g, a, b_shape)
+    return -c[..., :, None] * y[..., None, :] if len(b_shape) == 1 else -(c @ y.mT)
+
+
+@op(numpy=np.linalg.solve, a=_solve_a, b=_solve_b)
+def solve(a, b, /):
+    """Compute the solutions x of the linear equations a @ x = b.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, n)
+        A singular matrix raises a LinAlgError.
+    b : array_like, shape (n,) or (..., n, k)
+    """
+    return np.linalg.solve(a, b)
+
+
+def _cofactors(x: Any) -> Any:
+    """Return the signed determinants of the minors, which are the derivative of det."""
+    n = x.shape[-1]
+    rest = np.array([[j for j in range(n) if j != i] for i in range(n)], int).reshape(n, n - 1)
+    minors = x[..., rest[:, None, :, None], rest[None, :, None, :]]  # (..., n, n, n-1, n-1)
+    signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
+    return np.linalg.det(minors) * signs.astype(x.dtype)
+
+
+def _det_gradient(g: Any, y: Any, x: Any) -> Any:
+    g, y = g[..., None, None], y[..., None, None]
+    # each further derivative multiplies the error of the inverse by the condition of x once more
+    limit = 1e4 if isinstance(x, Tensor) else 1e8
+    regular = not x.size or (
+        all_true(np.isfinite(unwrap(x))) and all_true(np.linalg.cond(unwrap(x)) < limit)
+    )
+    return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
+
+
+@op(numpy=np.linalg.det, methods="det", x=_det_gradient)
+def det(x, /):
+    """Compute the determinants of matrices; singular ones have gradients too.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+    """
+    return np.linalg.det(x)
+
+
+@op(x=lambda g, x: g[..., None, None] * np.linalg.inv(x).mT)
+def _logabsdet(x, /):
+    return np.linalg.slogdet(x)[1]
+
+
+@function(numpy=np.linalg.slogdet, methods="slogdet")
+def slogdet(x: Any) -> Any:
+    """Compute signs and logarithms of absolute values of determinants.
+
+    Parameters: as `det`.
+
+    Returns
+    -------
+    SlogdetResult
+        NumPy's named tuple of `sign` and `logabsdet`, both of shape (...). `sign` has no gradient.
+    """
+    result = np.linalg.slogdet(unwrap(x))
+    return type(result)(Tensor(result.sign), _logabsdet(x))
+
+
+def _cholesky_gradient(g: Any, y: Any) -> Any:
+    """Return the gradient by equation 10 of Murray (2016), arXiv:1602.07527."""
+    middle = np.tril(y.mT @ g)
+    middle = (
+        middle - np.diagonal(middle, 0, -2, -1)[..., None] * np.eye(y.shape[-1], dtype=y.dtype) / 2
+    )
+    s = np.linalg.solve(y.mT, np.linalg.solve(y.mT, middle.mT).mT)  # L⁻ᵀ · middle · L⁻¹
+    return (s + s.mT) / 2
+
+
+@op(x=_cholesky_gradient)
+def _cholesky(x, /):
+    return np.linalg.cholesky(x)
+
+
+@function(numpy=np.linalg.cholesky, methods="cholesky")
+def cholesky(x: Any, *, upper: bool = False) -> Tensor:
+    """Compute the lower triangles L with L @ L.mT = x.
+
+    The gradient is symmetric.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+        Symmetric, positive definite matrices. Only one triangle is read.
+    upper : bool
+        Read the upper triangle and return L.mT; False by default.
+    """
+    return _cholesky(swapaxes(x, -1, -2)).mT if upper else _cholesky(x)

@@ -1,0 +1,79 @@
+"""Tensors inside lists, tuples and dicts, as NumPy's functions take and return them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_array
+from ..changes import mark_changed
+from ..nested import map_parts, without_tensors
+from ..tensor import Tensor, wrap
+from .batched import BatchedArray
+
+IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
+    np.where: lambda condition, x=None, y=None, /: ...,
+    np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": ...,
+    np.dot: lambda a, b, out=None: ...,
+    np.vdot: lambda a, b, /: ...,
+    np.inner: lambda a, b, /: ...,
+    np.bincount: lambda x, /, weights=None, minlength=0: ...,
+}
+
+
+def signature(numpy: Any) -> inspect.Signature:
+    """Return the signature of a NumPy function."""
+    return inspect.signature(IN_C.get(numpy, numpy))
+
+
+def numpy_name(function: Any) -> str:
+    """Return the name of a NumPy function as users write it, such as np.linalg.norm."""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module.replace('numpy', 'np', 1)}.{function.__name__}"
+
+
+def as_tensors(value: Any) -> Any:
+    """Replace arrays and scalars in lists and tuples at any depth by tensors."""
+    if isinstance(value, (np.ndarray, np.generic, BatchedArray)):
+        return wrap(as_array(value), None)
+    return map_parts(value, as_tensors)
+
+
+def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call `function` with the arrays of all tensors."""
+    outputs = _outputs(function, args, kwargs)
+    if any(isinstance(x, Tensor) for x in outputs):
+        raise TypeError(
+            f"{numpy_name(function)}: out must be an ndarray, got a Tensor; use the result instead"
+        )
+    result = function(*without_tensors(args), **without_tensors(kwargs))
+    for x in outputs:
+        if x is not None:
+            mark_changed(x)
+    return result
+
+
+def _outputs(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the arguments that `function` writes into, given as `out=` or by position."""
+    if "out" in kwargs:
+        out = kwargs["out"]
+        return out if isinstance(out, tuple) else (out,)
+    if isinstance(function, np.ufunc):
+        return tuple(args[function.nin :])
+    i = _position_of_out(function)
+    return () if i is None else tuple(args[i : i + 1])
+
+
+@functools.lru_cache(1024)
+def _position_of_out(function: Callable[..., Any]) -> int | None:
+    """Return the position of the parameter `out`, or None if it has none."""
+    try:
+        parameters = signature(function).parameters
+    except ValueError:  # a function in C
+        return None
+    names = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
+    return names.index("out") if "out" in names else None

@@ -1,0 +1,73 @@
+"""NumPy's functions and ufuncs for tensors that the dispatch table does not list.
+
+A tensor that needs no gradient behaves as an array: NumPy itself computes the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..nested import needs_gradient
+from ..tensor import DISPATCH, OTHERS, Tensor
+from .forms import check_ufunc_options
+from .nested import numpy_name, on_arrays
+
+
+def _other_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    out = options.pop("out", None)
+    if out is not None:
+        return _write_into(out, ufunc, method, inputs, options)
+    if method == "at":
+        return DISPATCH["at"](ufunc, *inputs)
+    function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
+    if function is None or options:
+        call = getattr(ufunc, method)
+        if not needs_gradient((inputs, options)):
+            y = on_arrays(call, inputs, options)
+            if function is None:
+                return y
+            return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
+        if function is None and method == "__call__":
+            function = DISPATCH["a ufunc by its name"](ufunc)
+        if function is None:
+            raise TypeError(
+                _no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
+            )
+        if method == "__call__":
+            return function(*inputs, **check_ufunc_options(ufunc, options))
+    return function(*inputs, **options)
+
+
+def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
+    if not needs_gradient((args, kwargs)):
+        return on_arrays(function, args, kwargs)
+    raise TypeError(_no_rule(numpy_name(function)))
+
+
+def _no_rule(name: str) -> str:
+    return (
+        f"{name} has no rule for Tensors; use .detach() or .data if no gradient is needed, or "
+        "add a rule with custom_op"
+    )
+
+
+def _write_into(
+    out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any, ...], options: Any
+) -> Any:
+    """Run a ufunc that writes into arrays, as in `array += tensor`, if no gradient is lost."""
+    if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
+        raise TypeError(
+            f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be "
+            "written into an ndarray (by out= or +=); write y = a + x instead of a += x, or "
+            "x.detach() if no gradient is needed"
+        )
+    call = ufunc if method == "__call__" else getattr(ufunc, method)
+    return on_arrays(call, inputs, {**options, "out": out})
+
+
+OTHERS["ufunc"] = _other_ufunc
+OTHERS["function"] = _other_function

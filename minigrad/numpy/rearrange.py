@@ -1,0 +1,315 @@
+"""Functions that reverse, rotate, shift, repeat, insert, delete and pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_of
+from ..nested import needs_gradient
+from ..ops.select import getitem, plain_index
+from ..ops.shape import astype, concatenate
+from ..registry import function, op
+from ..tensor import Tensor, as_operand, to_array
+from .forms import numpy_form
+from .indexing import rearranged
+from .shape import ravel
+
+__all__ = [
+    "flip",
+    "fliplr",
+    "flipud",
+    "rot90",
+    "roll",
+    "repeat",
+    "tile",
+    "insert",
+    "delete",
+    "pad",
+    "sliding_window_view",
+    "unfold",
+]
+
+
+@function(numpy=np.flip, methods="flip")
+def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Reverse the order of elements along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, sequence of int or None
+        All axes by default.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
+    axes = all_axes("flip", axis, np.ndim(x))
+    return getitem(
+        x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
+    )
+
+
+@function(numpy=np.fliplr)
+def fliplr(x: Any) -> Tensor:
+    """Reverse the order of columns.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, m, ...)
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
+    return flip(x, 1)
+
+
+@function(numpy=np.flipud)
+def flipud(x: Any) -> Tensor:
+    """Reverse the order of rows.
+
+    Parameters and result: as `fliplr`.
+    """
+    return flip(x, 0)
+
+
+@function(numpy=np.rot90)
+def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """Rotate x by k right angles, from the first of `axes` towards the second.
+
+    Parameters
+    ----------
+    x : array_like
+    k : int
+        Number of rotations by 90 degrees; 1 by default.
+    axes : tuple of int
+        Plane of the rotation, from the first axis to the second; (0, 1) by default.
+
+    Returns
+    -------
+    Tensor
+        Elements of x; the lengths of `axes` are exchanged if k is odd.
+    """
+    return rearranged(np.rot90, x, k, axes)
+
+
+@function(numpy=np.roll, methods="roll")
+def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """Shift elements along `axis`; those beyond the end continue at the start.
+
+    Parameters
+    ----------
+    x : array_like
+    shift : int or sequence of int
+        Number of positions, for each axis.
+    axis : int or sequence of int, optional
+        The flattened x by default.
+
+    Returns
+    -------
+    Tensor
+        Elements of x in the shape of x.
+    """
+    return rearranged(np.roll, x, shift, axis)
+
+
+@function(methods="repeat")
+def repeat(x: Any, repeats: int | Sequence[int], *more: int, axis: int | None = None) -> Tensor:
+    """Repeat each element.
+
+    Parameters
+    ----------
+    x : array_like
+    repeats : int or sequence of int
+        Number of copies of each element, or of each along `axis`.
+    *more : int
+        Raise a TypeError, because PyTorch's `repeat` is `tile` here.
+    axis : int, optional
+        The flattened x by default.
+
+    Returns
+    -------
+    Tensor
+        Vector, or x with a longer `axis`.
+    """
+    if more:
+        counts = (repeats, *more)
+        raise TypeError(
+            f"repeat: axis must be given by name, got {counts}; write x.repeat({repeats}, "
+            f"axis={more[0]}) to repeat each element, as in NumPy; to repeat x as a whole along "
+            f"each axis, write x.tile({counts}), as in PyTorch"
+        )
+    return rearranged(np.repeat, x, plain_index(repeats), axis)
+
+
+numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis=axis))
+
+
+@function(numpy=np.tile, methods="tile")
+def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
+    """Repeat x as a whole.
+
+    Parameters
+    ----------
+    x : array_like
+    reps : int or sequence of int
+        Number of repetitions along each axis.
+
+    Returns
+    -------
+    Tensor
+        Copies of x side by side.
+    """
+    return rearranged(np.tile, x, reps)
+
+
+@function(numpy=np.insert)
+def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
+    """Insert values before the positions `obj`.
+
+    Parameters
+    ----------
+    x : array_like
+    obj : int, slice or sequence of int or bool
+        Positions in x.
+    values : array_like
+        One value or slice for each position, or for all. Converted to the dtype of x.
+    axis : int, optional
+        The flattened x by default.
+
+    Returns
+    -------
+    Tensor
+        Longer array.
+    """
+    x, values = as_operand(x), as_operand(values)
+    if x.dtype.kind != "f" and needs_gradient(values):
+        raise TypeError(
+            "insert: x must be floating to contain values that require gradients, got "
+            f"{x.dtype}; write x.astype(float)"
+        )
+    positions = np.arange(x.size).reshape(x.shape)
+    added = np.arange(x.size, x.size + values.size).reshape(values.shape)
+    source = concatenate([ravel(x), astype(ravel(values), x.dtype)])
+    return getitem(source, np.insert(positions, plain_index(obj), added, axis))
+
+
+@function(numpy=np.delete)
+def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
+    """Remove the elements or slices at the positions `obj`.
+
+    Parameters: as `insert`.
+
+    Returns
+    -------
+    Tensor
+        Shorter array.
+    """
+    return rearranged(np.delete, x, plain_index(obj), axis)
+
+
+# -- windows
+
+
+@function(numpy=np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
+    """Return windows (..., n - size + 1, ..., size) of an array (..., n, ...).
+
+    Parameters
+    ----------
+    x : array_like
+    window_shape : int or tuple of int
+        Lengths of the windows along the axes.
+    axis : int or tuple of int, optional
+        All axes by default.
+
+    Returns
+    -------
+    Tensor
+        Copies of the elements, unlike NumPy's view.
+    """
+    return rearranged(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
+
+
+@function(methods="unfold")
+def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
+    """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+        Axis to divide into windows.
+    size : int
+        Length of a window.
+    step : int
+        Distance of the starts of windows; 1 by default.
+
+    Returns
+    -------
+    Tensor
+        Windows (..., (n - size) // step + 1, ..., size).
+    """
+    axis = one_axis("unfold", axis, np.ndim(x))
+    n = shape_of(x)[axis]
+    if not 0 < size <= n:
+        raise ValueError(f"unfold: size must be from 1 to {n}, got {size}")
+    step = checked_count("unfold", "step", step)
+    return sliding_window_view(x, size, axis)[(slice(None),) * axis + (slice(None, None, step),)]
+
+
+# -- padding
+
+
+@op(
+    x=lambda g, x_shape, widths: g[
+        tuple([slice(before, before + n) for (before, _), n in zip(widths, x_shape)])
+    ]
+)
+def _pad(x, /, widths, constant_values):
+    return np.pad(x, widths, constant_values=constant_values) if widths else np.copy(x)
+
+
+@function(numpy=np.pad)
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None) -> Tensor:
+    """Add elements before and after each axis.
+
+    Parameters
+    ----------
+    x : array_like
+    pad_width : int, pair, list of pairs or dict
+        Numbers of elements before and after each axis, as in `numpy.pad`.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
+        Added elements: a constant, as by default, or elements of x as in `numpy.pad`.
+    constant_values : float or list of pairs
+        The constant; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Longer array.
+    """
+    if mode == "constant":
+        if not np.ndim(x):
+            np.pad(to_array(x), pad_width)  # checks the width, which a scalar does not need
+        value = 0 if constant_values is None else constant_values
+        return _pad(x, widths=_pairs(pad_width, np.ndim(x)), constant_values=value)
+    check_choice("pad", "mode", mode, "constant", "edge", "reflect", "symmetric", "wrap")
+    options = {} if constant_values is None else {"constant_values": constant_values}
+    return rearranged(np.pad, x, pad_width, mode=mode, **options)  # NumPy refuses the options
+
+
+def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """Return the numbers of elements before and after each axis, from NumPy's forms."""
+    if isinstance(value, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, pair in value.items():
+            pairs[axis] = tuple(np.broadcast_to(pair, 2).tolist())
+        return pairs
+    return [tuple(pair) for pair in np.broadcast_to(to_array(value), (ndim, 2)).tolist()]

@@ -1,0 +1,233 @@
+"""Reductions beyond the core set: products, averages, logarithms of sums, running sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arguments import Axis, all_axes
+from ..arrays import all_true, as_array
+from ..ops import reduce
+from ..ops.arithmetic import sqrt
+from ..ops.reduce import is_half, keepdims_shape, largest, restored, total, var
+from ..ops.select import where as choose
+from ..ops.shape import astype, concatenate, reshape
+from ..registry import function, op
+from ..tensor import Tensor, as_operand, to_array, unwrap
+from .elementwise import times_exp
+from .forms import numpy_form
+
+__all__ = [
+    "std",
+    "prod",
+    "average",
+    "ptp",
+    "logsumexp",
+    "cumsum",
+    "cumprod",
+]
+
+
+@function(numpy=np.std, methods="std")
+def std(
+    x: Any,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    correction: float | None = None,
+    ddof: float | None = None,
+    unbiased: bool | None = None,
+    dtype: Any = None,
+    where: Any = None,
+    mean: Any = None,
+) -> Tensor:
+    """Compute the standard deviation over `axis`, the square root of `var`.
+
+    Parameters and result: as `var`.
+    """
+    options = {"keepdims": keepdims, "correction": correction, "ddof": ddof, "unbiased": unbiased}
+    options |= {"where": where, "mean": mean}
+    if dtype is None and mean is None and is_half(x):  # its variance overflows
+        return astype(std(x, axis, **options, dtype=np.float32), np.float16)
+    with np.errstate(over="ignore"):
+        y = root(var(x, axis, **options, dtype=dtype))
+    if y.dtype == np.float32 and not all_true(~np.isinf(y.data)):
+        # the variance overflows, not the root
+        y = astype(root(var(x, axis, **options, dtype=np.float64)), np.float32)
+    return y
+
+
+def root(squares: Tensor) -> Tensor:
+    """Return the square root of variances; its derivative where they are 0 is 0."""
+    constant = to_array(squares) == 0
+    if all_true(~constant):
+        return sqrt(squares)
+    return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares)))
+
+
+def _may_divide(y: Any) -> bool:
+    """Return whether a product, divided by one of its factors, is the product of the others."""
+    y = unwrap(y)
+    return all_true((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y))
+
+
+def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
+    """Return g times the product of all other elements of the slice, also if some are 0."""
+    shape = keepdims_shape(x.shape, axis)
+    if _may_divide(y):
+        return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
+    axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
+    last = np.moveaxis(x, axes, range(-len(axes), 0))
+    rows = last.reshape(last.shape[: x.ndim - len(axes)] + (1, -1))  # (..., 1, n)
+    others = np.prod(np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1)  # (..., n)
+    return g.reshape(shape) * np.moveaxis(others.reshape(last.shape), range(-len(axes), 0), axes)
+
+
+@op(numpy=np.prod, methods="prod", x=_product_of_others)
+def prod(x, /, axis=None, *, keepdims=False):
+    """Multiply the elements over `axis`.
+
+    Parameters and result: as `sum`.
+    """
+    return np.multiply.reduce(x, axis=axis, keepdims=keepdims)
+
+
+@function(numpy=np.average)
+def average(
+    x: Any,
+    axis: Axis = None,
+    weights: Any = None,
+    *,
+    keepdims: bool = False,
+) -> Any:
+    """Compute the mean over `axis`.
+
+    Other parameters and the result: as `sum`.
+
+    Parameters
+    ----------
+    weights : array_like, optional
+        In the shape of x, or a vector along a single axis; all 1 by default.
+    """
+    axis = None if axis is None else all_axes("average", axis, np.ndim(x))
+    if weights is None:
+        return reduce.mean(x, axis, keepdims=keepdims)
+    x = as_operand(x)
+    weights = _along(weights, x.shape, axis)
+    least = float if x.dtype.kind in "iub" else x.dtype
+    weights = astype(weights, np.result_type(x.dtype, weights.dtype, least))
+    total = reduce.sum(weights, axis, keepdims=keepdims)
+    if not all_true(unwrap(total) != 0):
+        raise ZeroDivisionError("average: weights must not sum to zero in a slice")
+    return reduce.sum(x * weights, axis, keepdims=keepdims) / total
+
+
+def _along(weights: Any, shape: tuple[int, ...], axes: Any) -> Any:
+    """Return weights that broadcast to `shape`, from weights of that shape or along one axis."""
+    weights = as_operand(weights)
+    if weights.shape == shape:
+        return weights
+    if axes is None or len(axes) != 1 or weights.shape != (shape[axes[0]],):
+        raise ValueError(
+            f"average: weights must have the shape {shape} of x, or be a vector along one axis, "
+            f"got shape {weights.shape} for axis {axes}"
+        )
+    weights = weights.reshape([-1 if i in axes else 1 for i in range(len(shape))])
+    return np.broadcast_to(weights, shape)
+
+
+@function(numpy=np.ptp)
+def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+    """Return the difference of the largest and the smallest element over `axis`.
+
+    Parameters and result: as `sum`.
+    """
+    return reduce.max(x, axis, keepdims=keepdims) - reduce.min(x, axis, keepdims=keepdims)
+
+
+@op(
+    methods="logsumexp",
+    x=lambda g, y, x, axis: times_exp(restored(g, x.shape, axis), x, restored(y, x.shape, axis)),
+)
+def logsumexp(x, /, axis=None, keepdims=False):
+    """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf.
+
+    Parameters and result: as `sum`.
+    """
+    x = as_array(x)
+    top = largest(x, axis)
+    finite = np.where(np.isfinite(top), top, 0)
+    with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a slice of -inf
+        y = (np.log(total(np.exp(x - finite), axis)) + finite).astype(finite.dtype, copy=False)
+    return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
+
+
+def _sum_from_end(g: Any, x_shape: tuple[int, ...], axis: int | None) -> Any:
+    along = 0 if axis is None else axis
+    return np.flip(np.cumsum(np.flip(g, along), along), along).reshape(x_shape)
+
+
+@op(numpy=np.cumsum, methods="cumsum", x=_sum_from_end)
+def cumsum(x, /, axis=None):
+    """Compute the running sum along `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        None, the default, flattens x.
+
+    Returns
+    -------
+    Tensor
+        Shape of x, or a vector if `axis` is None.
+    """
+    return np.cumsum(x, axis)
+
+
+def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
+    if axis is None or not x.ndim:
+        return _cumprod_gradient(g.reshape(-1), x.reshape(-1), 0).reshape(x.shape)
+    y = np.cumprod(x, axis)
+    if _may_divide(y):
+        return _sum_from_end(g * y, x.shape, axis) / x
+    # if a factor is 0: row j contains the running products without the j-th factor
+    rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)
+    others = np.cumprod(
+        np.where(np.eye(x.shape[axis], dtype=bool), 1, rows[..., None, :]), axis=-1
+    )  # (..., j, k)
+    return np.moveaxis(np.sum(np.triu(others * back[..., None, :]), axis=-1), -1, axis)
+
+
+@op(numpy=np.cumprod, methods="cumprod", x=_cumprod_gradient)
+def cumprod(x, /, axis=None):
+    """Compute the running product along `axis`.
+
+    Parameters and result: as `cumsum`.
+    """
+    return np.cumprod(x, axis)
+
+
+def _cumulative(running: Any, first: float) -> Any:
+    """Return a running sum or product in the form of the array API standard."""
+
+    def call(
+        x: Any, axis: int | None = None, dtype: Any = None, include_initial: Any = False
+    ) -> Any:
+        if axis is None and np.ndim(x) > 1:
+            raise ValueError(f"axis must be given for an array of {np.ndim(x)} dimensions")
+        x = as_operand(x) if dtype is None else astype(x, dtype)
+        x = reshape(x, 1) if np.ndim(x) == 0 else x
+        y = running(x, 0 if axis is None else axis)
+        if not include_initial:
+            return y
+        start = np.full_like(to_array(y).take([0], axis), first)
+        return concatenate([start, y], 0 if axis is None else axis)
+
+    return call
+
+
+if hasattr(np, "cumulative_sum"):  # since NumPy 2.1
+    numpy_form(np.cumulative_sum)(_cumulative(cumsum, 0.0))
+    numpy_form(np.cumulative_prod)(_cumulative(cumprod, 1.0))

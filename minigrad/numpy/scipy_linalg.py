@@ -1,0 +1,177 @@
+"""Functions of `scipy.linalg` by the same names, which need NumPy only.
+
+SciPy converts the arguments of its own functions to ndarrays, so they cannot have gradients.
+
+References
+----------
+N. Higham (2005), "The scaling and squaring method for the matrix exponential revisited", for expm.
+A. Al-Mohy, N. Higham (2009), "Computing the Fréchet derivative of the matrix exponential", for its
+derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arguments import check_choice
+from ..arrays import all_true
+from ..op import either
+from ..ops.select import getitem
+from ..ops.shape import swapaxes
+from ..registry import function, op
+from ..tensor import Tensor, as_operand, unwrap
+from .indexing import scatter
+from .linalg import cholesky, solve, tril, triu
+
+__all__ = ["solve_triangular", "cho_factor", "cho_solve", "solve_banded", "expm"]
+
+# -- linear equations
+
+
+@function()
+def solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Tensor:
+    """Compute the solutions x of a @ x = b for triangular matrices a.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, n)
+        Only one triangle is read.
+    b : array_like, shape (n,) or (..., n, k)
+    trans : {0, 1, "N", "T"}
+        Solve a.mT @ x = b for 1 and "T"; 0 by default.
+    lower : bool
+        Read the lower triangle; False by default, for the upper triangle.
+    unit_diagonal : bool
+        Replace the diagonal of a by ones; False by default.
+    """
+    check_choice("solve_triangular", "trans", str(trans), "0", "1", "N", "T")
+    a = as_operand(a)
+    t = tril(a, -unit_diagonal) if lower else triu(a, int(unit_diagonal))
+    if unit_diagonal:
+        t = t + np.eye(a.shape[-1], dtype=a.dtype)
+    elif not all_true(np.diagonal(unwrap(a), 0, -2, -1) != 0):
+        raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
+    return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
+
+
+@function()
+def cho_factor(a: Any, lower: bool = False) -> tuple[Tensor, bool]:
+    """Compute the Cholesky factors of matrices, for `cho_solve`.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, n)
+        Symmetric, positive definite matrices. Only one triangle is read.
+    lower : bool
+        Read and return lower triangles; False by default, for upper triangles.
+
+    Returns
+    -------
+    tuple
+        Triangles, shape (..., n, n), and `lower`. In contrast to SciPy, the other triangle is 0.
+    """
+    return cholesky(a, upper=not lower), bool(lower)
+
+
+@function()
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Tensor:
+    """Compute the solutions x of a @ x = b from the Cholesky factors of a.
+
+    Parameters
+    ----------
+    c_and_lower : tuple
+        Result of `cho_factor`.
+    b : array_like, shape (n,) or (..., n, k)
+    """
+    c, lower = c_and_lower
+    columns = getitem(b, (slice(None), None)) if np.ndim(b) == 1 else b
+    middle = solve_triangular(c, columns, 0 if lower else 1, lower)
+    x = solve_triangular(c, middle, 1 if lower else 0, lower)
+    return getitem(x, (..., 0)) if np.ndim(b) == 1 else x
+
+
+@function()
+def solve_banded(l_and_u: tuple[int, int], ab: Any, b: Any) -> Tensor:
+    """Compute the solution x of a @ x = b for a matrix that is 0 outside a band.
+
+    The matrix is solved as a dense matrix: SciPy is faster if no gradient is needed.
+
+    Parameters
+    ----------
+    l_and_u : tuple of int
+        Numbers of diagonals below and above the main diagonal.
+    ab : array_like, shape (l + u + 1, n)
+        Diagonals of a in rows: ab[u + i - j, j] is a[i, j].
+    b : array_like, shape (n,) or (n, k)
+    """
+    below, above = l_and_u
+    shape = np.shape(ab)
+    if len(shape) != 2 or shape[0] != below + above + 1:
+        raise ValueError(
+            f"solve_banded: ab must have shape (l + u + 1, n) for l, u = {below}, {above}, got "
+            f"{shape}"
+        )
+    n = shape[1]
+    row, j = np.ogrid[: shape[0], :n]
+    i = row + j - above
+    rows, columns = np.nonzero((i >= 0) & (i < n))
+    a = scatter(getitem(ab, (rows, columns)), index=(i[rows, columns], columns), shape=(n, n))
+    return solve(a, b)
+
+
+# -- the exponential
+
+_DEGREE = 13
+_LARGEST_NORM = 5.37  # of a matrix whose exponential the Padé approximant has to double precision
+
+
+def _pade_coefficients() -> list[float]:
+    """Return the coefficients of the numerator of the Padé approximant of exp."""
+    coefficients = [1.0]
+    for k in range(1, _DEGREE + 1):
+        coefficients.append(coefficients[-1] * (_DEGREE - k + 1) / (k * (2 * _DEGREE - k + 1)))
+    return coefficients
+
+
+def _expm_gradient(g: Any, x: Any) -> Any:
+    """Return the derivative of exp at x.mT in the direction g, a block of a larger exponential."""
+    n = x.shape[-1]
+    top = np.concatenate([x.mT, g], -1)
+    bottom = np.concatenate([np.zeros_like(g), x.mT], -1)
+    return either(expm)(np.concatenate([top, bottom], -2))[..., :n, n:]
+
+
+@op(x=_expm_gradient)
+def expm(x, /):
+    """Compute the exponentials of square matrices.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+    """
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise np.linalg.LinAlgError("x must be square matrices")
+    if not x.size:
+        return x.copy()
+    x = x if x.dtype.kind in "fc" else x.astype(float)
+    norm = np.abs(x).sum(-2).max(-1)
+    is_large = (norm > _LARGEST_NORM) & np.isfinite(norm)
+    squarings = np.where(is_large, np.ceil(np.log2(np.where(is_large, norm, 1) / _LARGEST_NORM)), 0)
+    x = x / np.exp2(squarings)[..., None, None].astype(x.dtype)
+    even = odd = np.zeros_like(x)
+    power, square = np.eye(x.shape[-1], dtype=x.dtype), x @ x
+    coefficients = _pade_coefficients()
+    for c_even, c_odd in zip(coefficients[::2], coefficients[1::2]):
+        even, odd = even + c_even * power, odd + c_odd * power
+        power = power @ square
+    odd = x @ odd
+    y = np.linalg.solve(even - odd, even + odd)
+    done = 0
+    while not all_true(squarings <= done):
+        y = np.where((squarings > done)[..., None, None], y @ y, y)
+        done += 1
+    return y

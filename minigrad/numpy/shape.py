@@ -1,0 +1,134 @@
+"""Shapes beyond the core set: flat views, moved axes, axes of length 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arguments import all_axes, shape_of
+from ..ops.shape import broadcast_to, placeholder, reordered, reshape
+from ..registry import function
+from ..tensor import Tensor
+
+__all__ = [
+    "ravel",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "moveaxis",
+    "broadcast_arrays",
+]
+
+
+@function(numpy=np.ravel, methods="ravel")
+def ravel(x: Any, order: str = "C") -> Tensor:
+    """Return the elements of x as a vector.
+
+    Parameters
+    ----------
+    x : array_like
+    order : {"C", "F"}
+        The index that changes fastest: the last or the first; "C" by default.
+
+    Returns
+    -------
+    Tensor, shape (x.size,)
+        View of x if its memory layout permits.
+    """
+    return reshape(x, -1, order=order)
+
+
+_AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.
+
+Parameters
+----------
+*arrays : array_like
+
+Returns
+-------
+Tensor or tuple of Tensor
+    View of each array, as `numpy.atleast_{ndim}d` returns it.
+"""
+
+
+def _at_least(ndim: int) -> Any:
+    numpy = (np.atleast_1d, np.atleast_2d, np.atleast_3d)[ndim - 1]
+
+    def atleast(*arrays: Any) -> Any:
+        results = [reshape(x, numpy(placeholder(shape_of(x))).shape) for x in arrays]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    atleast.__name__ = atleast.__qualname__ = numpy.__name__
+    atleast.__doc__ = _AT_LEAST.format(ndim=ndim)
+    atleast.__module__ = __name__
+    return function(numpy=numpy)(atleast)
+
+
+atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
+
+
+@function(numpy=np.moveaxis, methods="moveaxis")
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Move axes to other positions; the others keep their order.
+
+    Parameters
+    ----------
+    x : array_like
+    source : int or sequence of int
+        Axes to move.
+    destination : int or sequence of int
+        Positions of the axes after the move.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
+    ndim = np.ndim(x)
+    if source is None or destination is None:
+        raise TypeError(
+            "moveaxis: source and destination must be ints or sequences of ints, got None"
+        )
+    sources, targets = all_axes("source", source, ndim), all_axes("destination", destination, ndim)
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"moveaxis: source and destination must have one length, got {source} and {destination}"
+        )
+    order = [a for a in range(ndim) if a not in sources]
+    for target, axis in sorted(zip(targets, sources)):
+        order.insert(target, axis)
+    return reordered(x, tuple(order))
+
+
+@function(numpy=np.broadcast_arrays)
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+    """Repeat arrays to their common shape.
+
+    Parameters
+    ----------
+    *arrays : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of the arrays.
+    """
+    shape = np.broadcast_shapes(*map(shape_of, arrays))
+    return tuple([broadcast_to(x, shape) for x in arrays])
+
+
+def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """Return x with several axes as one last axis, and its shape with these at length 1."""
+    axes = all_axes(name, axis, np.ndim(x))
+    shape = shape_of(x)
+    others = [i for i in range(len(shape)) if i not in axes]
+    last = moveaxis(x, axes, range(len(others), len(shape)))
+    last = reshape(last, *[shape[i] for i in others], math.prod(shape[i] for i in axes))
+    return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
+
+
+Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore

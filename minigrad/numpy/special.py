@@ -1,0 +1,319 @@
+"""Elementwise functions beyond the core set: logarithms, angles, roots, signs, choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import as_array
+from ..ops.arithmetic import add, ratio, safe_divide
+from ..ops.select import getitem, where
+from ..ops.shape import clone
+from ..registry import function, op, ufunc
+from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
+from ..tensor import unwrap as untracked
+from .compare import floor_divide
+from .elementwise import remainder, times_exp
+from .forms import numpy_form
+
+__all__ = [
+    "log2",
+    "log10",
+    "hypot",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "sinh",
+    "cosh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "cbrt",
+    "exp2",
+    "logaddexp2",
+    "fmax",
+    "fmin",
+    "copysign",
+    "deg2rad",
+    "rad2deg",
+    "sinc",
+    "divmod",
+    "fmod",
+    "unwrap",
+    "select",
+    "polyval",
+    "conjugate",
+    "heaviside",
+]
+
+LN2 = math.log(2)
+
+# -- logarithms and angles
+
+log2 = ufunc(
+    np.log2, "Compute the base-2 logarithm.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2))
+)
+log10 = ufunc(
+    np.log10,
+    "Compute the base-10 logarithm.",
+    "log10",
+    x=lambda g, x: safe_divide(g, x * math.log(10)),
+)
+hypot = ufunc(
+    np.hypot,
+    "Compute sqrt(a² + b²), without overflow.",
+    "hypot",
+    a=lambda g, y, a: g * ratio(a, y),
+    b=lambda g, y, b: g * ratio(b, y),
+)
+tan = ufunc(np.tan, "Compute the tangent; x is in radians.", "tan", x=lambda g, y: g * (1 + y * y))
+arcsin = ufunc(
+    np.arcsin,
+    "Return the angle in [-π/2, π/2] with sine x.",
+    "arcsin",
+    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
+)
+arccos = ufunc(
+    np.arccos,
+    "Return the angle in [0, π] with cosine x.",
+    "arccos",
+    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
+)
+arctan = ufunc(
+    np.arctan,
+    "Return the angle in (-π/2, π/2) with tangent x.",
+    "arctan",
+    x=lambda g, x: g / (1 + x * x),
+)
+sinh = ufunc(np.sinh, "Compute the hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh(x))
+cosh = ufunc(np.cosh, "Compute the hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
+arcsinh = ufunc(
+    np.arcsinh, "Compute the inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0)
+)
+arccosh = ufunc(
+    np.arccosh,
+    "Compute the inverse of cosh.",
+    "arccosh",
+    x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1))),
+)
+arctanh = ufunc(
+    np.arctanh,
+    "Compute the inverse of tanh.",
+    "arctanh",
+    x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)),
+)
+
+
+def _per_square(g: Any, a: Any, b: Any) -> Any:
+    """Return g * a / (a² + b²), without squares that overflow; 0 at the origin."""
+    length = np.hypot(a, b)
+    return ratio(g * ratio(a, length), length)
+
+
+arctan2 = ufunc(
+    np.arctan2,
+    "Return the angle in (-π, π] of the point (b, a).",
+    "arctan2",
+    a=lambda g, a, b: _per_square(g, b, a),
+    b=lambda g, a, b: _per_square(-g, a, b),
+)
+
+# -- roots, powers, signs
+
+cbrt = ufunc(
+    np.cbrt,
+    "Compute the cube root; its derivative at 0 is inf.",
+    x=lambda g, y: safe_divide(g, 3 * y * y),
+)
+exp2 = ufunc(np.exp2, "Compute 2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
+logaddexp2 = ufunc(
+    np.logaddexp2,
+    "Compute log2(2ᵃ + 2ᵇ), without overflow.",
+    a=lambda g, y, a: times_exp(g, a * LN2, y * LN2),
+    b=lambda g, y, b: times_exp(g, b * LN2, y * LN2),
+)
+
+
+def _winner(g: Any, a: Any, b: Any, wins: np.ufunc = np.greater) -> Any:
+    """Return g where a wins over b or b is NaN, half of it at a tie."""
+    return np.where(wins(a, b) | np.isnan(b), g, np.where(a == b, g / 2, 0))
+
+
+fmax = ufunc(
+    np.fmax,
+    "Return the larger of a and b; NaN only if both are. Equal ones share the gradient.",
+    a=lambda g, a, b: _winner(g, a, b),
+    b=lambda g, a, b: _winner(g, b, a),
+)
+fmin = ufunc(
+    np.fmin,
+    "Return the smaller of a and b; NaN only if both are. Equal ones share the gradient.",
+    a=lambda g, a, b: _winner(g, a, b, np.less),
+    b=lambda g, a, b: _winner(g, b, a, np.less),
+)
+copysign = ufunc(
+    np.copysign,
+    "Return |a| with the sign of b; the derivative at a = 0 is 0.",
+    a=lambda g, a, b: g * np.sign(a) * np.where(np.signbit(b), -1, 1),
+    b=lambda g: np.zeros_like(g),
+)
+deg2rad = ufunc(
+    np.deg2rad, "Convert degrees to radians.", "deg2rad", x=lambda g: g * (math.pi / 180)
+)
+rad2deg = ufunc(
+    np.rad2deg, "Convert radians to degrees.", "rad2deg", x=lambda g: g * (180 / math.pi)
+)
+conjugate = ufunc(
+    np.conjugate, "Return x, or the conjugates of complex numbers.", "conj", x=lambda g: g
+)
+numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
+Tensor.real = property(  # type: ignore[assignment]
+    lambda x: x if x.dtype.kind != "c" else wrap(x.data.real, None),
+    doc="Real part, which is the tensor itself for real numbers.",
+)
+Tensor.imag = property(  # type: ignore[assignment]
+    lambda x: wrap(as_array(np.imag(x.data)), None),
+    doc="Imaginary part, which is 0 for real numbers.",
+)
+DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
+
+
+def _sinc_slope(x: Any) -> Any:
+    """Return the derivative of sin(πx) / (πx), by its series near 0."""
+    t = math.pi * x
+    near = np.abs(t) < 0.1
+    far = np.where(near, 1, t)
+    series = t * (-1 / 3 + t**2 * (1 / 30 - t**2 * (1 / 840 - t**2 / 45360)))
+    return math.pi * np.where(near, series, (np.cos(far) - np.sin(far) / far) / far)
+
+
+@op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))
+def sinc(x, /):
+    """Compute sin(πx) / (πx), which is 1 at 0.
+
+    Parameters
+    ----------
+    x : array_like
+    """
+    return np.sinc(x)
+
+
+fmod = ufunc(
+    np.fmod,
+    "Compute the remainder of a / b, which has the sign of a.",
+    a=lambda g: g,
+    b=lambda g, y, a, b: -g * np.rint((a - y) / b),  # a / b may be rounded up to an integer
+)
+
+
+@function(numpy=np.unwrap)
+def unwrap(
+    p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
+) -> Tensor:
+    """Add whole periods to angles, so that neighbours differ by at most half a period.
+
+    Parameters
+    ----------
+    p : array_like
+        Angles.
+    discont : float, optional
+        Smallest difference that is changed; half a period by default.
+    axis : int
+        Axis of the neighbours; the last by default.
+    period : float
+        Length of a period; 2 pi by default.
+
+    Returns
+    -------
+    Tensor
+        Angles in the shape of p.
+    """
+    p, array = as_operand(p), to_array(p)
+    return add(p, np.unwrap(array, discont, axis, period=period) - array)
+
+
+@function(numpy=np.divmod, methods="__divmod__ __rdivmod__")
+def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Return floor(a / b), which has no gradient, and the remainder.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes that broadcast.
+
+    Returns
+    -------
+    quotient : Tensor
+        `floor_divide(a, b)`.
+    rest : Tensor
+        `remainder(a, b)`.
+    """
+    return floor_divide(a, b), remainder(a, b)
+
+
+@function(numpy=np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+    """Choose each element by the first condition that is true.
+
+    Parameters
+    ----------
+    condlist : sequence of arrays of bool
+    choicelist : sequence of array_like
+        The choice of each condition.
+    default : float or array_like
+        The choice if no condition is true; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Broadcast shape of all conditions and choices.
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(
+            "select: condlist and choicelist must have the same length, at least 1, got "
+            f"{len(condlist)} and {len(choicelist)}"
+        )
+    if any(to_array(c).dtype != bool for c in condlist):
+        raise TypeError("select: condlist must contain booleans")
+    y = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
+        y = where(untracked(condition), choice, y)
+    return y
+
+
+@function(numpy=np.polyval)
+def polyval(p: Any, x: Any) -> Tensor:
+    """Evaluate a polynomial at x.
+
+    Parameters
+    ----------
+    p : array_like, shape (n,)
+        Coefficients, highest power first.
+    x : array_like
+
+    Returns
+    -------
+    Tensor
+        Values in the shape of x.
+    """
+    y: Any = wrap(np.zeros_like(to_array(x)), None)
+    for i in range(np.shape(p)[0]):
+        y = y * x + getitem(p, i)
+    return y
+
+
+@function(numpy=np.heaviside, methods="heaviside")
+def heaviside(x: Any, values: Any) -> Tensor:
+    """Return 0 for negative, 1 for positive and NaN for NaN elements of x, and `values` for zeros.
+
+    Parameters
+    ----------
+    x, values : array_like
+        Shapes that broadcast. Elements of `values` have a gradient where x is zero.
+    """
+    return where(to_array(x) == 0, values, np.heaviside(untracked(x), untracked(values)))

@@ -1,1 +1,0 @@
-"""NumPy's functions beyond the core set, as compositions of the operations in `minigrad.ops`."""

@@ -1,0 +1,272 @@
+"""Cross-entropy of logits, alone or with the linear layer that computes the logits.
+
+With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes with weights w, the loss of
+a row of class t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch. The mean divides
+by the sum of w_t over the rows that are not ignored. Look at `row_losses`, which is this formula.
+`Targets` checks the targets and contains the factors in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arguments import check_choice, check_shape, shape_of
+from ..arrays import all_true, as_array, as_type_of_index
+from ..fuse import fusible
+from ..nested import needs_gradient
+from ..registry import function
+from ..tensor import Tensor, as_operand, to_array, unwrap
+from . import reduce
+from .activation import log_softmax
+from .arithmetic import multiply
+from .product import linear
+from .select import getitem, where
+from .shape import astype
+
+__all__ = ["cross_entropy", "linear_cross_entropy"]
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class Targets:
+    """Targets of rows of logits, with the weights of the losses of rows and classes."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        targets: Any,
+        weight: Any,
+        ignore_index: int | None,
+        smoothing: float,
+        dtype: Any,
+    ) -> None:
+        if not shape:
+            raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
+        classes = shape[-1]
+        constants = [x for x in (weight, smoothing) if isinstance(x, Tensor)]
+        if constants and needs_gradient(constants):
+            raise TypeError(
+                f"{name}: weight and label_smoothing must not require gradients; use .detach()"
+            )
+        targets = targets.data if isinstance(targets, Tensor) else as_array(targets)
+        if targets.shape != shape[:-1]:
+            if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
+                raise ValueError(
+                    f"{name}: classes must be on the last axis, not on axis 1 as in PyTorch, got "
+                    f"logits {shape} and targets {targets.shape}; write moveaxis(logits, 1, -1)"
+                )
+            raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {targets.shape}")
+        if targets.dtype.kind not in "iu":
+            raise TypeError(f"{name}: target must be integers, got dtype {targets.dtype}")
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
+        dtype = np.result_type(dtype, np.float32)  # dtype in which the kernels compute
+        weight = None if weight is None else np.array(unwrap(weight), dtype)
+        if weight is not None:
+            check_shape(name, "weight", weight, (classes,))
+        flat = targets.reshape(-1)
+        valid = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
+        index = np.where(valid, flat, 0)  # (rows,)
+        if not all_true((index >= 0) & (index < classes)):
+            allowed = f"0 to {classes - 1}" + (
+                "" if ignore_index is None else f" or {ignore_index}"
+            )
+            raise IndexError(
+                f"{name}: target must be from {allowed}, got {index.min()} to {index.max()}"
+            )
+        self.index = index.astype(np.intp, copy=False)
+        self.shape = targets.shape
+        self.ignored = None if all_true(valid) else ~valid  # (rows,)
+        if weight is None:
+            chosen = valid.astype(dtype)
+        else:
+            chosen = valid * as_type_of_index(weight, self.index)[self.index]
+        total = chosen.sum()
+        self.divisor: Any = total + (total == 0)  # of a mean; 1 if all rows are ignored
+        # (rows,): factors of -log p of the target, of Σ_c w_c (-log p_c), and of log Σ eˣ
+        self.on_target = chosen * dtype.type(1 - smoothing)
+        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)
+        weight_sum = classes if weight is None else weight.sum()
+        self.factor = self.on_target + self.on_all * dtype.type(weight_sum)
+        self.weight = weight
+        self.smooth = smoothing > 0
+
+    def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
+        """Set the ignored rows of logits to 0, because they may contain NaN."""
+        if self.ignored is not None:
+            logits[self.ignored[block]] = 0
+        return logits
+
+
+def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:
+    """Return the losses, their sum, or for "mean" their sum divided by `divisor`."""
+    if choice == "none":
+        return losses
+    divisor = divisor if choice == "mean" else 1.0
+    if losses.dtype == np.float16:  # large sums and counts overflow in float16
+        return astype(reduce.sum(astype(losses, np.float32)) / divisor, np.float16)
+    return reduce.sum(losses) / divisor
+
+
+def reduced_elements(losses: Any, reduction: str) -> Tensor:
+    """Return the losses of elements, their sum or their mean."""
+    return reduce.mean(losses) if reduction == "mean" else reduced(losses, reduction, 1.0)
+
+
+def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
+    """Return the cross-entropy of each row of log-probabilities (rows, C)."""
+    rows = np.arange(log_probabilities.shape[0])
+    loss = getitem(log_probabilities, (rows, targets.index)) * -targets.on_target
+    if targets.smooth:
+        weighted = (
+            log_probabilities if targets.weight is None else log_probabilities * targets.weight
+        )
+        loss = loss - reduce.sum(weighted, -1) * targets.on_all
+    return loss.reshape(targets.shape)
+
+
+def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
+    return all_true(np.isclose(probabilities.sum(axis), 1, atol=1e-3))
+
+
+def class_probability_loss(
+    name: str, logits: Any, target: Any, weight: Any, smoothing: float, reduction: str
+) -> Tensor:
+    """Return the cross-entropy for probabilities of classes, over the last axis."""
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
+    classes = shape_of(logits)[-1]
+    values = to_array(target)
+    if values.ndim > 2 and not _sum_to_one(values, -1) and _sum_to_one(values, 1):
+        raise ValueError(
+            f"{name}: the probabilities must sum to 1 over the last axis, not over axis 1 as in "
+            "PyTorch; write moveaxis(logits, 1, -1) and moveaxis(target, 1, -1)"
+        )
+    if smoothing:
+        target = as_operand(target) * (1 - smoothing) + smoothing / classes
+    losses = multiply(log_softmax(logits), target)
+    if weight is not None:
+        check_shape(name, "weight", weight, (classes,))
+        losses = losses * np.asarray(unwrap(weight), losses.dtype)
+    return reduced_elements(-reduce.sum(losses, -1), reduction)
+
+
+@fusible
+def _cross_entropy(logits: Any, targets: Targets) -> Tensor:
+    """Compute the loss of each row."""
+    rows = logits.reshape(-1, logits.shape[-1])
+    logp = log_softmax(
+        rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows)
+    )
+    return row_losses(logp, targets)
+
+
+@function()
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute the cross-entropy of logits.
+
+    Parameters
+    ----------
+    input : Tensor, shape (..., C)
+        Logits.
+    target : array of int, shape (...), or of float, shape (..., C)
+        Classes, or probabilities of the classes.
+    weight : array, shape (C,), optional
+        Weights of the classes.
+    ignore_index : int, optional
+        Rows with this target are ignored; -100 by default.
+    label_smoothing : float
+        Share of each target that is spread evenly over all classes; 0 by default.
+    reduction : {"mean", "sum", "none"}
+        "mean", the default, divides the sum by the weights of the targets that are not ignored,
+        and is 0 if all rows are ignored. For probabilities it divides by the number of rows.
+
+    Returns
+    -------
+    Tensor, scalar, or shape (...) with `reduction` "none"
+        Reduced loss, or the loss of each row.
+    """
+    check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
+    if shape_of(target) == shape_of(input) and to_array(target).dtype.kind == "f":
+        return class_probability_loss(
+            "cross_entropy", input, target, weight, label_smoothing, reduction
+        )
+    dtype = to_array(input).dtype
+    targets = Targets(
+        "cross_entropy", shape_of(input), target, weight, ignore_index, label_smoothing, dtype
+    )
+    return reduced(_cross_entropy(as_operand(input), targets=targets), reduction, targets.divisor)
+
+
+@fusible
+def _linear_cross_entropy(x: Any, weight: Any, bias: Any, targets: Targets, divisor: Any) -> Tensor:
+    """Compute the sum of the losses of linear(x, weight, bias), divided by `divisor`."""
+    return reduce.sum(_cross_entropy.definition(linear(x, weight, bias), targets)) / divisor
+
+
+@function()
+def linear_cross_entropy(
+    x: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute the cross-entropy of a linear layer's output.
+
+    The result is `cross_entropy(linear(x, linear_weight, linear_bias), target, weight, ...)`. The
+    kernel stores no logits of a whole batch: it computes them for blocks of rows, and their
+    gradient replaces them.
+
+    Other parameters: as `cross_entropy`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., d)
+    linear_weight : Tensor, shape (C, d)
+    target : array of int, shape (...)
+    linear_bias : Tensor, shape (C,), optional
+    reduction : {"mean", "sum"}
+        Reduction of the losses of rows; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Mean or sum of the losses, a scalar.
+    """
+    check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
+    x, linear_weight = as_operand(x), as_operand(linear_weight)
+    if linear_weight.ndim != 2 or linear_weight.shape[1:] != x.shape[-1:]:
+        raise ValueError(
+            f"linear_cross_entropy: linear_weight must have shape (C, {x.shape[-1]}), got "
+            f"{linear_weight.shape}"
+        )
+    classes = linear_weight.shape[:1]
+    if linear_bias is not None:
+        check_shape("linear_cross_entropy", "linear_bias", linear_bias, classes)
+    targets = Targets(
+        "linear_cross_entropy",
+        x.shape[:-1] + classes,
+        target,
+        weight,
+        ignore_index,
+        label_smoothing,
+        x.dtype,
+    )
+    divisor = targets.divisor if reduction == "mean" else 1.0
+    return _linear_cross_entropy(x, linear_weight, linear_bias, targets=targets, divisor=divisor)

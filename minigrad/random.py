@@ -1,0 +1,86 @@
+"""Default generator of random numbers, made on first use.
+
+Functions that draw numbers take `generator=`. Look at `default_generator`, which replaces None, and
+`random_words`, which draws the bits of dropout masks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .modes import VMAPPED
+
+__all__ = ["default_generator", "get_rng_state", "manual_seed", "set_rng_state"]
+
+
+@cache
+def _default() -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64())  # the fastest of NumPy's bit generators
+
+
+def manual_seed(seed: int) -> np.random.Generator:
+    """Return the default generator, reset to `seed`.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers.
+    """
+    _default().bit_generator.state = np.random.SFC64(seed).state
+    return _default()
+
+
+def default_generator(generator: np.random.Generator | None = None) -> np.random.Generator:
+    """Return `generator`, or the default generator if it is None.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator, optional
+    """
+    if VMAPPED.get():
+        raise TypeError(
+            "random values must not be drawn inside vmap, because all examples would get the same "
+            "values; draw them outside and pass them as an argument"
+        )
+    if generator is None:
+        return _default()
+    if not isinstance(generator, np.random.Generator):
+        raise TypeError(
+            f"generator must be a numpy.random.Generator, got a {type(generator).__name__}"
+        )
+    return generator
+
+
+def random_words(n: int, generator: np.random.Generator | None = None) -> np.ndarray:
+    """Return `n` random numbers of 64 bits, uint64."""
+    generator = default_generator(generator)
+    if isinstance(generator.bit_generator, np.random.SFC64):  # faster than integers()
+        return generator.bit_generator.random_raw(n)
+    return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
+
+
+def get_rng_state() -> dict[str, Any]:
+    """Return the state of the default generator as plain data, which JSON can store.
+
+    Returns
+    -------
+    dict
+        State for `set_rng_state`.
+    """
+    state: Any = _default().bit_generator.state
+    return {**state, "state": {key: value.tolist() for key, value in state["state"].items()}}
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Set the state of the default generator.
+
+    Parameters
+    ----------
+    state : dict
+        Result of `get_rng_state`.
+    """
+    inner = {key: np.array(value, np.uint64) for key, value in state["state"].items()}
+    _default().bit_generator.state = {**state, "state": inner}

@@ -1,0 +1,416 @@
+"""Tensor: an array, its gradient, and its node in the graph.
+
+This file has construction, attributes and `backward`. `registry.py` sets operators and methods such
+as `__mul__` and `sum` on Tensor, and `protocols.py` the methods that NumPy calls. The base class in
+`data_model.py` has the methods that Python calls: `len(t)`, `float(t)`, `repr(t)`, copies.
+
+On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from .arrays import as_array
+from .changes import mark_changed
+from .data_model import DataModel
+from .errors import GradientError
+from .graph import Backward, Node, kind_of, notes_of, shown_grad
+from .modes import MODE, set_grad_enabled
+
+__all__ = ["Tensor"]
+
+ndarray = np.ndarray
+
+DISPATCH: dict[Any, Callable[..., Any]] = {}
+"""Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
+
+OTHERS: dict[str, Callable[..., Any]] = {"conversion": str}
+"""What NumPy's functions ("function") and ufuncs ("ufunc") call that are not in `DISPATCH`.
+
+"conversion" returns advice for a tensor that is converted to an ndarray.
+"""
+
+
+class Tensor(DataModel):
+    """NumPy array whose operations can be recorded for differentiation.
+
+    Parameters
+    ----------
+    data : array_like
+        An ndarray is shared, not copied; `tensor()` copies.
+    requires_grad : bool
+        Record every operation, so that `backward()` on a result computes `grad`. Requires a
+        floating dtype. False by default.
+    dtype : dtype, optional
+        Dtype of `data` by default.
+    """
+
+    __slots__ = ("_array", "_frozen", "_node", "_view", "__weakref__")
+
+    _array: ndarray
+    _node: Node | None  # None if operations are not recorded
+    _frozen: Node | None  # leaf of a tensor whose `requires_grad` was True; most have no value
+    _view: View  # of a recorded view; others have no value
+
+    def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
+        if (
+            isinstance(data, Tensor)
+            and data._node is not None
+            and not requires_grad
+            and MODE.get().record
+        ):
+            raise GradientError(
+                "Tensor: data must not require gradients, which the new tensor would lose; write "
+                "data.clone() for a copy with a gradient, or data.detach()"
+            )
+        array = data._array if isinstance(data, Tensor) else data
+        if type(array) is not ndarray or dtype is not None:
+            array = as_array(array, dtype)
+        if array.dtype.kind not in "fiubc":
+            raise TypeError(f"Tensor: data must be numbers or booleans, got dtype {array.dtype}")
+        self._array = array
+        self._node = self._frozen = None
+        if requires_grad:
+            self.requires_grad = True
+
+    # -- the array
+
+    @property
+    def data(self) -> ndarray:
+        """Values as an ndarray that shares this tensor's memory.
+
+        After `t.data -= step`, a graph that needs the old values raises an error. A write through a
+        view, such as `t.data[0] = 1`, is not noticed.
+        """
+        return self._array
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        array = np.asarray(value._array if isinstance(value, Tensor) else value)
+        if array is self._array:  # t.data += ..., which wrote into the array
+            mark_changed(array)
+            return
+        if array.shape != self._array.shape or array.dtype != self._array.dtype:
+            raise ValueError(
+                f"data must have shape {self._array.shape} and dtype {self._array.dtype}, "
+                f"got shape {array.shape} and dtype {array.dtype}"
+            )
+        self._array = array
+
+    def numpy(self) -> ndarray:
+        """Return the values as an ndarray that shares memory.
+
+        A tensor that requires gradients raises an error, since its gradient would be lost.
+        """
+        return self.__array__()
+
+    def item(self, *index: int) -> Any:
+        """Return one element as a Python number.
+
+        Parameters
+        ----------
+        *index : int
+            By default the only element of a one-element tensor.
+        """
+        if index:
+            return self._array.item(*index)
+        if self._array.size != 1:
+            raise ValueError(f"item: the tensor must have one element, got shape {self.shape}")
+        return self._array.item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested Python lists."""
+        return self._array.tolist()
+
+    # -- the gradient
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if operations on this tensor are recorded; can be set on a leaf.
+
+        A leaf that is frozen keeps its gradient and its hooks, but collects no gradient.
+        """
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if bool(value) == self.requires_grad:
+            return
+        node = node_of(self)
+        if node is None:
+            if self._array.dtype.kind != "f":
+                raise TypeError(
+                    f"requires_grad: the dtype must be floating-point, got {self.dtype}; convert "
+                    "the data first, as in Tensor(data, dtype=float, requires_grad=True)"
+                )
+            self._node = Node(None, (), (), self._array)
+            return
+        if node.op is not None:
+            raise GradientError(
+                "requires_grad: only a leaf can be changed; use detach() on a computed tensor"
+            )
+        # the same node, since graphs may refer to it
+        self._node, self._frozen = (node, None) if value else (None, node)
+        notes_of(node).frozen = not value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Return this tensor with a new value of `requires_grad`.
+
+        Parameters
+        ----------
+        requires_grad : bool
+            New value; True by default.
+        """
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if no recorded operation made this tensor."""
+        return self._node is None or self._node.op is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """Sum of the gradients from `backward()`, or None.
+
+        Leaves have a gradient, and tensors on which `retain_grad()` was called. It has the shape
+        and dtype of the tensor.
+        """
+        node = node_of(self)
+        value = None if node is None else shown_grad(node)
+        return wrap(value, None) if type(value) is ndarray else value
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        node = node_of(self)
+        if value is None:
+            if node is not None:
+                node.grad = None
+            return
+        if node is None:
+            node = self._needed_node("grad")  # an error
+        self._check_gradient("grad", value)
+        node.grad = value._array if isinstance(value, Tensor) and value._node is None else value
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
+        """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
+
+        Parameters
+        ----------
+        gradient : array_like, optional
+            Gradient of a final scalar with respect to this tensor, of its shape and dtype; 1 by
+            default, for a tensor of one element.
+        retain_graph : bool
+            Keep the graph for another backward pass; False by default.
+        create_graph : bool
+            Record the gradients, so that they can be differentiated again; False by default.
+        """
+        if self._node is None:
+            raise GradientError(
+                "backward: this tensor does not require gradients: no operand of its operations "
+                "does, or they were computed under no_grad()"
+            )
+        seed = self._seed("backward", gradient, create_graph)
+        with set_grad_enabled(create_graph):
+            Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
+
+    def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
+        """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""
+        if gradient is None:
+            if self._array.size != 1:
+                raise GradientError(
+                    f"{caller}: gradient must be given unless the tensor has one element, got "
+                    f"shape {self.shape}; pass gradient= of this shape, or reduce the tensor "
+                    "first, as in .sum()"
+                )
+            gradient = np.ones(self.shape, self.dtype)
+        elif not isinstance(gradient, (Tensor, ndarray)):
+            gradient = np.asarray(gradient, self.dtype)
+        self._check_gradient(caller, gradient)
+        if create_graph:
+            return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
+        return gradient._array if isinstance(gradient, Tensor) else gradient
+
+    def _check_gradient(self, caller: str, gradient: Any) -> None:
+        if (
+            not isinstance(gradient, (Tensor, ndarray))
+            or gradient.shape != self.shape
+            or gradient.dtype != self.dtype
+        ):
+            raise GradientError(
+                f"{caller}: gradient must have shape {self.shape} and dtype {self.dtype}, got "
+                f"{kind_of(gradient)}"
+            )
+
+    def detach(self) -> Tensor:
+        """Return a tensor with the same memory and no graph."""
+        return wrap(self._array, None)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this computed tensor in `grad`."""
+        notes_of(self._needed_node("retain_grad")).retain = True
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
+        """Call `hook(gradient)` when the gradient of this tensor is complete.
+
+        Parameters
+        ----------
+        hook : callable
+            If it returns a tensor, that tensor replaces the gradient.
+
+        Returns
+        -------
+        HookHandle
+            `handle.remove()` removes the hook.
+        """
+        return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
+
+    def _needed_node(self, caller: str) -> Node:
+        if self._node is None:
+            raise GradientError(f"{caller}: this tensor does not require gradients")
+        return self._node
+
+    # -- NumPy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
+        if self._node is not None:
+            raise TypeError(
+                "this tensor requires gradients, which an ndarray cannot have; "
+                f"{OTHERS['conversion']()}without them, write x.detach()"
+            )
+        if copy is None and dtype is None:
+            return np.asarray(self._array)
+        return np.array(self._array, dtype, copy=copy)
+
+
+for _name, _doc in {
+    "shape": "Length of each axis.",
+    "size": "Number of elements.",
+    "ndim": "Number of axes.",
+    "dtype": "NumPy dtype of the elements.",
+    "itemsize": "Bytes of one element.",
+    "nbytes": "Bytes that the elements take.",
+    "strides": "Bytes from one element to the next along each axis.",
+    "flags": "Memory layout, as in NumPy.",
+}.items():
+    setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
+
+
+class View(weakref.ref[Tensor]):
+    """How a recorded view was made of its base: `op.function(base, **options)`.
+
+    Only `t += x` and `t[i] = x` need it (`protocols.py`), so a reader can skip it. It keeps the
+    base alive, and is a weak reference to it, too, by which the base lists its views (`views_of`).
+    """
+
+    __slots__ = ("base", "op", "options", "tensor")
+
+    base: Tensor
+    op: Any
+    options: dict[str, Any]
+    tensor: weakref.ref[Tensor]  # to the view
+
+
+def record_view(t: Tensor, base: Tensor, op: Any, options: dict[str, Any]) -> None:
+    """Record that `t` is the view `op.function(base, **options)`, as the template of calls does."""
+    t._view = view = View(base)
+    view.base, view.op, view.options, view.tensor = base, op, options, weakref.ref(t)
+
+
+_recorded_view = vars(Tensor)["_view"].__get__
+
+
+def view_of(t: Tensor) -> View | None:
+    """Return how a tensor was made as a view of another one, or None."""
+    try:
+        view: View = _recorded_view(t)
+    except AttributeError:
+        return None
+    return view
+
+
+def views_of(t: Tensor) -> list[tuple[View, Tensor]]:
+    """Return the recorded views of a tensor that are in use."""
+    views = [view for view in weakref.getweakrefs(t) if type(view) is View]
+    return [(view, v) for view in views if (v := view.tensor()) is not None and v._view is view]
+
+
+class HookHandle:
+    """Handle that removes a hook."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+        self._hooks = hooks
+        self._id = next(self._ids)
+        hooks[self._id] = hook
+
+    def remove(self) -> None:
+        """Remove the hook; a second call does nothing."""
+        self._hooks.pop(self._id, None)
+
+
+def wrap(data: ndarray, node: Node | None) -> Tensor:
+    """Return a tensor of `data` and `node`, without checks."""
+    t = Tensor.__new__(Tensor)
+    t._array = data
+    t._node = node
+    return t
+
+
+_frozen_node = vars(Tensor)["_frozen"].__get__
+
+
+def node_of(t: Tensor) -> Node | None:
+    """Return the node of a tensor, also of a frozen leaf, or None."""
+    if t._node is not None:
+        return t._node
+    try:
+        return _frozen_node(t)
+    except AttributeError:
+        return None
+
+
+def grad_of(t: Tensor) -> Any:
+    """Return the gradient of a tensor: an array, a Tensor of a graph, or None.
+
+    Unlike `t.grad`, the array may be the memory of an optimizer, which the next backward pass
+    overwrites. It must not be returned to users.
+    """
+    node = node_of(t)
+    return None if node is None else node.grad
+
+
+def zero_grads(tensors: Iterable[Tensor], set_to_none: bool) -> None:
+    """Drop the gradients of tensors, or fill existing ones with zeros."""
+    for t in tensors:
+        g = None if set_to_none else grad_of(t)
+        if type(g) is ndarray:
+            g.fill(0)
+            mark_changed(g)
+        else:
+            t.grad = None if g is None else np.zeros(t.shape, t.dtype)
+
+
+def unwrap(value: Any) -> Any:
+    """Return the array of a tensor, and any other value unchanged."""
+    return value._array if isinstance(value, Tensor) else value
+
+
+def to_array(value: Any) -> Any:
+    """Return the array of a tensor or of an array_like."""
+    return as_array(unwrap(value))
+
+
+def as_operand(value: Any) -> Any:
+    """Return a tensor unchanged, and any other array_like as an array."""
+    return value if isinstance(value, Tensor) else as_array(value)

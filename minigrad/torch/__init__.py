@@ -1,0 +1,1 @@
+"""PyTorch's vocabulary: aliases, advice for names that are missing, schedules."""

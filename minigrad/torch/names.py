@@ -1,0 +1,470 @@
+"""Aliases with PyTorch's names of functions, methods and options.
+
+The engine and the operations do not use these names. `accept_torch_options` wraps the public
+functions and methods that have `axis=` or `keepdims=`, so that they accept `dim=` and `keepdim=`.
+`advice.json` contains advice for names that do not exist here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ..arguments import Axis, checked_count, ints, one_axis, shape_of
+from ..methods import Size
+from ..numpy.creation import on_cpu
+from ..numpy.elementwise import clip as clamp
+from ..numpy.joining import unstack
+from ..numpy.linalg import inv as inverse
+from ..numpy.shape import moveaxis as movedim
+from ..numpy.shape import ravel
+from ..numpy.sorting import top_k as topk
+from ..ops.arithmetic import absolute as abs
+from ..ops.arithmetic import add, divide, multiply, subtract
+from ..ops.arithmetic import power as pow
+from ..ops.product import matmul as bmm
+from ..ops.product import matmul as mm
+from ..ops.reduce import max as maximum_of
+from ..ops.reduce import min as minimum_of
+from ..ops.select import getitem
+from ..ops.shape import astype, broadcast_to, concatenate, reshape, swapaxes
+from ..ops.shape import expand_dims as unsqueeze
+from ..ops.shape import transpose as permute
+from ..registry import function
+from ..tensor import Tensor
+
+__all__ = [
+    "abs",
+    "amax",
+    "amin",
+    "bmm",
+    "cat",
+    "chunk",
+    "clamp",
+    "cuda",
+    "device",
+    "expand",
+    "flatten",
+    "inverse",
+    "mm",
+    "movedim",
+    "permute",
+    "pow",
+    "topk",
+    "unsqueeze",
+]
+
+
+class device(str):
+    """Device "cpu"; any other name raises a ValueError.
+
+    Parameters
+    ----------
+    name : str
+        "cpu", the default.
+    """
+
+    __slots__ = ()
+    type = "cpu"
+
+    def __new__(cls, name: Any = "cpu") -> device:
+        """Return the device "cpu"."""
+        return super().__new__(cls, on_cpu(name))
+
+
+@function()
+def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """Concatenate tensors along `axis`, as `concatenate` does.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Tensors whose shapes agree except along `axis`.
+    axis : int
+        0 by default.
+
+    Returns
+    -------
+    Tensor
+        Longer tensor.
+    """
+    return concatenate(tensors, axis)
+
+
+@function(methods="chunk")
+def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+    """Split x along `axis` into at most `chunks` parts of equal length.
+
+    The last part can be shorter.
+
+    Parameters
+    ----------
+    x : Tensor
+    chunks : int
+        Largest number of parts.
+    axis : int
+        0 by default.
+
+    Returns
+    -------
+    list of Tensor
+        Views of x.
+    """
+    axis = one_axis("chunk", axis, np.ndim(x))
+    checked_count("chunk", "chunks", chunks)
+    n = shape_of(x)[axis]
+    length = max(-(-n // chunks), 1)
+    return [x[(slice(None),) * axis + (slice(i, i + length),)] for i in range(0, max(n, 1), length)]
+
+
+@function(methods="expand")
+def expand(x: Any, *shape: Any) -> Tensor:
+    """Broadcast x to a shape.
+
+    Parameters
+    ----------
+    x : Tensor
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple; -1 keeps the length of an axis.
+
+    Returns
+    -------
+    Tensor
+        View of x of this shape.
+    """
+    target, current = ints(shape), shape_of(x)
+    current = (-1,) * (len(target) - len(current)) + current
+    if len(current) != len(target) or any(n == m == -1 for n, m in zip(current, target)):
+        raise ValueError(
+            f"expand: shape must extend {shape_of(x)} and have a length for each new axis, got "
+            f"{target}"
+        )
+    return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(current, target)]))
+
+
+@function(methods="amax")
+def amax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the maximum over `axis`, as `max` does.
+
+    Parameters and result: as `sum`.
+    """
+    return maximum_of(x, axis, keepdims=keepdims)
+
+
+@function(methods="amin")
+def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the minimum over `axis`, as `min` does.
+
+    Parameters and result: as `sum`.
+    """
+    return minimum_of(x, axis, keepdims=keepdims)
+
+
+@function(methods="flatten")
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
+    """Join the axes from `start_dim` to `end_dim`, both included.
+
+    Parameters
+    ----------
+    x : Tensor
+    start_dim, end_dim : int
+        First and last axis to join; all axes by default.
+    order : {"C", "F"}
+        Order of the elements, as in NumPy's `flatten`; "F" joins all axes.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
+    """
+    if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
+        return ravel(x, start_dim if isinstance(start_dim, str) else order)
+    shape = shape_of(x) or (1,)
+    first, last = (one_axis("flatten", axis, len(shape)) for axis in (start_dim, end_dim))
+    if first > last:
+        raise ValueError(
+            f"flatten: start_dim must be at most end_dim, got {start_dim} and {end_dim} of shape "
+            f"{shape}"
+        )
+    return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def as_dtype(name: str, to: Any) -> Any:
+    """Return the dtype `to`, the dtype of the tensor `to`, or None for the device "cpu"."""
+    if isinstance(to, (Tensor, np.ndarray)):
+        return to.dtype
+    if isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "mps", "xpu", "meta"):
+        if to != "cpu":
+            raise ValueError(f"{name}: device must be 'cpu', got {to!r}")
+        return None
+    try:
+        return np.dtype(to)
+    except TypeError:
+        raise TypeError(
+            f"{name}: the argument must be a dtype, a tensor, or the device 'cpu', got {to!r}"
+        ) from None
+
+
+def _to(self: Tensor, to: Any) -> Tensor:
+    """Convert to the dtype `to`, or to the dtype of the tensor `to`.
+
+    Parameters
+    ----------
+    to : dtype, Tensor or str
+        Dtype, tensor of this dtype, or the device "cpu", which changes nothing.
+
+    Returns
+    -------
+    Tensor
+        Converted tensor, or this tensor if nothing changes.
+    """
+    dtype = as_dtype("to", to)
+    return self if dtype is None or dtype == self.dtype else astype(self, dtype)
+
+
+def _view(self: Tensor, *shape: Any) -> Tensor:
+    """Reshape x; without a shape, return a view of the same shape.
+
+    Parameters
+    ----------
+    *shape : int or tuple of int
+        Lengths of the axes, as ints or one tuple.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
+    """
+    if shape and isinstance(shape[0], (type, str, np.dtype)):
+        raise TypeError(
+            f"view: shape must be integers, got {shape[0]!r}; convert to a dtype with astype, or "
+            "reinterpret the memory with x.data.view(dtype)"
+        )
+    return reshape(self, *shape) if shape else getitem(self, ...)
+
+
+_ARITHMETIC = """Compute x {sign} other, as `{name}` does.
+
+Parameters
+----------
+other : array_like
+    Broadcasts with x.
+**options
+    Raise a TypeError: PyTorch's `alpha` and `rounding_mode` are not supported.
+
+Returns
+-------
+Tensor
+    Broadcast shape of x and `other`.
+"""
+
+
+def _arithmetic(f: Any, sign: str) -> Any:
+    """Return a method of PyTorch's signature that refuses its options."""
+
+    def method(self: Tensor, other: Any, **options: Any) -> Tensor:
+        if options:
+            raise TypeError(
+                f"{f.__name__}: {', '.join(options)}= is not supported; scale `other`, and write "
+                f"x {sign} other"
+            )
+        return f(self, other)
+
+    method.__doc__ = _ARITHMETIC.format(sign=sign, name=f.__name__)
+    return method
+
+
+def _size(self: Tensor) -> Size:
+    size = Size(self._array.size)
+    size.shape = self._array.shape
+    return size
+
+
+def _dlpack(
+    self: Tensor,
+    /,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: Any = None,
+) -> Any:
+    """Return the array as a DLPack capsule, which torch.as_tensor and jax.numpy.asarray read."""
+    if self.requires_grad:
+        raise BufferError("__dlpack__: the tensor must not require gradients; write x.detach()")
+    array = self.data
+    if any(stride < 0 for stride in array.strides):  # PyTorch has no negative strides
+        array = array.copy()
+    return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _dlpack_device(self: Tensor) -> Any:
+    """Return the device of the array, the CPU."""
+    return self.data.__dlpack_device__()
+
+
+class NoDevices:
+    """Module such as `torch.cuda` without devices."""
+
+    @staticmethod
+    def is_available() -> bool:
+        """Return False."""
+        return False
+
+    @staticmethod
+    def device_count() -> int:
+        """Return 0."""
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no `{name}`: the only device is the CPU")
+
+
+cuda = NoDevices()
+
+METHODS: dict[str, Any] = {
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": _dlpack_device,
+    "add": _arithmetic(add, "+"),
+    "bool": lambda self: astype(self, bool),
+    "clamp": clamp,
+    "contiguous": lambda self: self,
+    "cpu": lambda self: self,
+    "dim": lambda self: self.data.ndim,
+    "div": _arithmetic(divide, "/"),
+    "double": lambda self: astype(self, np.float64),
+    "float": lambda self: astype(self, np.float32),
+    "half": lambda self: astype(self, np.float16),
+    "int": lambda self: astype(self, np.int32),
+    "long": lambda self: astype(self, np.int64),
+    "movedim": movedim,
+    "mul": _arithmetic(multiply, "*"),
+    "numel": lambda self: self.data.size,
+    "permute": permute,
+    "pow": pow,
+    "sub": _arithmetic(subtract, "-"),
+    "swapdims": swapaxes,
+    "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
+    "to": _to,
+    "topk": topk,
+    "unbind": unstack,
+    "unsqueeze": unsqueeze,
+    "view": _view,
+    "device": property(lambda self: device(), doc='Device "cpu".'),
+    "size": property(_size, doc=Size.__doc__),
+}
+"""Methods and properties of tensors with PyTorch's names."""
+
+_SUMMARIES = {
+    "bool": "Convert to bool.",
+    "contiguous": "Return x; operations accept arrays of any strides.",
+    "cpu": "Return x.",
+    "dim": "Return the number of axes.",
+    "double": "Convert to float64.",
+    "float": "Convert to float32.",
+    "half": "Convert to float16.",
+    "int": "Convert to int32.",
+    "long": "Convert to int64.",
+    "numel": "Return the number of elements.",
+    "t": "Transpose a matrix; return a vector or scalar unchanged.",
+}
+"""Docstrings of the lambdas in METHODS."""
+
+OPTIONS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
+"""NumPy's names of options by PyTorch's names."""
+
+OTHER_RESULTS = {
+    "max": "x.max(axis=...), and x.argmax(axis=...) for the positions",
+    "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
+    "median": "median(x, axis=...), which averages the two middle elements",
+    "sort": "np.sort(x, axis), and np.argsort(x, axis) for the positions",
+    "split": "x.chunk(n), or x.split(indices, axis=...) with the indices of the cuts",
+    "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
+    "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
+}
+"""Advice for functions whose results differ from PyTorch's."""
+
+
+KEEPDIM_THIRD = {
+    "all", "any", "argmax", "argmin", "max", "mean", "median", "min", "nanmean", "nansum", "prod",
+    "sum",
+}  # fmt: skip
+"""Functions whose third positional argument in PyTorch is `keepdim`."""
+
+
+def translate_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with NumPy's names; raise a TypeError if PyTorch's result differs."""
+    if not options.keys() & OPTIONS.keys():
+        return options
+    if name in OTHER_RESULTS and not options.keys() & {"correction", "ddof", "unbiased"}:
+        raise TypeError(
+            f"{name}: dim= has another result in PyTorch than axis= here; write "
+            f"{OTHER_RESULTS[name]}"
+        )
+    translated = {OPTIONS.get(word, word): value for word, value in options.items()}
+    if len(translated) < len(options):
+        raise TypeError(
+            f"{name}: the same option was given twice, by NumPy's name and by PyTorch's: "
+            f"{sorted(options)}"
+        )
+    return translated
+
+
+def _takes_axis(function: Callable[..., Any]) -> bool:
+    """Return whether a public function has an option that PyTorch names otherwise."""
+    entry = getattr(function, "op", function)
+    of_numpy = [f for f in getattr(entry, "numpy", ()) if not isinstance(f, np.ufunc)]
+    for called in (function, *of_numpy):
+        with suppress(ValueError):  # a function in C, before NumPy 2.4
+            if not inspect.signature(called).parameters.keys().isdisjoint(OPTIONS.values()):
+                return True
+    return False
+
+
+@functools.cache
+def _with_torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` with PyTorch's option names, which are translated if the call fails."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError:
+            is_keepdim = len(args) == 3 and isinstance(args[2], bool) and "keepdim" not in options
+            if is_keepdim and function.__name__ in KEEPDIM_THIRD:
+                args, options = args[:2], {**options, "keepdim": args[2]}
+            translated = translate_options(function.__name__, options)
+            if translated is options:
+                raise
+        return function(*args, **translated)
+
+    call.__module__ = "minigrad"  # pickle looks it up there
+    return call
+
+
+def accept_torch_options(namespace: MutableMapping[str, Any]) -> None:
+    """Let the functions of a namespace and the methods of Tensor accept PyTorch's option names.
+
+    Parameters
+    ----------
+    namespace : dict
+        Its functions are replaced.
+    """
+    for name, value in [*namespace.items()]:
+        if inspect.isfunction(value) and _takes_axis(value):
+            namespace[name] = _with_torch_options(value)
+    for name, value in [*vars(Tensor).items()]:
+        if inspect.isfunction(value) and _takes_axis(value):
+            setattr(Tensor, name, _with_torch_options(value))
+
+
+for _name, _method in METHODS.items():
+    if _name in _SUMMARIES:
+        _method.__doc__ = _SUMMARIES[_name]
+    setattr(Tensor, _name, _method)

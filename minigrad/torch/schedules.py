@@ -1,0 +1,432 @@
+"""Learning-rate schedules: functions of the step, and their application to an optimizer.
+
+A `Schedule` sets the learning rates of its optimizer for the next step. Call its `step()` after
+`step()` of the optimizer. Functions with PyTorch's names, such as `StepLR`, return a `Schedule`
+with PyTorch's arguments and rates. An epoch is the time between two calls of `step()`, counted
+from 0.
+"""
+
+from __future__ import annotations
+
+import math
+import typing as _typing
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ..adam import noam_schedule as noam_schedule
+from ..arguments import check_choice, checked_count, checked_number
+from ..optimizer import Optimizer
+
+__all__ = [
+    "CosineAnnealingLR",
+    "LambdaLR",
+    "LinearLR",
+    "ReduceLROnPlateau",
+    "Schedule",
+    "StepLR",
+    "cosine_schedule",
+    "inverse_sqrt_schedule",
+    "linear_schedule",
+    "noam_schedule",
+]
+
+Factor = Callable[[int], float]
+
+
+class Schedule:
+    """Learning rates floor + (initial_lr - floor) * factor(step), for steps 1, 2, 3, ...
+
+    By default each call of `step` multiplies the distance of the learning rates from `floor` by
+    factor(step) / factor(step - 1). So the factors of several schedules of one optimizer multiply,
+    and a rate that was set by hand is scaled afterwards. `initial_lr` of a parameter group is its
+    learning rate before its first schedule.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The learning rates of its `param_groups` are set for step 1 at once.
+    factor : function of int, or list of functions
+        Returns the factor of a step, from 1; a list has a function for each parameter group.
+    floor : float
+        Learning rate for the factor 0; 0 by default.
+    is_absolute : bool
+        Compute the rates from `initial_lr` alone, not from the current rates; False by default.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: Factor | Sequence[Factor],
+        *,
+        floor: float = 0.0,
+        is_absolute: bool = False,
+    ) -> None:
+        groups = optimizer.param_groups
+        self.optimizer, self.floor, self.is_absolute = optimizer, floor, is_absolute
+        self.factors = [factor] * len(groups) if callable(factor) else list(factor)
+        self.base = [group.setdefault("initial_lr", group["lr"]) for group in groups]
+        if len(self.factors) != len(groups):
+            raise ValueError(
+                f"Schedule: factor must be one function, or {len(groups)} for {len(groups)} "
+                f"parameter groups, got {len(self.factors)}"
+            )
+        self.count = 0
+        self._last = [1.0] * len(groups)  # the factors of the step before
+        self.step()
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the first parameter group."""
+        return self.optimizer.param_groups[0]["lr"]
+
+    def get_last_lr(self) -> list[float]:
+        """Return the current learning rate of each parameter group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """Set the learning rates of the next step."""
+        count = self.count + 1
+        if self.is_absolute:
+            self.set(count)
+            return
+        factors = [factor(count) for factor in self.factors]
+        rates = [
+            # a ratio cannot change a rate at the floor
+            rate + (base - self.floor) * factor
+            if last == 0
+            else self.floor + (rate - self.floor) * (factor / last)
+            for rate, base, factor, last in zip(self.get_last_lr(), self.base, factors, self._last)
+        ]
+        self._apply(count, rates)
+        self._last = factors
+
+    def set(self, count: int) -> None:
+        """Set the rates that this schedule alone has at a step.
+
+        Parameters
+        ----------
+        count : int
+            Number of the step, from 1.
+        """
+        self._apply(count, self.rates(count))
+        self._last = [factor(count) for factor in self.factors]
+
+    def rates(self, count: int) -> list[float]:
+        """Return the rates that this schedule alone has at a step.
+
+        Parameters: as `set`.
+        """
+        pairs = zip(self.base, self.factors)
+        return [self.floor + (base - self.floor) * factor(count) for base, factor in pairs]
+
+    def _apply(self, count: int, rates: Sequence[float]) -> None:
+        count = checked_count("Schedule", "count", count)
+        groups = self.optimizer.param_groups
+        if len(groups) != len(rates):
+            raise ValueError(
+                f"Schedule: optimizer must have {len(rates)} parameter groups, got {len(groups)}. "
+                "Make the schedule after add_param_group()"
+            )
+        name = f"the learning rate at step {count}"
+        for group, rate in zip(groups, [checked_number("Schedule", name, r) for r in rates]):
+            group["lr"] = rate
+        self.count = count
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule as plain data.
+
+        Returns
+        -------
+        dict
+            The step ("count"), the rates of the groups ("lr") and their rates before any schedule
+            ("base").
+        """
+        return {"count": self.count, "base": list(self.base), "lr": self.get_last_lr()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a `state_dict`, before or after the optimizer's state is loaded.
+
+        Parameters
+        ----------
+        state : dict
+            Result of `state_dict`.
+        """
+        self.base = list(state["base"])
+        self.set(state["count"])
+        self._apply(self.count, state["lr"])
+        for group, base in zip(self.optimizer.param_groups, self.base):
+            group["initial_lr"] = base
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Schedule:
+        memo[id(self)] = twin = object.__new__(type(self))
+        vars(twin).update(deepcopy(vars(self), memo))
+        return twin
+
+    def __reduce__(self) -> _typing.NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled, because its factor may be any function; "
+            "pickle its state_dict(), make the schedule anew, and call load_state_dict()"
+        )
+
+
+# -- factors for `Schedule` and `Trainer`
+
+
+def inverse_sqrt_schedule(warmup: int = 4000) -> Factor:
+    """Return a function of the step: it rises to 1 in a line, then falls as 1 / sqrt(step).
+
+    Parameters
+    ----------
+    warmup : int
+        The step at which the factor is 1; 4000 by default.
+    """
+    checked_count("inverse_sqrt_schedule", "warmup", warmup)
+    return lambda step: min(step / warmup, (warmup / step) ** 0.5)
+
+
+def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
+    """Return a function of the step: it rises to 1 in a line, then falls by half a cosine.
+
+    Parameters
+    ----------
+    total : int
+        Step from which on the factor is `final`.
+    warmup : int
+        Step at which the factor is 1; 0 by default.
+    final : float
+        Last factor; 0 by default.
+    """
+    return _warmed_up("cosine_schedule", total, warmup, final, _half_cosine)
+
+
+def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
+    """Return a function of the step: it rises to 1 in a line, then falls to `final` in a line.
+
+    Parameters: as `cosine_schedule`.
+    """
+    return _warmed_up("linear_schedule", total, warmup, final, _line)
+
+
+def _warmed_up(
+    name: str, total: int, warmup: int, final: float, curve: Callable[..., float]
+) -> Factor:
+    checked_count(name, "total", total)
+    checked_count(name, "warmup", warmup, 0)
+    checked_number(name, "final", final)
+    if warmup >= total:
+        raise ValueError(f"{name}: warmup must be less than total ({total}), got {warmup}")
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return step / warmup
+        return final + (1 - final) * curve(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
+
+    return factor
+
+
+def _half_cosine(start: float, end: float, done: float) -> float:
+    """Return the value of half a cosine from `start` (for `done` = 0) to `end` (for 1)."""
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _line(start: float, end: float, done: float) -> float:
+    return start + (end - start) * done
+
+
+# -- schedules by PyTorch's names; their epoch is step - 1
+
+
+def StepLR(optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> Schedule:
+    """Return a schedule that multiplies the rate by `gamma` every `step_size` epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    step_size : int
+        Number of epochs between reductions.
+    gamma : float
+        Factor of each reduction; 0.1 by default.
+    """
+    checked_count("StepLR", "step_size", step_size)
+    checked_number("StepLR", "gamma", gamma)
+    return Schedule(optimizer, lambda step: gamma ** ((step - 1) // step_size))
+
+
+def LinearLR(
+    optimizer: Optimizer,
+    start_factor: float = 1 / 3,
+    end_factor: float = 1.0,
+    total_iters: int = 5,
+) -> Schedule:
+    """Return a schedule whose factor changes in a line.
+
+    Other parameters: as `StepLR`.
+
+    Parameters
+    ----------
+    start_factor : float
+        Factor at epoch 0; 1/3 by default.
+    end_factor : float
+        Factor from epoch `total_iters` on; 1 by default.
+    total_iters : int
+        Number of epochs between them; 5 by default.
+    """
+    checked_number("LinearLR", "start_factor", start_factor, above=True)
+    checked_number("LinearLR", "end_factor", end_factor)
+    checked_count("LinearLR", "total_iters", total_iters)
+    return Schedule(
+        optimizer,
+        lambda step: _line(start_factor, end_factor, min(1.0, (step - 1) / total_iters)),
+    )
+
+
+def CosineAnnealingLR(optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> Schedule:
+    """Return a schedule that follows a cosine to `eta_min` in `T_max` epochs, and back.
+
+    Other parameters: as `StepLR`.
+
+    Parameters
+    ----------
+    T_max : int
+        Number of epochs until the lowest rate.
+    eta_min : float
+        Lowest rate; 0 by default.
+
+    References
+    ----------
+    Loshchilov, Hutter (2017), arXiv:1608.03983.
+    """
+    checked_count("CosineAnnealingLR", "T_max", T_max)
+    checked_number("CosineAnnealingLR", "eta_min", eta_min)
+    return Schedule(
+        optimizer, lambda step: _half_cosine(1.0, 0.0, (step - 1) / T_max), floor=eta_min
+    )
+
+
+def LambdaLR(optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor]) -> Schedule:
+    """Return a schedule that sets the rate to `initial_lr` times `lr_lambda(epoch)`.
+
+    Other parameters: as `StepLR`.
+
+    Parameters
+    ----------
+    lr_lambda : function of int, or list of functions
+        Returns the factor of an epoch, from 0; a list has a function for each parameter group.
+    """
+
+    def of_step(function: Factor) -> Factor:
+        return lambda step: function(step - 1)
+
+    factor = of_step(lr_lambda) if callable(lr_lambda) else list(map(of_step, lr_lambda))
+    return Schedule(optimizer, factor, is_absolute=True)
+
+
+class ReduceLROnPlateau:
+    """Schedule that lowers the rate when a metric has stopped improving.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    mode : {"min", "max"}
+        "min", the default, if smaller metrics are better, or "max".
+    factor : float
+        Factor of the learning rate; 0.1 by default.
+    patience : int
+        Number of calls of `step` without improvement that are allowed; 10 by default.
+    threshold : float
+        Smallest improvement that counts; 0.0001 by default.
+    threshold_mode : {"rel", "abs"}
+        "rel", the default, if `threshold` is a fraction of the best metric, or "abs".
+    cooldown : int
+        Number of calls after a reduction in which nothing is counted; 0 by default.
+    min_lr : float
+        Lowest rate; 0 by default.
+    eps : float
+        Reductions by at most `eps` are skipped; 1e-8 by default.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        name = "ReduceLROnPlateau"
+        check_choice(name, "mode", mode, "min", "max")
+        check_choice(name, "threshold_mode", threshold_mode, "rel", "abs")
+        self.optimizer, self.mode, self.threshold_mode = optimizer, mode, threshold_mode
+        self.factor = checked_number(name, "factor", factor, high=1.0)
+        self.patience = checked_count(name, "patience", patience, 0)
+        self.threshold = checked_number(name, "threshold", threshold)
+        self.cooldown = checked_count(name, "cooldown", cooldown, 0)
+        self.min_lr = checked_number(name, "min_lr", min_lr)
+        self.eps = checked_number(name, "eps", eps)
+        self.best = math.inf if mode == "min" else -math.inf
+        self.bad = self.resting = 0
+
+    def get_last_lr(self) -> list[float]:
+        """Return the current learning rate of each parameter group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self, metric: float) -> None:
+        """Record a value of the metric, and lower the learning rates if it is time.
+
+        Parameters
+        ----------
+        metric : float
+            NaN raises a ValueError.
+        """
+        if math.isnan(metric):
+            raise ValueError("ReduceLROnPlateau: metric must be a number, got nan")
+        best = 0.0 if math.isinf(self.best) else self.best
+        margin = self.threshold * (best if self.threshold_mode == "rel" else 1.0)
+        better = metric < self.best - margin if self.mode == "min" else metric > self.best + margin
+        self.best = float(metric) if better else self.best
+        self.bad = 0 if better else self.bad + 1
+        if self.resting:
+            self.resting, self.bad = self.resting - 1, 0
+        if self.bad > self.patience:
+            for group in self.optimizer.param_groups:
+                lower = max(group["lr"] * self.factor, self.min_lr)
+                if group["lr"] - lower > self.eps:
+                    group["lr"] = lower
+            self.resting, self.bad = self.cooldown, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule as plain data.
+
+        Returns
+        -------
+        dict
+            The best metric ("best", None before the first) and the numbers of calls of `step`:
+            without improvement ("bad") and left in the cooldown ("resting").
+        """
+        best = None if math.isinf(self.best) else self.best
+        return {"best": best, "bad": self.bad, "resting": self.resting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a `state_dict`.
+
+        Parameters
+        ----------
+        state : dict
+            Result of `state_dict`.
+        """
+        worst = math.inf if self.mode == "min" else -math.inf
+        self.best = worst if state["best"] is None else state["best"]
+        self.bad, self.resting = state["bad"], state["resting"]
+
+
+if not _typing.TYPE_CHECKING:  # type checkers report a missing name
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from .advice import missing
+
+        missing("minigrad.optim.lr_scheduler", name)

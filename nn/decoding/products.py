@@ -1,0 +1,173 @@
+"""Products of a few rows by a weight, in the way that is fastest on this machine.
+
+A decoding step multiplies a row for each sequence or hypothesis. OpenBLAS copies ("packs") the
+whole weight for a product of 2 rows or more, which can take longer than the product. The ways to
+avoid it depend on the processor, the shape and the threads, so they are timed at the first product
+of a shape. Results of different ways differ in the last bits. The environment variable
+MINIGRAD_PRODUCT selects one of `WAYS` without timing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigrad.fast.runtime import get_num_threads, has_blas, has_small_kernels, in_parallel
+from minigrad.io.mapped import copy_and_release
+
+if TYPE_CHECKING:
+    from .int8 import Int8Matrix, Int8Stack
+
+__all__ = ["in_fast_layout", "largest_height", "product"]
+
+LARGE_WEIGHT = 1 << 17  # values of a weight from which on ways are timed
+MOST_ROWS = 64
+MOST_SINGLE_ROWS = 8  # one after the other
+SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
+ROUNDS = 3
+LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
+LARGEST_PANEL = 1024  # values of such a product
+CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
+
+
+def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np.ndarray:
+    """Return rows (n, in) @ weight.T for a weight (out, in), in new memory."""
+    if not isinstance(weight, np.ndarray):
+        return weight.product(rows)
+    n = len(rows)
+    if not 1 < n <= MOST_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
+        return rows @ weight.T
+    return WAYS[PINNED or fastest_way(rows, weight)](rows, weight)
+
+
+def in_fast_layout(weight: np.ndarray) -> np.ndarray:
+    """Return a weight (out, in) in the order of memory in which it is multiplied fastest.
+
+    OpenBLAS multiplies one row by a tall weight fastest if it lies column by column. Slices are
+    rows. The result is `weight` itself if it has this order.
+    """
+    # with several threads, one row is multiplied by columns in less time
+    is_sliced = has_small_kernels() and weight.size >= LARGE_WEIGHT and get_num_threads() == 1
+    by_columns = weight.shape[0] >= weight.shape[1] and has_blas() and not is_sliced
+    if weight.flags.f_contiguous if by_columns else weight.flags.c_contiguous:
+        return weight
+    copy = np.empty(weight.shape, weight.dtype, order="F" if by_columns else "C")
+    copy_and_release(weight, copy)
+    copy.flags.writeable = False
+    return copy
+
+
+def whole(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Multiply by the whole weight."""
+    return rows @ weight.T
+
+
+def flipped(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Multiply the whole weight by the transposed rows."""
+    return np.ascontiguousarray((weight @ rows.T).T)
+
+
+def largest_height(n: int, size: int) -> int:
+    """Return the most rows of a weight that OpenBLAS multiplies by (n, size) without packing."""
+    return min(LARGEST_PANEL // n, LARGEST_SMALL // (n * size))
+
+
+def panels(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Multiply by slices so small that OpenBLAS reads them in place, on processors with AVX-512."""
+    n, size = rows.shape
+    height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
+    end = len(weight) // height * height
+    x = aligned_copy(rows)
+    y = np.empty((n, len(weight)), weight.dtype)
+    slices = weight[:end].reshape(-1, height, size).transpose(0, 2, 1)  # (slices, in, height)
+    np.matmul(x, slices, out=y[:, :end].reshape(n, -1, height).transpose(1, 0, 2))
+    np.matmul(x, weight[end:].T, out=y[:, end:])
+    return y
+
+
+def single_rows(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Multiply one row after another by a slice of the weight, which packs nothing."""
+    y = np.empty((len(rows), len(weight)), weight.dtype)
+    height = max(1, CACHED // weight.shape[1])
+    for start in range(0, len(weight), height):
+        part = slice(start, start + height)
+        np.matmul(rows[:, None], weight[part].T, out=y[:, None, part])
+    return y
+
+
+def shared(way: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return a way in which each thread multiplies by a part of the weight."""
+
+    def multiply(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        y = np.empty((len(rows), len(weight)), weight.dtype)
+        height = math.ceil(len(weight) / get_num_threads())
+
+        def run(start: int) -> None:
+            y[:, start : start + height] = way(rows, weight[start : start + height])
+
+        in_parallel(run, range(0, len(weight), height))
+        return y
+
+    return multiply
+
+
+WAYS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "whole": whole,
+    "flipped": flipped,
+    "panels": panels,
+    "single": single_rows,
+    "shared-whole": shared(whole),
+    "shared-panels": shared(panels),
+    "shared-single": shared(single_rows),
+}
+"""Functions of rows (n, in) and a weight (out, in) that return rows @ weight.T, by name."""
+
+PINNED = os.environ.get("MINIGRAD_PRODUCT")
+if PINNED not in (None, *WAYS):
+    raise ValueError(f"MINIGRAD_PRODUCT must be one of {', '.join(WAYS)}, got {PINNED!r:.60}")
+
+_FASTEST: dict[Any, str] = {}
+
+
+def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
+    """Return the fastest way for this shape, timed once in the process, with these arrays."""
+    n, threads = len(rows), get_num_threads()
+    size = (n - 1).bit_length()  # of 2, 3 to 4, 5 to 8 rows ...
+    key = (weight.shape, weight.flags.c_contiguous, weight.dtype.char, size, threads)
+    if key not in _FASTEST:
+        names = [
+            name
+            for name in WAYS
+            if (threads > 1 or not name.startswith("shared"))
+            and (n <= MOST_SINGLE_ROWS or not name.endswith("single"))
+            and ((has_small_kernels() and key[1]) or not name.endswith("panels"))
+        ]
+        _FASTEST[key] = timed(names, rows, weight[: max(1, SAMPLE // weight.shape[1])])
+    return _FASTEST[key]
+
+
+def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> str:
+    """Return the name of the way with the shortest time; slow ways are timed only once."""
+    times = dict.fromkeys(names, math.inf)
+    for _ in range(ROUNDS):
+        limit = 1.5 * min(times.values())
+        for name in names:
+            if times[name] <= limit:
+                start = time.perf_counter()
+                WAYS[name](rows, weight)
+                times[name] = min(times[name], time.perf_counter() - start)
+    return min(times, key=lambda name: times[name])
+
+
+def aligned_copy(x: np.ndarray) -> np.ndarray:
+    """Return a copy that begins at a cache line: the kernels read whole lines."""
+    memory = np.empty(x.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy

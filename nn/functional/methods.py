@@ -1,0 +1,29 @@
+"""Methods of modules with PyTorch's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigrad.torch.names import as_dtype
+
+from ..module import Module
+
+
+def to(self: Module, to: Any) -> Module:
+    """Convert to a dtype. The device "cpu" changes nothing, since everything is there.
+
+    Parameters
+    ----------
+    to : dtype, Tensor, array or "cpu"
+        A dtype, or an array that has it.
+
+    Returns
+    -------
+    Module
+        This module.
+    """
+    dtype = as_dtype("Module.to", to)
+    return self if dtype is None else self.astype(dtype)
+
+
+Module.to = to  # type: ignore[attr-defined]

@@ -1,0 +1,639 @@
+"""Modules: parts of a model, with their parameters, buffers and submodules.
+
+On a first reading: `Parameter`, and in `Module` the methods `__call__`, `named_modules`,
+`named_parameters` and `state_dict`. A module finds its parameters among its attributes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, overload
+
+import numpy as np
+
+from minigrad.changes import mark_changed
+from minigrad.errors import GradientError, listed
+from minigrad.tensor import HookHandle, Tensor, unwrap, zero_grads
+
+__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
+
+_EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
+
+
+@contextmanager
+def evaluating() -> Iterator[None]:
+    """Put every module in evaluation mode within this block, in this thread or task.
+
+    The modules' own `training` flags do not change.
+
+    Yields
+    ------
+    None
+        The block has no value.
+    """
+    token = _EVALUATING.set(True)
+    try:
+        yield
+    finally:
+        _EVALUATING.reset(token)
+
+
+class Parameter(Tensor):
+    """Trained tensor of a module.
+
+    Parameters
+    ----------
+    data : array_like
+        Initial values.
+    requires_grad : bool, default True
+        Record operations on the parameter.
+    dtype : dtype, optional
+        Of `data` by default.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
+        super().__init__(data, requires_grad, dtype)
+
+    def replace(self, data: np.ndarray) -> None:
+        """Replace the array by one of any shape and dtype, and drop the gradient.
+
+        An optimizer that was created before refuses its next step.
+
+        Parameters
+        ----------
+        data : array
+            New values; used without a copy.
+        """
+        requires_grad = self.requires_grad
+        self._array, self._node, self._frozen = data, None, None
+        self.requires_grad = requires_grad
+
+    def __repr__(self) -> str:
+        return "parameter" + super().__repr__().removeprefix("tensor")
+
+
+class Module:
+    """Base of all layers and models.
+
+    Subclasses define `forward`, and assign parameters and submodules as attributes. Attributes that
+    are a `Parameter` or a `Module` are found by name, in the order of assignment. Lists of modules
+    go into a `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not trained, such
+    as running statistics: see `register_buffer`.
+    """
+
+    _training: bool = True
+    _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> is it saved? replaced, never changed)
+    _forward_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
+    _forward_pre_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result of the module. Subclasses define it.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the subclass.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of `forward`, which hooks can change."""
+        if not self._forward_pre_hooks and not self._forward_hooks:
+            return self.forward(*args, **kwargs)
+        for pre_hook in tuple(self._forward_pre_hooks.values()):
+            changed = pre_hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_hooks.values()):
+            changed = hook(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_hook(
+        self, hook: Callable[[Module, tuple[Any, ...], Any], Any]
+    ) -> HookHandle:
+        """Call a function after each forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            `hook(module, args, result)` returns a new result, or None to keep it.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove()` removes the hook.
+        """
+        if not self._forward_hooks:
+            self._forward_hooks = {}
+        return HookHandle(self._forward_hooks, hook)
+
+    def register_forward_pre_hook(
+        self, hook: Callable[[Module, tuple[Any, ...]], Any]
+    ) -> HookHandle:
+        """Call a function before each forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            `hook(module, args)` returns new arguments, or None to keep them.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove()` removes the hook.
+        """
+        if not self._forward_pre_hooks:
+            self._forward_pre_hooks = {}
+        return HookHandle(self._forward_pre_hooks, hook)
+
+    @property
+    def has_hooks(self) -> bool:
+        """True if hooks are attached to the forward pass."""
+        return bool(self._forward_pre_hooks or self._forward_hooks)
+
+    @property
+    def training(self) -> bool:
+        """True if dropout is active and statistics are updated.
+
+        `train` and `eval` set it. It is False in a block of `evaluating()`.
+        """
+        return self._training and not _EVALUATING.get()
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._training = mode
+
+    # -- parameters, buffers and submodules ------------------------------------------------------
+
+    def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
+        """Add an array that is not trained.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+        array : array_like or None
+            None if there is no array yet.
+        persistent : bool, default True
+            Include it in `state_dict`.
+        """
+        if name not in self._buffers and ("." in name or hasattr(self, name)):
+            raise KeyError(
+                f"register_buffer: name must have no dot and be no attribute, got {name!r}"
+            )
+        self._buffers = {**self._buffers, name: persistent}
+        setattr(self, name, None if array is None else np.asarray(array))
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yield the names and modules directly inside this one."""
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """Yield the modules directly inside this one."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(
+        self, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Module]]:
+        """Yield this module and all modules inside it, each once, with dotted names.
+
+        Parameters
+        ----------
+        prefix : str, default ""
+            Name of this module.
+        seen : set of int, optional
+            `id` of modules to leave out.
+        """
+        seen = set() if seen is None else seen
+        waiting: list[tuple[str, Module]] = [(prefix, self)]  # the next one is the last
+        while waiting:
+            path, module = waiting.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield path, module
+                start = f"{path}." if path else ""
+                for name, value in reversed(vars(module).items()):
+                    if isinstance(value, Module):
+                        waiting.append((start + name, value))
+
+    def modules(self) -> Iterator[Module]:
+        """Yield this module and all modules inside it."""
+        return (module for _, module in self.named_modules())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Yield all parameters with dotted names. A shared one has its first name only."""
+        seen: set[int] = set()
+        for prefix, module in self.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Parameter) and id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{prefix}.{name}" if prefix else name, value
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield all parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield all buffers with dotted names."""
+        seen: set[int] = set()
+        for prefix, module in self.named_modules():
+            for name in module._buffers:
+                value = unwrap(getattr(module, name))
+                if value is not None and id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{prefix}.{name}" if prefix else name, value
+
+    def num_parameters(self, trainable_only: bool = False) -> int:
+        """Return the number of values in all parameters, or in those that require gradients.
+
+        Parameters
+        ----------
+        trainable_only : bool, default False
+            Count only parameters that require gradients.
+        """
+        return sum(p.size for p in self.parameters() if p.requires_grad or not trainable_only)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Return parameters and persistent buffers by name, as arrays that share memory."""
+        state = {name: parameter.data for name, parameter in self.named_parameters()}
+        for prefix, module in self.named_modules():
+            for name, persistent in module._buffers.items():
+                if persistent and getattr(module, name) is not None:
+                    path = f"{prefix}.{name}" if prefix else name
+                    state[path] = unwrap(getattr(module, name))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Copy arrays into the parameters and buffers of the same names, in their dtypes.
+
+        Parameters
+        ----------
+        state : mapping of str to array_like
+            An array for each name: see `state_dict`.
+        strict : bool, default True
+            Refuse missing and unexpected names.
+
+        Raises
+        ------
+        KeyError
+            If a name or shape does not match. Nothing is changed then.
+        TypeError, ValueError
+            If values are not numbers, or overflow. Nothing is changed then.
+        """
+        current = self.state_dict()
+        arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
+        common = [name for name in current if name in arrays]
+        problems = {
+            "misshaped": [
+                f"{name} must have shape {current[name].shape}, got {arrays[name].shape}"
+                for name in common
+                if current[name].shape != arrays[name].shape
+            ],
+            "missing": current.keys() - arrays.keys() if strict else (),
+            "unexpected": arrays.keys() - current.keys() if strict else (),
+        }
+        if texts := [f"{kind}: {listed(names, 5)}" for kind, names in problems.items() if names]:
+            raise KeyError(f"the state does not fit {type(self).__name__}: {'; '.join(texts)}")
+        converted = {name: _converted(name, arrays[name], current[name].dtype) for name in common}
+        for name in common:
+            current[name][...] = converted[name]
+            mark_changed(current[name])
+
+    def astype(self, dtype: Any) -> Module:
+        """Convert all parameters and floating buffers in place, and drop gradients.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Floating dtype to convert to.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
+        if np.dtype(dtype).kind != "f":
+            raise TypeError(f"Module.astype: dtype must be floating, got {np.dtype(dtype)}")
+        for module in self.modules():
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Parameter):
+                    value.replace(value.data.astype(dtype))
+                elif name in module._buffers and value is not None and value.dtype.kind == "f":
+                    setattr(module, name, value.astype(dtype))
+        return self
+
+    def float(self) -> Module:
+        """Return `astype(float32)`."""
+        return self.astype(np.float32)
+
+    def double(self) -> Module:
+        """Return `astype(float64)`."""
+        return self.astype(np.float64)
+
+    def train(self, mode: bool = True) -> Module:
+        """Put this module and all inside it in training mode, or in evaluation mode.
+
+        Parameters
+        ----------
+        mode : bool, default True
+            False for evaluation mode.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Module:
+        """Put this module and all inside it in evaluation mode.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
+        return self.train(False)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or set them to zero if `set_to_none` is False.
+
+        Parameters
+        ----------
+        set_to_none : bool, default True
+            False keeps arrays of zeros.
+        """
+        zero_grads(self.parameters(), set_to_none)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Train all parameters, or freeze them.
+
+        Parameters
+        ----------
+        requires_grad : bool, default True
+            False freezes them.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    def apply(self, function: Callable[[Module], Any]) -> Module:
+        """Call a function with every module inside this one, and with this one last.
+
+        Parameters
+        ----------
+        function : callable
+            Its result is ignored.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        """Copy the innermost modules first, so that nesting is not limited by recursion."""
+        for module in reversed(list(self.modules())):
+            if id(module) in memo:
+                continue
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    raise GradientError(
+                        f"deepcopy: {type(module).__name__}.{name} is a result with its graph; "
+                        "keep its detach()"
+                    )
+            copied: Any = type(module).__new__(type(module))
+            memo[id(module)] = copied
+            state = copy.deepcopy(module.__reduce_ex__(4)[2], memo)
+            if hasattr(copied, "__setstate__"):
+                copied.__setstate__(state)
+            else:
+                vars(copied).update(state or {})
+        return memo[id(self)]
+
+    # -- representation --------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """Return what `repr` shows between the parentheses.
+
+        Returns
+        -------
+        str
+            An empty string; subclasses override this method.
+        """
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [
+            f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()
+        ]
+        inside = "".join(f"\n  {line}" for line in lines) + "\n" if lines else ""
+        return f"{type(self).__name__}({self.extra_repr()}{inside})"
+
+
+def _checked_module(owner: Module, module: Any) -> Module:
+    """Return a module, or raise an error for anything else, which a container would ignore."""
+    if not isinstance(module, Module):
+        name = type(owner).__name__
+        raise TypeError(
+            f"{name}: each module must be a Module, got {module!r:.60}; unpack a list of modules, "
+            "and call a function in the forward() of a Module"
+        )
+    return module
+
+
+def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array of this dtype, or raise an error that names the array."""
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in "biuf" and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise TypeError(f"load_state_dict: {name} must be numbers for {dtype}, got {array.dtype}")
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if dtype.kind == "f" and (overflows := np.isinf(converted) & np.isfinite(array)).any():
+        raise ValueError(
+            f"load_state_dict: {name} must be in the range of {dtype}, got {array[overflows][0]}"
+        )
+    return converted
+
+
+def as_input(layer: Module, x: Any, dtype: np.dtype) -> Tensor:
+    """Return x as a tensor of `dtype`, the dtype of the layer's parameters.
+
+    Arrays, and tensors that do not require gradients, are converted. A tensor that requires
+    gradients raises a TypeError, since a conversion would change the dtype of its gradient.
+    """
+    if not isinstance(x, Tensor):
+        x = Tensor(converted(layer, np.asarray(x), dtype))
+    elif x.dtype != dtype:
+        if x._node is not None:
+            raise TypeError(
+                f"{_described(layer)}: x must be {dtype}, the dtype of its parameters, got "
+                f"{x.dtype}; convert x by x.astype('{dtype}') or the layer by .astype('{x.dtype}')"
+            )
+        x = Tensor(converted(layer, x._array, dtype))
+    return x
+
+
+def converted(layer: Module, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array of numbers as `dtype`, the dtype of the layer's parameters."""
+    if x.dtype == dtype:
+        return x
+    if not np.can_cast(x.dtype, dtype, "same_kind"):
+        raise TypeError(
+            f"{_described(layer)}: x must be real numbers, to be converted to {dtype}, the dtype "
+            f"of its parameters, got {x.dtype}"
+        )
+    return x.astype(dtype)
+
+
+def _described(layer: Module) -> str:
+    return f"{type(layer).__name__}({layer.extra_repr()})"
+
+
+class Sequential(Module):
+    """Modules that are called one after another.
+
+    Parameters
+    ----------
+    *modules : Module
+        Modules in the order of calls.
+    """
+
+    def __init__(self, *modules: Module) -> None:
+        for module in modules:
+            self.append(module)
+
+    def __len__(self) -> int:
+        return len([x for x in vars(self).values() if isinstance(x, Module)])
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter([x for x in vars(self).values() if isinstance(x, Module)])
+
+    @overload
+    def __getitem__(self, i: int) -> Module: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequential: ...
+    def __getitem__(self, i: int | slice) -> Module:
+        """Return the module at an index, or a container of the modules of a slice."""
+        if not isinstance(i, slice):
+            return list(self.children())[i]
+        part = ModuleList() if isinstance(self, ModuleList) else Sequential()
+        for module in list(self.children())[i]:
+            part.append(module)
+        return part
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end.
+
+        Parameters
+        ----------
+        module : Module
+            Module to call last.
+        """
+        setattr(self, str(len(self)), _checked_module(self, module))
+
+    def forward(self, x: Any) -> Any:
+        """Return the result of the last module.
+
+        Parameters
+        ----------
+        x : object
+            Argument of the first module.
+        """
+        for module in self:
+            x = module(x)
+        return x
+
+
+class ModuleList(Sequential):
+    """List of modules, for models that call them in their own `forward`.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+        Modules, in the order of their indices.
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__(*modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise an error: a list of modules is not called.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Ignored.
+        """
+        raise NotImplementedError("a ModuleList has no forward(); call the modules in it")
+
+
+class ModuleDict(Module):
+    """Dictionary of modules, for models that call them in their own `forward`.
+
+    Parameters
+    ----------
+    modules : mapping of str to Module, optional
+        Modules by name.
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        for name, module in (modules or {}).items():
+            self[name] = module
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"ModuleDict: a name must be a string, got {name!r}")
+        if "." in name or hasattr(ModuleDict, name):
+            raise KeyError(
+                "ModuleDict: a name must have no dot and be no attribute of ModuleDict, got "
+                f"{name!r}"
+            )
+        setattr(self, name, _checked_module(self, module))
+
+    def __getitem__(self, name: str) -> Module:
+        return dict(self.named_children())[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in dict(self.named_children())
+
+    def __len__(self) -> int:
+        return len(dict(self.named_children()))
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def keys(self) -> Iterator[str]:
+        """Yield the names."""
+        return (name for name, _ in self.named_children())
+
+    def values(self) -> Iterator[Module]:
+        """Yield the modules."""
+        return self.children()
+
+    def items(self) -> Iterator[tuple[str, Module]]:
+        """Yield names and modules."""
+        return self.named_children()

@@ -1,0 +1,657 @@
+"""Configurations of models with all options, as `nn` exports them and as models are saved.
+
+They extend the configurations of `nn.config` by groups of options: attention, positions,
+embeddings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from numpy.random import Generator
+
+from minigrad.io.json import mistyped_fields
+from minigrad.io.reading import listed
+
+from .. import config as book
+from ..attention import check_heads
+from ..block import NORMS, norm_named
+from ..linear import ACTIVATIONS
+from ..module import Module
+from ..norm import LayerNorm, RMSNorm
+from ..positions import LearnedPositions, SinusoidalPositions
+from . import activations as activations  # adds names of activations
+from .position_bias import POSITION_BIASES
+from .pruning import prune_model
+from .rotary import RotaryPositions
+
+__all__ = [
+    "AttentionConfig",
+    "EmbeddingConfig",
+    "EncoderConfig",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "PositionConfig",
+    "TransformerConfig",
+]
+
+C = TypeVar("C", bound="ModelConfig")
+POSITIONS = (
+    "none",
+    "sinusoidal",
+    "sinusoidal_halves",
+    "sinusoidal_last",
+    "learned",
+    "rotary",
+)
+"""Kinds of positions beside those of `POSITION_BIASES`."""
+
+
+_POSITIVE = (
+    "d_model", "num_heads", "d_ff", "max_len", "num_channels", "num_kv_heads", "head_dim", "window",
+    "rotary_dim", "rotary_base", "size", "relative_buckets", "relative_max_distance",
+)  # fmt: skip
+_RANGES = {
+    **dict.fromkeys(_POSITIVE, (1, math.inf)),
+    **dict.fromkeys(("dropout", "activation_dropout", "head_dropout"), (0, 1)),
+    "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
+    **dict.fromkeys(("scale", "output_scale"), (1e-30, 1e30)),
+}
+"""Least value, and the first that is too large, of the numbers that may not be any from 0."""
+
+_CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "norm": NORMS,
+    "tie": ("none", "target", "embeddings", "all"),
+    "pool": ("mean", "first"),
+    "head_activation": ("none", *ACTIVATIONS),
+}
+"""Allowed strings of options."""
+
+
+def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) -> None:
+    """Raise a ValueError unless all fields have their annotated types, ranges and choices.
+
+    Lists, as JSON has them, are replaced by tuples, which can be hashed.
+    """
+    mistyped, choices = mistyped_fields(config), _CHOICES | choices
+    for item in fields(config):
+        name, value = item.name, getattr(config, item.name)
+        if isinstance(value, (list, range)):
+            value = tuple(value)
+            object.__setattr__(config, name, value)
+        low, high = _RANGES.get(name, (0, math.inf))
+        expected = mistyped.get(name, "")
+        if not expected and isinstance(value, str) and value not in choices.get(name, (value,)):
+            expected = f"one of {', '.join(choices[name])}"
+        for x in value if isinstance(value, tuple) else (value,):
+            is_number = isinstance(x, (int, float)) and not isinstance(x, bool)
+            if not expected and is_number and not low <= x < high:
+                expected = f"at least {low:g}"
+                expected += f" and less than {high:g}" if high < math.inf else ""
+        if expected:
+            raise ValueError(f"{prefix}{name} must be {expected}, got {value!r:.60}")
+
+
+def _has_option(kind: str, option: str) -> bool:
+    """Return whether an option of `PositionConfig` changes positions of this kind."""
+    if "rotary" in option:
+        return kind == "rotary"
+    if "relative" in option:
+        return kind in ("relative", "learned_relative")
+    return option == "kind" or kind.startswith(("learned", "sinusoidal"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """Options of the attentions of a model; the defaults are the paper's.
+
+    Parameters
+    ----------
+    num_kv_heads : int, optional
+        Number of heads of keys and values, which groups of query heads share. None: `num_heads`.
+    head_dim : int, optional
+        Width of a head. None: d_model / num_heads.
+    scale : float, optional
+        Factor of the scores. None: 1 / sqrt(head_dim).
+    bias : bool or str, optional
+        Biases of the projections. A string lists those that have one, of the letters q, k, v, o.
+        None: `bias` of the model.
+    qk_norm : bool
+        Normalize queries and keys by an RMS norm over each head.
+    window : int, optional
+        Number of positions that causal attention sees, including the current one. None: all.
+    window_layers : sequence of int, optional
+        Layers that `window` limits. None: all.
+    dropout : float, optional
+        Dropout of the attention probabilities. None: `dropout` of the model.
+    """
+
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    scale: float | None = None
+    bias: bool | str | None = None
+    qk_norm: bool = False
+    window: int | None = None
+    window_layers: Sequence[int] | None = None
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self, "attention.")
+        if isinstance(self.bias, str) and not set(self.bias) <= set("qkvo"):
+            raise ValueError(
+                f"attention.bias must be a bool or some of the letters qkvo, got {self.bias!r:.60}"
+            )
+        if self.window is None and self.window_layers is not None:
+            raise ValueError(
+                f"attention.window_layers must be None without a window, got {self.window_layers}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionConfig:
+    """How a model represents positions. Options of another kind of positions are refused.
+
+    Parameters
+    ----------
+    kind : str
+        "sinusoidal": the paper's, sines and cosines interleaved.
+        "sinusoidal_halves": all sines, then all cosines.
+        "sinusoidal_last": halves with exponents up to and including 1.
+        "learned": a table of `max_len` rows.
+        "rotary": rotate queries and keys, see `RotaryPositions`.
+        "relative": add a bias to the scores, see `RelativePositionBias`.
+        "learned_relative": both a table and a bias.
+        "alibi": lower the scores linearly with the distance.
+        "none": no positions.
+    offset : int
+        Row of the table for the first real token. For tables only.
+    rotary_base : float
+        Base of the rotation frequencies.
+    rotary_scaling : mapping, optional
+        Scaling for longer sequences, in the words of published configurations.
+    rotary_dim : int, optional
+        Number of leading components of each head that rotate. None: `head_dim`.
+    no_rotary_layers : sequence of int
+        Layers without rotation.
+    relative_buckets : int
+        Number of buckets of distances.
+    relative_max_distance : int
+        Distance from which on all share one bucket.
+    """
+
+    kind: str
+    offset: int = 0
+    rotary_base: float = 10000.0
+    rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    rotary_dim: int | None = None
+    no_rotary_layers: Sequence[int] = ()
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        _check_options(self, "positions.", kind=(*POSITIONS, *POSITION_BIASES))
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not _has_option(self.kind, item.name) and value != item.default:
+                raise ValueError(
+                    f"positions.{item.name} must be {item.default!r} for positions of kind "
+                    f"{self.kind!r}, got {value!r:.60}"
+                )
+
+    @property
+    def is_unlimited(self) -> bool:
+        """True if there is no table of `max_len` positions: none, rotary ones, or only a bias."""
+        has_table = self.kind == "learned_relative"
+        return self.kind in ("none", "rotary") or (self.kind in POSITION_BIASES and not has_table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """Options of the token embeddings.
+
+    Parameters
+    ----------
+    scale : bool or float
+        Factor of the embeddings. True: sqrt(d_model), as in section 3.4 of the paper. False: 1.
+    norm : bool
+        Normalize the sum of embeddings and positions.
+    size : int, optional
+        Width of the embeddings, which a linear layer projects to d_model. None: d_model.
+    """
+
+    scale: bool | float
+    norm: bool = False
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self, "embeddings.")
+
+
+GROUPS: dict[str, Any] = {
+    "attention": AttentionConfig,
+    "positions": PositionConfig,
+    "embeddings": EmbeddingConfig,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(book.ModelConfig):
+    """Base of the configurations; the defaults are the paper's.
+
+    Parameters
+    ----------
+    activation_dropout : float, optional
+        Dropout inside the feed-forward network. None: `dropout`.
+    gated : bool
+        Multiply the activation by a second projection of the input.
+    norm : str
+        "layer", "rms" or "rms_zero_centred", which multiplies by 1 + weight as Gemma does.
+    final_norm : bool, optional
+        Add a norm after each stack. None: `norm_first`.
+    attention : AttentionConfig
+        Options of the attentions.
+    embeddings : EmbeddingConfig
+        Options of the token embeddings.
+    output_scale : float
+        Factor of the input of the output projection.
+    pruned_heads : mapping
+        Removed heads by the name of an attention, as `prune_heads` of a model records them.
+    """
+
+    activation_dropout: float | None = None
+    gated: bool = False
+    norm: str = "layer"
+    final_norm: bool | None = None
+    attention: AttentionConfig = AttentionConfig()
+    positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
+    embeddings: EmbeddingConfig = EmbeddingConfig(scale=True)
+    output_scale: float = 1.0
+    pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
+
+    def _check_fields(self) -> None:
+        if isinstance(self.positions, str):
+            object.__setattr__(self, "positions", PositionConfig(kind=self.positions))
+        _check_options(self)
+
+    def _check_heads(self) -> None:
+        positions = self._positions
+        check_heads(
+            self.d_model, self.num_heads, self.attention.num_kv_heads, self.attention.head_dim
+        )
+        for name, layers in (
+            ("attention.window_layers", self.attention.window_layers),
+            ("positions.no_rotary_layers", positions.no_rotary_layers),
+        ):
+            if layers and getattr(self, "shared_layers", False):
+                raise ValueError(
+                    f"{name} must be empty with shared_layers=True, which uses one layer at every "
+                    f"depth, got {layers!r:.60}; choose the setting for all layers"
+                )
+            if outside := [i for i in layers or () if i >= self.depth]:
+                raise ValueError(
+                    f"{name} must be less than the {self.depth} layers, got {outside[0]}"
+                )
+        if positions.kind == "rotary":
+            if self.size_of_head > 1 << 16:
+                raise ValueError(
+                    f"attention.head_dim must be at most {1 << 16} with rotary positions, got "
+                    f"{self.size_of_head}"
+                )
+            self.rotary()  # refuses what is wrong
+
+    @property
+    def size_of_head(self) -> int:
+        """Return `attention.head_dim`, or d_model / num_heads."""
+        return self.attention.head_dim or cast(int, self.d_model) // self.num_heads
+
+    def rotary(self) -> RotaryPositions:
+        """Return the rotation of queries and keys, for positions of kind "rotary".
+
+        Returns
+        -------
+        RotaryPositions
+            A new object, without tables yet.
+        """
+        positions = self._positions
+        return RotaryPositions(
+            self.size_of_head,
+            base=positions.rotary_base,
+            scaling=positions.rotary_scaling,
+            rotary_dim=positions.rotary_dim,
+        )
+
+    # -- parts of a model
+
+    @property
+    def _positions(self) -> PositionConfig:
+        return cast(PositionConfig, self.positions)
+
+    @property
+    def position_limit(self) -> int | None:
+        """Return the largest number of positions, or None without a limit."""
+        return None if self._positions.is_unlimited else self.max_len
+
+    @property
+    def embedding_size(self) -> int:
+        """Return the width of the embeddings."""
+        return self.embeddings.size or self.d_model
+
+    @property
+    def embedding_scale(self) -> float:
+        """Return the factor of the embeddings."""
+        return cast(float, self.effective().embeddings.scale)
+
+    @property
+    def hidden_scale(self) -> float:
+        """Return the factor of the input of the output projection."""
+        return self.output_scale
+
+    def new_positions(self, size: int, generator: Generator | None) -> Module | None:
+        """Return the module that adds positions to vectors of a size, or None."""
+        kind = self._positions.kind
+        table: dict[str, Any] = {"dtype": self.dtype, "offset": self._positions.offset}
+        if kind.startswith("learned"):
+            return LearnedPositions(self.max_len, size, generator=generator, **table)
+        if not kind.startswith("sinusoidal"):
+            return None
+        halves, last = kind != "sinusoidal", kind == "sinusoidal_last"
+        return SinusoidalPositions(self.max_len, size, halves=halves, last=last, **table)
+
+    def new_norm(self, size: int) -> LayerNorm | RMSNorm:
+        """Return a norm of vectors of a size."""
+        return norm_named(self.norm, size, self.norm_eps, self.dtype)
+
+    def new_embedding_norm(self) -> Module | None:
+        """Return the norm of the sum of embeddings and positions, or None."""
+        return self.new_norm(self.embedding_size) if self.embeddings.norm else None
+
+    def new_final_norm(self) -> Module | None:
+        """Return the norm after a stack of layers, or None."""
+        return self.new_norm(self.d_model) if self.effective().final_norm else None
+
+    def layer_options(
+        self, count: int, *, causal: bool, cross: bool, generator: Generator | None
+    ) -> list[dict[str, Any]]:
+        """Return the options of each layer of a stack, which differ in their self-attention."""
+        layers = super().layer_options(count, causal=causal, cross=cross, generator=generator)
+        names = ("activation_dropout", "gated", "norm")
+        later = {name: getattr(self, name) for name in names}
+        if cross:
+            later["cross_attention"] = self._attention_options()
+        shared = self._attention_options() | self._position_options(not causal, generator)
+        attention, positions = self.attention, self._positions
+        for i, options in enumerate(layers):
+            changes: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
+            if attention.window_layers is None or i in attention.window_layers:
+                changes["window"] = attention.window
+            options |= {**later, "attention": shared | changes}
+        return layers
+
+    def _attention_options(self) -> dict[str, Any]:
+        """Return the options that all attentions of a model share."""
+        attention = self.effective().attention
+        bias: Any = attention.bias
+        if isinstance(bias, str):
+            bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
+        return {
+            "num_kv_heads": attention.num_kv_heads,
+            "head_dim": attention.head_dim,
+            "scale": attention.scale,
+            "bias": bias,
+            "qk_norm": self.norm_eps if attention.qk_norm else None,
+            "dropout": attention.dropout,
+        }
+
+    def _position_options(self, bidirectional: bool, generator: Generator | None) -> dict[str, Any]:
+        """Return the options of positions, which the self-attentions of a stack share."""
+        kind = self._positions.kind
+        if kind == "rotary":
+            return {"rotary": self.rotary()}
+        if kind in POSITION_BIASES:
+            make_bias = POSITION_BIASES[kind]
+            return {"position_bias": make_bias(self, bidirectional, generator)}
+        return {}
+
+    def finish(self, model: Any) -> None:
+        """Remove the heads of a new model that `pruned_heads` contains."""
+        if self.pruned_heads:
+            prune_model(model, self.pruned_heads)
+
+    # -- values that take effect
+
+    def effective(self: C) -> C:
+        """Return the configuration with the value that takes effect in place of each None."""
+        return self._effective
+
+    @cached_property
+    def _effective(self: C) -> C:
+        positions, attention = self._positions, self.attention
+        scale, bias = self.embeddings.scale, _or(attention.bias, self.bias)
+        if isinstance(scale, bool):
+            scale = math.sqrt(self.d_model) if scale else 1.0
+        if isinstance(bias, str):
+            letters = "".join(letter for letter in "qkvo" if letter in bias)
+            bias = {"": False, "qkvo": True}.get(letters, letters)
+        if positions.kind == "rotary":
+            rotary_dim = positions.rotary_dim or self.size_of_head
+            positions = replace(positions, rotary_dim=rotary_dim)
+        return replace(
+            self,
+            activation_dropout=_or(self.activation_dropout, self.dropout),
+            final_norm=_or(self.final_norm, self.norm_first),
+            attention=replace(
+                attention,
+                num_kv_heads=attention.num_kv_heads or self.num_heads,
+                head_dim=self.size_of_head,
+                scale=attention.scale or self.size_of_head**-0.5,
+                bias=bias,
+                dropout=_or(attention.dropout, self.dropout),
+            ),
+            positions=positions,
+            embeddings=replace(
+                self.embeddings, scale=scale, size=self.embeddings.size or self.d_model
+            ),
+            **self._effective_of_heads(),
+        )
+
+    def _effective_of_heads(self) -> dict[str, Any]:
+        return {}
+
+    # -- plain data
+
+    @classmethod
+    def from_dict(cls: type[C], data: Mapping[str, Any], where: str = "") -> C:
+        """Return the configuration that plain data describes.
+
+        Parameters
+        ----------
+        data : mapping
+            Options by name: the result of `to_dict` or `flatten`. Missing options have the
+            defaults of the class.
+        where : str
+            Beginning of the message of each error; the name of the class by default.
+
+        Raises
+        ------
+        ValueError
+            A name is unknown, or an option has a wrong type or value.
+        """
+        where, values, groups = where or cls.__name__, {}, dict[str, dict[str, Any]]()
+        for name, value in cls.flatten(data).items():
+            group, _, option = name.rpartition(".")
+            if group in GROUPS:
+                groups.setdefault(group, {})[option] = value
+            else:
+                values[name] = value
+        try:
+            for group, options in groups.items():
+                default: Any = cls.__dataclass_fields__[group].default
+                _check_names(GROUPS[group], options)
+                values[group] = replace(default, **options)
+            _check_names(cls, values)
+            return cls(**values)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    @classmethod
+    def flatten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain data with names such as "attention.window" for the options of groups.
+
+        Parameters
+        ----------
+        data : mapping
+            The result of `to_dict`.
+
+        Returns
+        -------
+        dict
+            Options by name, without nested dicts.
+        """
+        flat: dict[str, Any] = {}
+        for name, value in data.items():
+            if name in GROUPS and isinstance(value, Mapping):
+                flat |= {f"{name}.{option}": x for option, x in value.items()}
+            else:
+                flat["positions.kind" if name == "positions" else name] = value
+        return flat
+
+
+def _check_names(cls: Any, values: Mapping[str, Any]) -> None:
+    names = {item.name for item in fields(cls)}
+    if unknown := values.keys() - names:
+        raise ValueError(
+            f"unknown settings: {listed(unknown)}; expected some of {listed(names, 100)}"
+        )
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+@dataclass(frozen=True)
+class TransformerConfig(book.TransformerConfig, ModelConfig):
+    """Configuration of a `Transformer`; the defaults are the paper's base model."""
+
+    _: KW_ONLY
+    positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(book.LanguageModelConfig, ModelConfig):
+    """Configuration of a `LanguageModel`; the defaults are GPT-2's, but smaller.
+
+    Parameters
+    ----------
+    parallel : bool
+        Add attention and feed-forward network of the same input, see `TransformerEncoderLayer`.
+    """
+
+    _: KW_ONLY
+    parallel: bool = False
+    activation: str = "gelu_tanh"
+    positions: PositionConfig | str = PositionConfig(kind="learned")
+    embeddings: EmbeddingConfig = EmbeddingConfig(scale=False)
+
+    def layer_options(self, count: int, **options: Any) -> list[dict[str, Any]]:
+        """Return the options of each layer of a stack."""
+        layers = super().layer_options(count, **options)
+        return [{**layer, "parallel": self.parallel} for layer in layers]
+
+
+@dataclass(frozen=True)
+class EncoderConfig(ModelConfig):
+    """Configuration of an `EncoderModel` and of its heads.
+
+    Other parameters: as `LanguageModelConfig`.
+
+    Parameters
+    ----------
+    num_types : int
+        Number of segment types with an embedding. 0: no such embedding.
+    shared_layers : bool
+        Use one layer `num_layers` times.
+    num_classes : int
+        Number of classes of a classifier.
+    pool : str
+        Input of a classifier: "mean" over the real tokens, or the "first" token.
+    head_activation : str
+        Activation of a linear layer before the output of a classifier. "none": no such layer.
+    head_dropout : float, optional
+        Dropout before the output of a classifier. None: `dropout`.
+    image_size : int
+        Height and width of images.
+    patch_size : int
+        Height and width of the patches of an image. If it is not 0 the model reads images instead
+        of token ids, and `max_len` is the number of patches + 1.
+    num_channels : int
+        Number of color channels of images.
+    """
+
+    vocab_size: int = 0
+    d_model: int = 256
+    num_heads: int = 4
+    num_layers: int = 4
+    d_ff: int = 1024
+    _: KW_ONLY
+    num_types: int = 0
+    shared_layers: bool = False
+    num_classes: int = 0
+    pool: str = "mean"
+    head_activation: str = "none"
+    head_dropout: float | None = None
+    image_size: int = 0
+    patch_size: int = 0
+    num_channels: int = 3
+    pad_id: int | None = 0
+
+    def _effective_of_heads(self) -> dict[str, Any]:
+        return {"head_dropout": _or(self.head_dropout, self.dropout)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patch_size:
+            if self.image_size < 1 or self.image_size % self.patch_size:
+                raise ValueError(
+                    f"image_size must be a multiple of patch_size ({self.patch_size}), got "
+                    f"{self.image_size}"
+                )
+            object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
+
+
+def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: str) -> None:
+    """Raise a ValueError for a model that needs larger arrays than a file has.
+
+    It is called before the model takes memory: with a size of 10¹², that would be all there is.
+    """
+    kind, is_image = cast(PositionConfig, config.positions).kind, getattr(config, "patch_size", 0)
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
+    largest_size = (largest, f"the largest size of an array in {name}")
+    limits = dict.fromkeys(_SIZES, largest_size)
+    most = 10_000 if getattr(config, "shared_layers", False) else len(shapes)
+    limits |= dict.fromkeys(book.DEPTHS, (most, f"the number of arrays in {name}"))
+    if "relative" in kind:
+        limits["positions.relative_buckets"] = largest_size
+    if kind.startswith("learned"):
+        limits["image_size" if is_image else "max_len"] = largest_size
+    if is_image:
+        limits |= dict.fromkeys(("num_channels", "patch_size"), largest_size)
+    if kind.startswith("sinusoidal"):
+        limits["max_len"] = ((1 << 27) // config.d_model, "the limit of a table of positions")
+    values = config.flatten(config.to_dict())
+    for option, (most, reason) in limits.items():
+        value = values.get(option) or 0  # other kinds of models have no such option
+        if (config.max_len if option == "image_size" else value) > most:
+            raise ValueError(f"{option} must be at most {most} ({reason}), got {value}")
+
+
+_SIZES = (
+    "vocab_size", "source_vocab_size", "target_vocab_size", "d_model", "num_heads", "d_ff",
+    "num_types", "num_classes", "positions.offset", "embeddings.size", "attention.num_kv_heads",
+    "attention.head_dim",
+)  # fmt: skip
+"""Options that are a size of an array, or smaller."""

@@ -1,0 +1,267 @@
+"""Encoders with heads: BERT's form (Devlin et al. 2019, arXiv:1810.04805)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.arguments import checked_count
+from minigrad.tensor import Tensor
+
+from ..block import norm_named
+from ..linear import Dropout, Linear, activation_named
+from ..model import IGNORED, Batch, Model
+from ..stacks import Encoder, InputEmbedding
+from .config import EncoderConfig
+from .images import PatchEmbedding
+
+__all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenClassifier"]
+
+
+class EncoderModel(Model):
+    """An encoder: vectors of the tokens of a sequence, each of which attends to all others.
+
+    If `config.patch_size` is set, it takes images, as `pixels` returns them. Its tokens are a
+    learned one and the patches.
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
+    """
+
+    config: EncoderConfig
+    config_class = EncoderConfig
+
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
+        self.embedding: InputEmbedding | PatchEmbedding
+        if config.patch_size:
+            self.embedding = PatchEmbedding(config, generator)
+        else:
+            checked_count(type(self).__name__, "vocab_size", config.vocab_size)
+            self.embedding = InputEmbedding(
+                config, config.vocab_size, generator, num_types=config.num_types
+            )
+        self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
+
+    def _sequences(
+        self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
+    ) -> Batch:
+        """Check a batch of token ids, or of images, which have no padding."""
+        if not self.config.patch_size:
+            batch = self._batch("ids", ids, padding_mask)
+        elif padding_mask is None:
+            batch = Batch(ids)
+        else:
+            raise ValueError("padding_mask must be None for images, which have no padding")
+        return replace(batch, types=types, targets=None if targets is None else np.asarray(targets))
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        x = self.embedding(batch.ids, batch.positions, batch.types)
+        return self.encoder(x, batch.mask, positions=batch.positions)
+
+    def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Return the vectors of the tokens.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
+            Token ids, or images if `config.patch_size` is set.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real,
+            or all tokens if `pad_id` is one of `eos_id`.
+            Images have no padding.
+        types : array of int, shape (N, L), optional
+            Segment types; 0 by default.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            A vector for each token.
+        """
+        return self._hidden(self._sequences(ids, padding_mask, types))
+
+    forward = hidden
+
+
+class _WithOutput(EncoderModel):
+    """Base of the encoders with an output projection."""
+
+    def _sequences(
+        self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
+    ) -> Batch:
+        """Check a batch, and ignore targets (N, L) of padding."""
+        batch = super()._sequences(ids, padding_mask, types, targets)
+        if batch.mask is None or np.ndim(batch.targets) != 2:
+            return batch
+        return replace(batch, targets=np.where(batch.mask[:, 0, 0], batch.targets, IGNORED))
+
+    def _features(self, batch: Batch) -> Tensor:
+        """Return the input of the output projection, before `config.hidden_scale`."""
+        return self._hidden(batch)
+
+    def _scaled(self, batch: Batch) -> Tensor:
+        x = self._features(batch)
+        return x if self.config.hidden_scale == 1 else x * self.config.hidden_scale
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Return logits of the classes, or of the tokens.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
+            Token ids, or images if `config.patch_size` is set.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real,
+            or all tokens if `pad_id` is one of `eos_id`.
+            Images have no padding.
+        types : array of int, shape (N, L), optional
+            Segment types; 0 by default.
+
+        Returns
+        -------
+        Tensor, shape (N, classes) or (N, L, classes)
+            Unnormalized log-probabilities.
+        """
+        return self.output(self._scaled(self._sequences(ids, padding_mask, types)))
+
+    def targets(
+        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
+    ) -> np.ndarray:
+        """Return the targets as integers, -100 where they are ignored.
+
+        Parameters
+        ----------
+        ids : array
+            As in `forward`.
+        targets : array of int
+            A target for each row of logits.
+        padding_mask : array of bool, optional
+            As in `forward`.
+        types : array of int, optional
+            As in `forward`.
+        """
+        return self._sequences(ids, padding_mask, types, targets).targets
+
+    def loss(
+        self,
+        ids: Any,
+        targets: Any,
+        padding_mask: Any = None,
+        types: Any = None,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """Compute the cross-entropy of the targets.
+
+        Parameters
+        ----------
+        ids : array
+            As in `forward`.
+        targets : array of int
+            A target for each row of logits. -100 is ignored.
+        padding_mask : array of bool, optional
+            As in `forward`.
+        types : array of int, optional
+            As in `forward`.
+        label_smoothing : float
+            Part of the probability of a target that is spread over all tokens.
+        reduction : {"mean", "sum", "none"}
+            "none" returns a loss for each position.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or the shape of `targets` with reduction="none".
+        """
+        batch = self._sequences(ids, padding_mask, types, targets)
+        return self._cross_entropy(self._scaled(batch), batch.targets, label_smoothing, reduction)
+
+
+class _Classifier(_WithOutput):
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
+        super()._build(config, generator)
+        checked_count(type(self).__name__, "num_classes", config.num_classes)
+        self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
+        self.dense: Linear | None = None
+        if config.head_activation != "none":
+            self.dense = Linear(
+                config.d_model, config.d_model, dtype=config.dtype, generator=generator
+            )
+        self.output = Linear(
+            config.d_model, config.num_classes, dtype=config.dtype, generator=generator
+        )
+
+    def _features(self, batch: Batch) -> Tensor:
+        x = self._pooled(batch)
+        if self.dense is not None:
+            x = activation_named(self.config.head_activation)(self.dense(x))
+        return self.dropout(x)
+
+    def _pooled(self, batch: Batch) -> Tensor:
+        """Return the vectors that are classified."""
+        return self._hidden(batch)
+
+
+class EncoderClassifier(_Classifier):
+    """A classifier of sequences or images: logits (N, num_classes).
+
+    One vector is made of those of the tokens by `config.pool`. The targets of `loss` are
+    classes, (N,).
+
+    Parameters: as `EncoderModel`.
+    """
+
+    def _pooled(self, batch: Batch) -> Tensor:
+        """Return the mean over the real tokens, or the first token: (N, d_model)."""
+        x = self._hidden(batch)  # (N, L, d_model)
+        if self.config.pool == "first":
+            return x[:, 0]
+        real = np.ones(x.shape[:2], bool) if batch.mask is None else batch.mask[:, 0, 0]
+        weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
+        return mg.sum(x * weights[..., None].astype(x.dtype), 1)
+
+
+class TokenClassifier(_Classifier):
+    """A classifier of tokens: logits (N, L, num_classes).
+
+    The targets of `loss` are classes, (N, L). Those of padding are ignored.
+
+    Parameters: as `EncoderModel`.
+    """
+
+
+class MaskedLanguageModel(_WithOutput):
+    """A masked language model: logits (N, L, vocab_size) of the tokens that were masked.
+
+    Its head is a linear layer, an activation, a norm, and an output projection that shares its
+    weight with the embedding. The targets of `loss` are tokens, (N, L). Those of padding are
+    ignored.
+
+    Parameters: as `EncoderModel`.
+    """
+
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
+        super()._build(config, generator)
+        if not isinstance(self.embedding, InputEmbedding):
+            raise ValueError(
+                f"{type(self).__name__}: patch_size must be 0, got {config.patch_size}"
+            )
+        width, dtype = config.embeddings.size or config.d_model, config.dtype
+        self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
+        self.norm = norm_named(config.norm, width, config.norm_eps, dtype)
+        self.output = Linear(
+            width, config.vocab_size, config.output_bias, dtype=dtype, generator=generator
+        )
+        self.output.weight = self.embedding.tokens.weight
+
+    def _features(self, batch: Batch) -> Tensor:
+        activation = activation_named(self.config.activation)
+        return self.norm(activation(self.dense(self._hidden(batch))))

@@ -1,0 +1,78 @@
+"""Embeddings of images: Dosovitskiy et al. (2021), arXiv:2010.11929."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+import minigrad as mg
+from minigrad.tensor import Tensor
+
+from .. import init
+from ..linear import Dropout
+from ..module import Module, Parameter, as_input
+from .config import EncoderConfig
+
+__all__ = ["PatchEmbedding"]
+
+
+class PatchEmbedding(Module):
+    """Embeddings of images: a learned vector, then that of each patch, row by row.
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+
+    References
+    ----------
+    Dosovitskiy et al. (2021), arXiv:2010.11929.
+    """
+
+    def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
+        channels, side, d_model, dtype = (
+            config.num_channels,
+            config.patch_size,
+            config.d_model,
+            config.dtype,
+        )
+        self.shape = (channels, config.image_size, config.image_size)
+        self.first = Parameter(np.zeros((1, d_model), dtype))
+        self.weight = init.xavier_uniform_(
+            Parameter(np.zeros((d_model, channels, side, side), dtype)), 1, generator
+        )
+        self.bias = Parameter(np.zeros(d_model, dtype))
+        self.positions = config.new_positions(d_model, generator)
+        self.dropout = Dropout(config.dropout, generator=generator)
+
+    def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
+        """Return the vectors of images.
+
+        Parameters
+        ----------
+        images : array of float, shape (N, C, H, W)
+            Images of `config.image_size`.
+        positions, types : Any
+            Not used; they are those of tokens.
+
+        Returns
+        -------
+        Tensor, shape (N, 1 + patches, d_model)
+            The learned vector, then a vector for each patch.
+        """
+        shape, dtype = np.shape(images), getattr(images, "dtype", None)
+        if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
+            raise ValueError(
+                f"images must be floats (N, {', '.join(map(str, self.shape))}), got {dtype} {shape}"
+            )
+        (n, channels, size, _), (d_model, *_, side) = shape, self.weight.shape
+        x = as_input(self, images, self.weight.dtype)
+        x = mg.reshape(x, n, channels, size // side, side, size // side, side)
+        patches = mg.reshape(mg.transpose(x, (0, 2, 4, 1, 3, 5)), n, -1, channels * side * side)
+        x = mg.linear(patches, mg.reshape(self.weight, d_model, -1), self.bias)
+        x = mg.concatenate([mg.broadcast_to(self.first, (n, 1, d_model)), x], 1)
+        return self.dropout(x if self.positions is None else self.positions(x))

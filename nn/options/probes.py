@@ -1,0 +1,167 @@
+"""Probes: record or change multi-head attention from outside, in one thread or task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.io.reading import listed
+from minigrad.ops.attention import attention_weights
+from minigrad.tensor import Tensor, unwrap
+
+from ..attention import PROBE, MultiHeadAttention
+from ..module import Module
+
+__all__ = ["attentions_of", "gate_heads", "record_attention", "with_weights"]
+
+
+Attend = Callable[..., Tensor]
+
+
+def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
+    """Return all multi-head attentions of a model, by name.
+
+    Parameters
+    ----------
+    model : Module
+        Model to search.
+
+    Returns
+    -------
+    dict of str to MultiHeadAttention
+        In the order of `named_modules`.
+    """
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    }
+
+
+def expect_attentions(owner: str, argument: str, model: Module, names: Iterable[str]) -> None:
+    """Raise a KeyError that lists the names that are not those of attentions of a model."""
+    attentions = attentions_of(model)
+    if unknown := sorted(set(names) - set(attentions)):
+        raise KeyError(
+            f"{owner}: {argument} must have names of attentions ({listed(attentions)}), got "
+            f"{listed(unknown)}"
+        )
+
+
+@contextmanager
+def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator[None]:
+    """Replace the kernel of each attention within this block."""
+    names = {id(module): name for name, module in attentions_of(model).items()}
+    outer = PROBE.get()
+
+    def replace(module: MultiHeadAttention, function: Attend) -> Attend:
+        function = function if outer is None else outer(module, function)
+        name = names.get(id(module))
+        return function if name is None else probe(name, function)
+
+    token = PROBE.set(replace)
+    try:
+        yield
+    finally:
+        PROBE.reset(token)
+
+
+@contextmanager
+def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list[Any]]]:
+    """Record `see(q, k, mask, bias, scale)` of each call of an attention, in lists by name."""
+    recorded: dict[str, list[Any]] = {name: [] for name in attentions_of(model)}
+
+    def probe(name: str, function: Attend) -> Attend:
+        def attend(
+            q: Any, k: Any, v: Any, mask: Any, *, bias: Any, scale: float, **options: Any
+        ) -> Tensor:
+            heads = function(q, k, v, mask, bias=bias, scale=scale, **options)
+            with mg.no_grad():
+                recorded[name].append(see(q, k, mask, bias, scale))
+            return heads
+
+        return attend
+
+    with attending(model, probe):
+        yield recorded
+
+
+def record_attention(model: Module) -> AbstractContextManager[dict[str, list[np.ndarray]]]:
+    """Record the weights of each multi-head attention within this block.
+
+    Parameters
+    ----------
+    model : Module
+        Any model with `MultiHeadAttention` layers.
+
+    Returns
+    -------
+    context manager
+        Its value is a dict of lists, by the names of the attentions. Each list has an array
+        (N, h, L_q, L_kv) for each call, without dropout.
+    """
+    return recording(model, lambda *seen: unwrap(attention_weights(*seen)))
+
+
+@contextmanager
+def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
+    """Multiply the output of each head by a gate within this block.
+
+    A gate of 0 removes a head. The gradient at a gate of 1 is the influence of the head on the
+    loss.
+
+    Parameters
+    ----------
+    model : Module
+        Any model with `MultiHeadAttention` layers.
+    gates : mapping of str to array or Tensor, shape (h,) or (N, h)
+        By the names of multi-head attentions: see `attentions_of`.
+
+    Yields
+    ------
+    None
+        The block has no value.
+    """
+    expect_attentions("gate_heads", "gates", model, gates)
+
+    def probe(name: str, function: Attend) -> Attend:
+        def attend(*arguments: Any, **options: Any) -> Tensor:
+            heads = function(*arguments, **options)  # (N, h, L_q, d_k)
+            gate, (n, h) = mg.astype(gates[name], heads.dtype), heads.shape[:2]
+            if gate.shape not in ((h,), (n, h)):
+                raise ValueError(
+                    f"gate_heads: a gate must have shape ({h},) or {n, h}, got {gate.shape}"
+                )
+            return heads * gate[..., None, None]
+
+        return attend if name in gates else function
+
+    with attending(model, probe):
+        yield
+
+
+def with_weights(
+    attention: MultiHeadAttention, *arguments: Any, **options: Any
+) -> tuple[Tensor, np.ndarray]:
+    """Call an attention, and record the weights of its heads.
+
+    Parameters
+    ----------
+    attention : MultiHeadAttention
+        Attention to call.
+    *arguments, **options
+        Arguments of `attention`.
+
+    Returns
+    -------
+    result : Tensor
+        Result of the attention.
+    weights : array, shape (N, h, L_q, L_kv)
+        Weights before dropout.
+    """
+    with record_attention(attention) as recorded:
+        return attention(*arguments, **options), recorded[""][-1]

@@ -1,0 +1,148 @@
+"""Classifiers of text: an encoder with a head for classes, its tokenizer, and its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.arguments import checked_count
+from minigrad.fast.runtime import in_parallel
+from minigrad.io.json import Settings, read_json
+from minigrad.io.safetensors import SafetensorsFile
+from minigrad.modes import no_grad
+
+from ..decoding.inference import for_inference
+from ..module import evaluating
+from ..options.encoder import EncoderClassifier
+from ..text.huggingface import ModelText
+from ..text.loading import load as load_text
+from ..text.tokenize import check_texts
+from .adapters import load_adapter
+from .family import expect_values
+from .load import FAMILIES, load
+from .lora import merge_lora
+
+__all__ = ["Classifier", "classifier"]
+
+
+class Classifier:
+    """A classifier of text, which `nn.classifier` loads. A call returns labels and probabilities.
+
+    Parameters
+    ----------
+    model : EncoderClassifier
+        Returns logits of the classes.
+    text : ModelText
+        The tokenizer.
+    labels : sequence of str
+        Name of each class.
+
+    Examples
+    --------
+    >>> classify = nn.classifier("mine")  # doctest: +SKIP
+    >>> labels, probabilities = classify(["is it late?", "it is late"])  # doctest: +SKIP
+    """
+
+    def __init__(self, model: Any, text: ModelText, labels: Sequence[str]) -> None:
+        self.model, self.text, self.labels = model, text, tuple(labels)
+        self.max_len = min(text.max_len or model.config.max_len, model.config.max_len)
+
+    def __call__(self, texts: Any, batch_size: int = 32) -> tuple[Any, np.ndarray]:
+        """Classify texts.
+
+        Parameters
+        ----------
+        texts : str or iterable of str
+            The tokens after the first `max_len` of each are cut off.
+        batch_size : int
+            Number of texts in a batch.
+
+        Returns
+        -------
+        labels : list of str, or str for a single string
+            The most probable label of each text.
+        probabilities : array of float, shape (n, classes), or (classes,) for a single string
+            In the order of `self.labels`.
+        """
+        if isinstance(texts, str):
+            labels, probabilities = self([texts])
+            return labels[0], probabilities[0]
+        texts = list(texts)
+        check_texts(texts)
+        checked_count("Classifier", "batch_size", batch_size)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+        parts = in_parallel(lambda batch: self._probabilities([texts[i] for i in batch]), batches)
+        probabilities = np.concatenate([np.empty((0, len(self.labels))), *parts])
+        probabilities = probabilities[np.argsort(order)] if order else probabilities
+        return [self.labels[i] for i in probabilities.argmax(-1)], probabilities
+
+    def _probabilities(self, texts: list[str]) -> np.ndarray:
+        """Return the probabilities (n, classes) of a batch."""
+        ids, mask, types = self.text.batch(texts, max_len=self.max_len)
+        with no_grad(), evaluating():
+            has_types = self.model.config.num_types > 0
+            logits = np.asarray(self.model(ids, mask, types if has_types else None).data, float)
+        e = np.exp(logits - logits.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+
+def classifier(
+    directory: str | Path, *, adapter: str | Path | None = None, weights: str = "float"
+) -> Classifier:
+    """Load a classifier of text, such as `minigrad fine-tune` and transformers write.
+
+    Parameters
+    ----------
+    directory : str or Path
+        A directory of an encoder for sequence classification, with its tokenizer. The names of the
+        labels are `id2label` of config.json.
+    adapter : str or Path, optional
+        Directory of an adapter, as `nn.save_adapter` and PEFT write. Then `directory` may be the
+        encoder without the head, which the adapter contains.
+    weights : {"float", "int8"}
+        As in `nn.for_inference`.
+
+    Returns
+    -------
+    Classifier
+        With a copy of the model for inference.
+
+    Raises
+    ------
+    ValueError, OSError
+        A file is missing or wrong, or the model is not a classifier.
+    """
+    settings = read_json(Path(directory) / "config.json")
+    text = load_text(directory)  # first, since it may need a package that is missing
+    if adapter is None:
+        model = load(directory)
+    else:
+        count = _num_classes(Path(adapter), settings)
+        model = merge_lora(load_adapter(adapter, load(directory, "classes", num_classes=count)))
+    if not isinstance(model, EncoderClassifier) or model.config.num_classes < 2:
+        raise ValueError(
+            f"{settings.where}: the model must classify texts, got {type(model).__name__}; train a "
+            "head with minigrad fine-tune"
+        )
+    expect_values(settings, {"problem_type": (None, "single_label_classification")})
+    names = settings.object("id2label", Settings({}, settings.where))
+    if len(names) != model.config.num_classes:
+        names = Settings({}, settings.where)
+    labels = [names.text(str(i), f"LABEL_{i}") for i in range(model.config.num_classes)]
+    return Classifier(for_inference(model, weights), text, labels)
+
+
+def _num_classes(adapter: Path, settings: Settings) -> int:
+    """Return the number of classes of the head in an adapter."""
+    path = adapter / "adapter_model.safetensors"
+    family = FAMILIES[settings.text("model_type", choices=sorted(FAMILIES))]
+    names = family.head_names.get("classes", {})
+    ends = tuple(f".{name}.weight" for name, target in names.items() if target == "output")
+    for name, entry in SafetensorsFile(path).items():
+        if ends and name.endswith(ends) and entry.shape:
+            return entry.shape[0]
+    raise ValueError(f"{path}: the adapter must contain the head of a classifier")

@@ -1,0 +1,361 @@
+"""Language models in GGUF files: settings, arrays, and the names of llama.cpp.
+
+The package `gguf` decodes the quantized types.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.check.extras import require
+from minigrad.io.gguf import GGUFHeader, GGUFTensor
+from minigrad.io.json import Settings
+from minigrad.io.mapped import release
+from minigrad.io.reading import listed, printable, require_file
+from minigrad.io.safetensors import Entry, misfit
+
+from ..decoding.int8 import Int8Matrix
+
+__all__ = ["GGUFFile"]
+
+ARCHITECTURES = {
+    "gemma": "gemma",
+    "gpt2": "gpt2",
+    "llama": "llama",
+    "mistral": "mistral",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+}
+"""`model_type` of config.json by architecture."""
+
+LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+GPT2_LAYER_NAMES = {
+    "attn_norm": "ln_1",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
+"""Names of transformers inside a layer by names of llama.cpp."""
+OTHER_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+GPT2_OTHER_NAMES = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+}
+TRANSPOSED = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
+"""Arrays that transformers stores as (in, out) in GPT-2."""
+
+KEYS = {
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+GPT2_KEYS = {
+    "context_length": "n_positions",
+    "embedding_length": "n_embd",
+    "block_count": "n_layer",
+    "feed_forward_length": "n_inner",
+    "attention.head_count": "n_head",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+}
+"""Keys of config.json by the keys of metadata below the architecture."""
+LLAMA3_FACTORS = (8.0, 32.0)
+"""Factors of the rotary scaling "llama3" of Llama 3.1 and 3.2."""
+
+
+class GGUFFile(dict[str, Entry]):
+    """Arrays of a GGUF file by their names in transformers; `array` decodes one.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is damaged, or of an architecture or type that is not supported, raises a
+        ValueError.
+
+    Attributes
+    ----------
+    where : Path
+        The file.
+    metadata : dict of str to Any
+    settings : Settings
+        The content of config.json for this model.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.library = require("gguf", f"{printable(path, 500)}: GGUF")
+        self.where = require_file(path)
+        header = GGUFHeader(self.where, self.library)
+        self._bytes, self.metadata, self.tensors = header.bytes, header.metadata, header.tensors
+        self.architecture = read_architecture(self.metadata, path)
+        self.is_gpt2 = self.architecture == "gpt2"
+        self.names = {
+            self._hf_name(name): name for name in self.tensors if name != "rope_freqs.weight"
+        }
+        super().__init__({name: self._entry(self.tensors[n]) for name, n in self.names.items()})
+        for name, n in self.names.items():
+            if self._is_transposed(n):
+                entry = self[name]
+                self[name] = entry._replace(shape=entry.shape[::-1])
+        self.settings = self._settings()
+
+    def _entry(self, tensor: GGUFTensor) -> Entry:
+        kind = self.library.GGMLQuantizationType(tensor.kind).name
+        return Entry(kind, tensor.shape, tensor.start, tensor.end)
+
+    def _hf_name(self, name: str) -> str:
+        """Return the name of an array in transformers, or the name itself if there is none."""
+        layers, others = (
+            (GPT2_LAYER_NAMES, GPT2_OTHER_NAMES) if self.is_gpt2 else (LAYER_NAMES, OTHER_NAMES)
+        )
+        stem, _, end = name.rpartition(".")
+        if stem in others:
+            return f"{others[stem]}.{end}"
+        start, _, rest = stem.partition(".")
+        index, _, part = rest.partition(".")
+        if start == "blk" and part in layers:
+            stack = "transformer.h" if self.is_gpt2 else "model.layers"
+            return f"{stack}.{index}.{layers[part]}.{end}"
+        return name
+
+    def _is_transposed(self, name: str) -> bool:
+        return self.is_gpt2 and name.startswith("blk.") and name.endswith(TRANSPOSED)
+
+    def _settings(self) -> Settings:
+        """Return config.json, made of the metadata."""
+        where = f"{printable(self.where, 500)}: metadata"
+        prefix = f"{self.architecture}."
+        data = Settings(self.metadata, where)
+        keys = GPT2_KEYS if self.is_gpt2 else KEYS
+        known = {prefix + key for key in keys}
+        hf: dict[str, Any] = {"model_type": ARCHITECTURES[self.architecture]}
+        for key, hf_key in keys.items():
+            value = self.metadata.get(prefix + key)
+            if value is not None:
+                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                if not is_number:
+                    data.fail(prefix + key, "a number (values for each layer are not supported)")
+                hf[hf_key] = float(str(np.float32(value))) if isinstance(value, float) else value
+        tokens = self.tensors.get("token_embd.weight")
+        if tokens is None:
+            raise ValueError(f"{where}: token_embd.weight is missing from its arrays")
+        hf["vocab_size"] = tokens.shape[0]
+        hf["tie_word_embeddings"] = "output.weight" not in self.tensors
+        expected = {
+            "attention.value_length": hf.get("head_dim"),
+            "attention.causal": True,
+            "expert_count": 0,
+            "vocab_size": hf["vocab_size"],
+        }
+        if not self.is_gpt2:
+            heads = hf.get("num_attention_heads") or 1
+            expected["rope.dimension_count"] = (
+                hf.get("head_dim") or hf.get("hidden_size", 0) // heads
+            )
+            known |= {prefix + key for key in self._add_positions(hf, data, prefix)}
+        if self.architecture in ("llama", "mistral"):
+            hf["attention_bias"] = hf["mlp_bias"] = False
+            if "blk.0.attn_output.bias" in self.tensors:
+                hf["attention_bias"] = True
+        for key, value in expected.items():
+            if value is not None and self.metadata.get(prefix + key, value) != value:
+                data.fail(prefix + key, f"{value} (others are not supported)")
+        known |= {prefix + key for key in expected}
+        unknown = [key for key in self.metadata if key.startswith(prefix) and key not in known]
+        if unknown:
+            raise ValueError(
+                f"{where}: keys must be known to the architecture, got {listed(unknown)}; they "
+                "might change its results"
+            )
+        for name in ("bos", "eos"):
+            hf[f"{name}_token_id"] = self.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        hf["pad_token_id"] = self.metadata.get("tokenizer.ggml.padding_token_id")
+        return Settings({key: x for key, x in hf.items() if x is not None or "token" in key}, where)
+
+    def _add_positions(self, hf: dict[str, Any], data: Settings, prefix: str) -> list[str]:
+        """Set the window and the scaling of rotary positions, and return the keys read."""
+        keys = ["attention.sliding_window", "rope.scaling.type", "rope.scaling.factor",
+                "rope.scaling.original_context_length", "rope.scaling.finetuned"]  # fmt: skip
+        window, kind, factor, length, _ = (self.metadata.get(prefix + key) for key in keys)
+        if window:
+            if self.architecture not in ("llama", "mistral"):
+                data.fail(prefix + keys[0], "0 (windows are not supported here)")
+            hf |= {"model_type": "mistral", "sliding_window": window}
+        elif self.architecture == "mistral":
+            hf["sliding_window"] = None
+        if kind not in (None, "none", "linear", "yarn"):
+            data.fail(prefix + keys[1], "none, linear or yarn (others are not supported)")
+        if kind in ("linear", "yarn"):
+            hf["rope_scaling"] = {"rope_type": kind, "factor": factor}
+            if kind == "yarn":
+                hf["rope_scaling"]["original_max_position_embeddings"] = length
+        if "rope_freqs.weight" in self.tensors:
+            hf["rope_scaling"] = self._llama3_scaling(hf)
+        return keys
+
+    def _llama3_scaling(self, hf: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings of the scaling whose factors are stored."""
+        factors = self._decoded("rope_freqs.weight").reshape(-1)
+        base = float(hf.get("rope_theta", 10000.0))
+        frequencies = base ** (-np.arange(len(factors)) / max(1, len(factors)))
+        wavelengths = 2 * np.pi / frequencies
+        for factor in LLAMA3_FACTORS:
+            smooth = np.clip((8192 / wavelengths - 1) / 3, 0, 1)
+            expected = 1 / ((1 - smooth) / factor + smooth)
+            if np.allclose(factors, expected, rtol=1e-3):
+                return {
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 8192,
+                }
+        raise ValueError(
+            f"{self.where}: rope_freqs.weight must be the factors of Llama 3.1 or 3.2 (others are "
+            "not supported)"
+        )
+
+    def _raw(self, name: str) -> np.ndarray:
+        """Return the bytes of the rows of an array, (rows, bytes)."""
+        tensor = self.tensors[name]
+        return self._bytes[tensor.start : tensor.end].reshape(math.prod(tensor.shape[:-1]), -1)
+
+    def _decoded(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """Return rows of an array as float32, in the order of the file."""
+        kind = self.library.GGMLQuantizationType(self.tensors[name].kind)
+        raw = self._raw(name)[rows]
+        codes = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+        if kind.name in codes:
+            values = raw.view(codes[kind.name]).astype(np.float32)
+        else:
+            try:
+                with np.errstate(all="ignore"):
+                    values = self.library.dequantize(raw, kind)
+            except NotImplementedError:
+                raise ValueError(
+                    f"{printable(self.where, 500)}: {printable(name)}: its type {kind.name} is not "
+                    "supported"
+                ) from None
+        release(raw)
+        return np.asarray(values, np.float32)
+
+    def _order(self, name: str) -> np.ndarray | None:
+        """Return the row of the file for each row of transformers, if they differ.
+
+        llama.cpp rotates neighbouring pairs of values, and transformers values of two halves.
+        """
+        if self.architecture not in ("llama", "mistral"):
+            return None
+        kind = name.split(".")[-2]
+        if kind not in ("attn_q", "attn_k"):
+            return None
+        key = "num_attention_heads" if kind == "attn_q" else "num_key_value_heads"
+        heads = self.settings.get(key) or self.settings["num_attention_heads"]
+        rows = self.tensors[name].shape[0]
+        if rows % (2 * heads):
+            raise ValueError(
+                f"{self.where}: {printable(name)} must have rows of whole pairs for {heads} heads, "
+                f"got {rows}"
+            )
+        return np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+
+    def array(self, name: str, dtype: Any = None) -> np.ndarray:
+        """Return an array as float32, or as another dtype.
+
+        Parameters
+        ----------
+        name : str
+            Name in transformers.
+        dtype : dtype, optional
+        """
+        stored = self.names[name]
+        shape = self.tensors[stored].shape
+        values = self._decoded(stored).reshape(shape)
+        order = self._order(stored)
+        if order is not None:
+            values = values[order]
+        if self.architecture == "gemma" and stored.endswith("norm.weight"):
+            values = values - 1  # llama.cpp stores 1 + weight
+        values = values.T if self._is_transposed(stored) else values
+        with np.errstate(over="ignore"):
+            return values if dtype is None else values.astype(dtype, copy=False)
+
+    def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """Return an array whose values are finite. Parameters: as `array`."""
+        array = self.array(name, dtype)
+        if wrong := misfit(name, array, dtype):
+            raise ValueError(f"{printable(self.where, 500)}: {wrong}")
+        return array
+
+    def matrix(self, name: str) -> Int8Matrix:
+        """Return the weight (out, in) of a linear layer or an embedding, in 8 bits.
+
+        Q8_0 is unpacked without rounding. Other types are decoded and rounded block by block.
+
+        Parameters
+        ----------
+        name : str
+            Name in transformers.
+        """
+        stored = self.names[name]
+        tensor, order = self.tensors[stored], self._order(stored)
+        if self.library.GGMLQuantizationType(tensor.kind).name == "Q8_0":
+            raw = self._raw(stored)
+            blocks = raw.reshape(len(raw), -1, 34)  # a scale in float16, and 32 integers
+            scales = blocks[:, :, :2].copy().view("<f2")[..., 0].astype(np.float32)
+            matrix = Int8Matrix(blocks[:, :, 2:].reshape(tensor.shape).view(np.int8), scales)
+            release(raw)
+            if not np.isfinite(scales).all():
+                raise ValueError(
+                    f"{printable(self.where, 500)}: {printable(name)} must have finite scales"
+                )
+        else:
+            try:
+                matrix = Int8Matrix.from_rows(
+                    lambda rows: self._decoded(stored, rows), tensor.shape, np.float32
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"{printable(self.where, 500)}: {printable(name)}: {error}"
+                ) from None
+        return matrix if order is None else Int8Matrix(matrix.values[order], matrix.scales[order])
+
+
+def read_architecture(metadata: Mapping[str, Any], path: Path) -> str:
+    """Return the architecture of a file, if it is supported."""
+    architecture = metadata.get("general.architecture")
+    if architecture not in ARCHITECTURES:
+        raise ValueError(
+            f"{printable(path, 500)}: general.architecture must be one of "
+            f"{', '.join(ARCHITECTURES)}, got {printable(architecture)}"
+        )
+    return str(architecture)

@@ -1,0 +1,272 @@
+"""Llama and its relatives: RMS norms, rotary positions, gated feed-forward networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from .family import QKV, DecoderOnly, HFConfig, StoredArray, in_layers, projections, without
+
+_SCALING_NUMBERS = (
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+)
+
+
+def rotary_positions(
+    hf: HFConfig,
+    base: float,
+    *,
+    kinds: Sequence[str] = ("default", "linear", "llama3", "yarn"),
+    part: float | None = None,
+    head_dim: int = 0,
+) -> dict[str, Any]:
+    """Return the options of positions from `rope_scaling`, or from `rope_parameters`."""
+    older = hf.object("rope_scaling", None)
+    newer = hf.object("rope_parameters", None)
+    scaling = HFConfig(older or newer or {}, (older or newer or hf).where)
+    kind = scaling.text(["rope_type", "type"], "default", choices=kinds)
+    base = float(scaling.number("rope_theta", base, low=1))
+    if part is None:
+        scaling.expect("partial_rotary_factor", 1.0, None)
+    else:
+        part = scaling.number("partial_rotary_factor", part, low=0, high=1)
+    values = {name: scaling.number(name, None, low=1e-6) for name in _SCALING_NUMBERS}
+    values |= {"rope_type": kind, "truncate": scaling.flag("truncate", None)}
+    scaling.expect_harmless(frozenset())
+    key = "original_max_position_embeddings"
+    length = hf.number(key, None, low=1e-6)
+    if kind in ("llama3", "yarn"):
+        values[key] = length or values[key] or hf.integer("max_position_embeddings")
+    options = {name: value for name, value in values.items() if value is not None}
+    return {
+        "positions.kind": "rotary",
+        "positions.rotary_base": base,
+        "positions.rotary_scaling": None if kind == "default" else options,
+        "positions.rotary_dim": None if part is None else int(head_dim * part),
+    }
+
+
+class Llama(DecoderOnly):
+    """Llama 1 to 3, TinyLlama, SmolLM2: Touvron et al. (2023), arXiv:2302.13971."""
+
+    base = "Llama"
+    keys = DecoderOnly.keys | {
+        "activation": "hidden_act",
+        "norm_eps": "rms_norm_eps",
+        "bias": "mlp_bias",
+        "attention.num_kv_heads": "num_key_value_heads",
+        "attention.head_dim": "head_dim",
+        "attention.bias": "attention_bias",
+        "attention.dropout": "attention_dropout",
+        "positions.rotary_base": "rope_theta",
+        "positions.rotary_scaling": "rope_scaling",
+    }
+    defaults: ClassVar[dict[str, Any]] = {
+        "max_position_embeddings": 2048,
+        "num_key_value_heads": None,
+        "head_dim": None,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "mlp_bias": False,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "rope_interleaved": False,
+        "tie_word_embeddings": False,
+        "pad_token_id": None,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    harmless = {"is_llama_config"}
+    names = {
+        "embed_tokens": "embedding.tokens",
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "input_layernorm": "norm1",
+                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "o_proj"),
+                "post_attention_layernorm": "norm2",
+                "mlp.gate_proj": "feed_forward.linear1",
+                "mlp.up_proj": "feed_forward.gate",
+                "mlp.down_proj": "feed_forward.linear2",
+                "self_attn.rotary_emb.inv_freq": None,
+            },
+        ),
+        "norm": "layers.norm",
+    }
+    rope_types: ClassVar[Sequence[str]] = ("default", "linear", "llama3", "yarn")
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        hf.expect_causal()
+        hf.expect("partial_rotary_factor", 1.0, None)
+        return {
+            **hf.options(self.keys),
+            "gated": True,
+            "norm": "rms",
+            "dropout": 0.0,
+            "attention.bias": hf.flag("attention_bias"),
+            **rotary_positions(hf, hf.number("rope_theta"), kinds=self.rope_types),
+        }
+
+
+class Mistral(Llama):
+    """Mistral 7B: Jiang et al. (2023), arXiv:2310.06825. All layers have the window."""
+
+    base = "Mistral"
+    keys = Llama.keys | {"attention.window": "sliding_window"}
+    defaults = Llama.defaults | {
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 131072,
+        "sliding_window": 4096,
+    }
+
+
+class Phi3(Llama):
+    """Phi-3: Abdin et al. (2024), arXiv:2404.14219. Some arrays hold several parameters."""
+
+    base = "Phi3"
+    keys = Llama.keys | {"attention.window": "sliding_window"}
+    defaults = Llama.defaults | {
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-5,
+        "sliding_window": None,
+        "pad_token_id": 32000,
+        "eos_token_id": 32000,
+    }
+    names = {
+        **without(Llama.names, "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"),
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "self_attn.qkv_proj": StoredArray(QKV),
+                "mlp.gate_up_proj": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
+            },
+        ),
+    }
+    rope_types = ("default",)  # the other types of Phi-3 are different scalings
+
+
+class Qwen2(Llama):
+    """Qwen2 and Qwen2.5: Yang et al. (2024), arXiv:2407.10671."""
+
+    base = "Qwen2"
+    defaults = Llama.defaults | {
+        "num_key_value_heads": 32,
+        "max_position_embeddings": 32768,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+        "max_window_layers": 28,
+        "layer_types": None,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {"attention.bias": "qkv"} | self.window(hf)
+
+    def window(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of the window that `use_sliding_window` turns on."""
+        window = hf.options({"attention.window": "sliding_window"})
+        kinds = hf.list("layer_types", str)
+        layers = self.window_layers(hf)
+        if kinds is not None:
+            count = hf.integer("num_hidden_layers", low=0)
+            layers = [i for i, kind in enumerate(kinds[:count]) if kind == "sliding_attention"]
+        if not hf.flag("use_sliding_window") or window["attention.window"] is None:
+            return {}
+        return window | {"attention.window_layers": list(layers)}
+
+    def window_layers(self, hf: HFConfig) -> Sequence[int]:
+        """Return the layers with a window if `layer_types` does not list them."""
+        first = hf.integer("max_window_layers", low=0)
+        return range(first, hf.integer("num_hidden_layers", low=0, high=10_000))
+
+
+class Qwen3(Qwen2):
+    """Qwen3: Yang et al. (2025), arXiv:2505.09388. Queries and keys are normalized."""
+
+    base = "Qwen3"
+    defaults = Qwen2.defaults | {"head_dim": 128}
+    names = {
+        **Llama.names,
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "self_attn.q_norm": "self_attention.q_norm",
+                "self_attn.k_norm": "self_attention.k_norm",
+            },
+        ),
+    }
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return Llama.config(self, hf) | {"attention.qk_norm": True} | self.window(hf)
+
+
+class SmolLM3(Qwen2):
+    """SmolLM3: some layers have no rotary positions."""
+
+    base = "SmolLM3"
+    defaults = Qwen2.defaults | {
+        "num_key_value_heads": 4,
+        "rope_theta": 2000000.0,
+        "no_rope_layers": None,
+        "no_rope_layer_interval": 4,
+        "tie_word_embeddings": True,
+        "sliding_window": None,
+        "pad_token_id": 128004,
+        "bos_token_id": 128000,
+        "eos_token_id": 128001,
+    }
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        layers = {"positions.no_rotary_layers": self.window_layers(hf)}
+        return Llama.config(self, hf) | layers | self.window(hf)
+
+    def window_layers(self, hf: HFConfig) -> Sequence[int]:
+        """Return the layers without rotary positions."""
+        count = hf.integer("num_hidden_layers", low=0, high=10_000)
+        interval = hf.integer("no_rope_layer_interval")
+        rotates = hf.list("no_rope_layers", int)  # 1 if a layer has rotary positions
+        if rotates is None:
+            rotates = [(i + 1) % interval for i in range(count)]
+        return tuple(i for i, rotate in enumerate(rotates[:count]) if not rotate)
+
+
+class Gemma(Llama):
+    """Gemma: Mesnard et al. (2024), arXiv:2403.08295."""
+
+    base = "Gemma"
+    defaults = Llama.defaults | {
+        "num_key_value_heads": 16,
+        "head_dim": 256,
+        "max_position_embeddings": 8192,
+        "hidden_act": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+    }
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        hf.expect("hidden_activation", "gelu_pytorch_tanh", None)
+        options = super().config(hf)
+        if options["activation"] == "gelu":  # the first files have this name
+            options["activation"] = "gelu_tanh"
+        return options | {"norm": "rms_zero_centred", "embeddings.scale": True}

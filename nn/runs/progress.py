@@ -1,0 +1,96 @@
+"""Progress on standard error: a bar of tqdm in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+from minigrad.check.extras import require
+
+__all__ = ["ProgressLine"]
+
+
+class ProgressLine:
+    """Progress of a run on standard error.
+
+    In a terminal, if tqdm is installed, `update` moves a bar. Elsewhere `milestone` writes lines of
+    at most 80 characters, and `update` writes nothing.
+
+    Parameters
+    ----------
+    total : int, optional
+        Number of steps, if it is known.
+    shown : bool
+        False = write nothing.
+    unit : str
+        Noun for what is counted.
+    initial : int
+        Number of steps done before.
+    """
+
+    def __init__(
+        self,
+        total: int | None = None,
+        shown: bool = True,
+        unit: str = "step",
+        initial: int = 0,
+    ) -> None:
+        self.total, self.unit, self.initial = total, unit, initial
+        self.stream = sys.stderr if shown else None
+        self._bar: Any = None
+
+    def update(self, step: int, **figures: Any) -> None:
+        """Show that `step` steps are done, with these figures.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        **figures : any
+            Values to show, by name.
+        """
+        if self._bar is not None:
+            with suppress(OSError, ValueError):  # a closed terminal does not end a run
+                self._bar.set_postfix(figures, refresh=False)
+                self._bar.update(step - self._bar.n)
+
+    def milestone(self, step: int, **figures: Any) -> None:
+        """Write a line that stays.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        **figures : any
+            Values to write, by name.
+        """
+        of = f"/{self.total:,}" if self.total else ""
+        line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
+        with suppress(OSError, ValueError):
+            if self._bar is not None:
+                self._bar.write(line, file=self.stream)
+            elif self.stream is not None:
+                print(line[:80], file=self.stream, flush=True)
+
+    def __enter__(self) -> ProgressLine:
+        if self.stream is not None and self.stream.isatty():
+            with suppress(ImportError):
+                tqdm = require("tqdm", "a progress bar").tqdm
+                tqdm.monitor_interval = 0  # no thread, and
+                tqdm.set_lock(threading.RLock())  # no lock between processes, since a run may fork
+                self._bar = tqdm(
+                    total=self.total,
+                    initial=self.initial,
+                    unit=f" {self.unit}",
+                    file=self.stream,
+                    dynamic_ncols=True,
+                )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            with suppress(OSError, ValueError):
+                self._bar.close()
+            self._bar = None

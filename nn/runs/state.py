@@ -1,0 +1,169 @@
+"""State of a run: what `last.safetensors` contains, and what resuming restores exactly."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.io.json import Settings, mistyped_fields
+from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
+from minigrad.random import get_rng_state, set_rng_state
+
+from ..module import Module
+from ..published.weights import differing, fit_weights, settings_of
+
+
+@dataclass
+class Counters:
+    """Position of a run, and its best validation."""
+
+    step: int = 0  # steps done, those left out included
+    epoch: int = 0  # whole epochs done
+    batch: int = 0  # batches done of the current epoch
+    best: float | None = None  # the best score, or the smallest validation loss
+    best_step: int = 0
+    worse: int = 0  # validations since the best one
+    skipped: int = 0  # steps left out because a loss or gradient was not finite
+    validated: int = -1  # step of the last validation
+    loss_sum: float = 0.0  # since the last entry of the metrics
+    loss_count: float = 0.0
+
+
+@dataclass
+class RunState:
+    """State of a run: `arrays()` and `plain_data()`, which `restore` puts back."""
+
+    model: Module
+    optimizer: Optimizer
+    schedule: Schedule | ReduceLROnPlateau | None
+    average: Any
+    lr: list[float]  # of each group, when the run began
+    counters: Counters = field(default_factory=Counters)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return weights, the optimizer's arrays and averages, named `part.name`."""
+        parts = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict()["arrays"],
+            "average": {} if self.average is None else self.average.state_dict(),
+        }
+        return {f"{part}.{name}": a for part, arrays in parts.items() for name, a in arrays.items()}
+
+    def plain_data(self) -> dict[str, Any]:
+        """Return everything else, as plain data."""
+        generators = [generator.bit_generator.state for generator in self._generators()]
+        return {
+            **asdict(self.counters),
+            "model": settings_of(self.model),
+            "optimizer": self.optimizer.state_dict()["groups"],
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "random": get_rng_state(),
+            "generators": json.loads(json.dumps(generators, default=lambda array: array.tolist())),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must stay as it was when the run began."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        groups = self.optimizer.param_groups
+        schedule = None if self.schedule is None else self.schedule.state_dict()
+        decay = getattr(self.average, "decay", None)
+        decay = decay if isinstance(decay, float) else None  # of an average by the caller
+        return {
+            "lr": self.lr,
+            "clip_norm": self.optimizer.clip_norm,
+            "average": self.average and [type(self.average).__name__, decay],
+            "parameters": [f"{names[id(p)]} {p.shape}" for g in groups for p in g["params"]],
+            "optimizer": [
+                {name: g[name] for name in g if name not in ("lr", "initial_lr", "params")}
+                for g in groups
+            ],
+            "schedule": schedule and schedule.get("base"),
+        }
+
+    def restore(
+        self,
+        parts: Mapping[str, Mapping[str, np.ndarray]],
+        data: Mapping[str, Any],
+        path: Path,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Put back the arrays (by part and name) and the plain data that were read from `path`.
+
+        Anything that does not fit, such as other `settings` of the trainer, is a ValueError that
+        begins with `path`.
+        """
+        if differ := differing(settings_of(self.model), data.get("model"), free=()):
+            raise ValueError(f"{path}: the state of another model: this one has {differ}")
+        compare_settings(data.get("settings", {}), {**self.settings(), **settings}, path)
+        counters = Counters(**{f.name: data[f.name] for f in fields(Counters) if f.name in data})
+        for name, expected in mistyped_fields(counters).items():
+            Settings(data, str(path)).fail(name, expected)
+        fit_weights(self.model, parts["model"], path)
+        optimizer = {"groups": data.get("optimizer"), "arrays": parts["optimizer"]}
+        _load(path, "optimizer", self.optimizer.load_state_dict, optimizer)
+        if self.average is not None:
+            _load(path, "average", self.average.load_state_dict, parts["average"])
+        if self.schedule is not None:
+            _load(path, "schedule", self.schedule.load_state_dict, data.get("schedule"))
+        _load(path, "generators", self._set_generators, data.get("generators"))
+        _load(path, "random", set_rng_state, data.get("random"))
+        self.counters = counters
+
+    def _generators(self) -> list[np.random.Generator]:
+        """Return the random generators of the model's modules, each once."""
+        generators = (getattr(module, "generator", None) for module in self.model.modules())
+        return list({id(g): g for g in generators if g is not None}.values())
+
+    def _set_generators(self, states: Any) -> None:
+        for generator, state in zip(self._generators(), states, strict=True):
+            generator.bit_generator.state = state  # NumPy takes lists for arrays
+
+
+def _load(path: Path, name: str, load: Callable[[Any], None], value: Any) -> None:
+    """Call `load(value)`; any error is a ValueError that begins with `path` and `name`."""
+    try:
+        load(value)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}: {name} does not fit this run ({text:.300})") from None
+
+
+_WARNINGS = {
+    "training data": "the run goes on with the new batches",
+    "validation data": "the run goes on with the new batches",
+    "losses": "the run goes on with the new objective",
+    "learning rates": "the run goes on with the rates of the new schedule",
+    "ranks": "[ranks, processes of each] split the batches otherwise, so that sums round otherwise "
+    "and dropout draws other masks: the result equals an uninterrupted run's to rounding at best",
+}
+"""Settings that may differ when a run is resumed, and what that means."""
+
+
+def compare_settings(began: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Refuse settings that differ from those the run began with, or warn of them."""
+    for name, value in json.loads(json.dumps(now)).items():
+        before = began.get(name)
+        if before == value:
+            continue
+        if name in _WARNINGS:
+            warnings.warn(
+                f"{path}: {name} differ from those the run began with ({before}, now {value}): "
+                f"{_WARNINGS[name]}",
+                stacklevel=5,
+            )
+            continue
+        if isinstance(before, list) and isinstance(value, list):
+            pairs = enumerate(zip_longest(before, value))
+            i, (before, value) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+            name = f"{name}[{i}]"
+        raise ValueError(
+            f"{path}: {name} must be {before!r:.80}, as the run began with, got {value!r:.80}; to "
+            "change a setting, call trainer.resume(), set it, then call trainer.fit()"
+        )

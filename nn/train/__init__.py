@@ -1,9 +1,0 @@
-"""Training: the trainer, its objectives, its batches, its checkpoints."""
-
-from ..text.batches import Batches, WindowBatches, as_batches
-from .averaging import *
-from .checkpoint import *
-from .interrupts import *
-from .objectives import *
-from .progress import *
-from .trainer import *

@@ -1,0 +1,101 @@
+"""Models of drawn settings: saved weights and directories give the same model again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nn
+from nn.text.tokenize import SpaceTokenizer
+from nn.text.vocabulary import SPECIALS, Vocabulary
+
+
+@st.composite
+def configs(draw: Any) -> Any:
+    """Draw the settings of a tiny model."""
+    flag = st.booleans()
+    options: dict[str, Any] = {
+        "norm": draw(st.sampled_from(["layer", "rms"])),
+        "norm_first": draw(flag),
+        "gated": draw(flag),
+        "bias": draw(flag),
+        "activation": draw(st.sampled_from(["relu", "gelu", "silu"])),
+        "positions": draw(st.sampled_from(["sinusoidal", "learned", "rotary"])),
+        "dtype": draw(st.sampled_from(["float32", "float64"])),
+        "dropout": draw(st.sampled_from([0.0, 0.1])),
+        "max_len": 8,
+        "attention": nn.AttentionConfig(
+            num_kv_heads=draw(st.sampled_from([1, 2])),
+            window=draw(st.sampled_from([None, 2])),
+            qk_norm=draw(flag),
+        ),
+        "embeddings": nn.EmbeddingConfig(scale=draw(flag)),
+    }
+    if draw(flag):
+        tie = draw(st.sampled_from(["none", "target", "embeddings", "all"]))
+        return nn.TransformerConfig(9, 9, 8, 2, 1, 2, 4, tie=tie, **options)
+    eos = draw(st.sampled_from([None, 2, [3, 4]]))
+    return nn.LanguageModelConfig(9, 8, 2, 2, 4, tie=draw(flag), eos_id=eos, **options)
+
+
+def model_of(config: Any, seed: int) -> Any:
+    kind = nn.Transformer if isinstance(config, nn.TransformerConfig) else nn.LanguageModel
+    return kind(config, np.random.default_rng(seed))
+
+
+def outputs(model: Any) -> Any:
+    ids = np.arange(1, 7).reshape(2, 3)
+    inputs = (ids, ids) if isinstance(model, nn.Transformer) else (ids,)
+    return model.eval()(*inputs).data
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(
+    configs(), seeds, st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=3))
+)
+def test_model_loaded_from_saved_weights_equals_it(
+    config: Any, seed: int, metadata: dict[str, Any]
+) -> None:
+    model = model_of(config, seed)
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "best.safetensors"
+        nn.save_weights(path, model, **metadata)
+        again = nn.load_run(path)
+        other = type(model)(model.config)
+        found = nn.load_weights(path, other)
+    assert found == metadata
+    for loaded in (again, other):
+        assert type(loaded) is type(model) and loaded.config == model.config
+        assert list(loaded.state_dict()) == list(model.state_dict())
+        for name, array in model.state_dict().items():
+            np.testing.assert_array_equal(loaded.state_dict()[name], array, strict=True)
+        np.testing.assert_array_equal(outputs(loaded), outputs(model), strict=True)
+
+
+@given(
+    configs().filter(lambda config: isinstance(config, nn.TransformerConfig)),
+    seeds,
+    st.lists(st.sampled_from("abcdeüé"), min_size=5, max_size=5, unique=True),
+    st.booleans(),
+)
+def test_translator_loaded_from_its_directory_translates_alike(
+    config: Any, seed: int, words: list[str], lowercase: bool
+) -> None:
+    model = model_of(config, seed)
+    vocab = Vocabulary([*SPECIALS, *words])
+    tokenizer = SpaceTokenizer(lowercase)
+    translator = nn.Translator(model, vocab, vocab, tokenizer, tokenizer)
+    sentences = [" ".join(words), words[0].upper(), f"{words[1]} unseen"]
+    with TemporaryDirectory() as directory:
+        translator.save(directory)
+        nn.save_weights(Path(directory) / "best.safetensors", model)
+        again = nn.Translator.load(directory)
+        translations = [t.text for t in again.translate(sentences, max_len=5)]
+    assert translations == [t.text for t in translator.translate(sentences, max_len=5)]

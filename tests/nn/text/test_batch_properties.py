@@ -1,0 +1,216 @@
+"""Batches of drawn data: every row once, in padding that fits, in an order that can be resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from environment import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nn
+from nn.text.batches import PairBatches, padded
+
+seeds = st.integers(0, 2**32 - 1)
+ids = st.lists(st.integers(1, 9), max_size=6)
+
+
+@given(st.lists(ids, max_size=5), st.integers(0, 9), st.integers(0, 3), st.booleans())
+def test_padded_rows_are_sequences_and_padding(
+    sequences: list[list[int]], pad_id: int, more: int, left: bool
+) -> None:
+    longest = max(map(len, sequences), default=0)
+    array = padded(sequences, pad_id, longest + more if more else None, left)
+    assert array.dtype == np.int64
+    expected = []
+    for sequence in sequences:
+        padding = [pad_id] * (longest + more - len(sequence))
+        expected.append([*padding, *sequence] if left else [*sequence, *padding])
+    assert array.tolist() == expected
+
+
+@examples(25)
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=40),
+    copies=st.sampled_from([1, 20]),
+    max_tokens=st.integers(9, 40),
+    shuffle=st.booleans(),
+    seed=st.integers(0, 9),
+    epoch=st.integers(0, 3),
+    encodes=st.booleans(),
+)
+def test_pair_batches_have_every_pair_once_within_max_tokens(
+    sizes: list[tuple[int, int]],
+    copies: int,
+    max_tokens: int,
+    shuffle: bool,
+    seed: int,
+    epoch: int,
+    encodes: bool,
+) -> None:
+    """Many copies make several pools, of about 100 batches."""
+    pairs = [([10 + i] * a, [-10 - i] * b) for i, (a, b) in enumerate(sizes * copies)]
+    options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "pad_id": 7}
+    if encodes:
+        given_pairs: Any = range(len(pairs))
+        options["encode"] = lambda i, generator: pairs[i]
+    else:
+        given_pairs = pairs
+    made = PairBatches(given_pairs, max_tokens, **options)
+    batches, plan = [*made.epoch(epoch)], made.plan(epoch)
+    found: list[Any] = []
+    for rows, (source, target) in zip(plan, batches, strict=True):
+        assert max(source.size, target.size) <= max_tokens
+        assert [source.tolist(), target.tolist()] == [
+            padded([pairs[i][side] for i in rows], 7).tolist() for side in (0, 1)
+        ]
+        found += rows.tolist()
+    assert sorted(found) == list(range(len(pairs)))
+    if not shuffle:  # sorted by length, and no batch could have taken the next pair
+        longest = [max(len(pairs[i][0]), len(pairs[i][1])) for i in found]
+        assert longest == sorted(longest)
+        starts = np.cumsum([len(rows) for rows in plan])[:-1].tolist()
+        assert all(
+            longest[start] * (len(rows) + 1) > max_tokens for start, rows in zip(starts, plan)
+        )
+
+
+@given(
+    n=st.integers(20, 90),
+    max_tokens=st.integers(9, 30),
+    seed=st.integers(0, 9),
+    epoch=st.integers(0, 3),
+    start=st.integers(0, 20),
+    ranks=st.integers(1, 3),
+)
+def test_pair_batches_resume_in_an_order_of_seed_and_epoch(
+    n: int, max_tokens: int, seed: int, epoch: int, start: int, ranks: int
+) -> None:
+    pairs = [([i] * (i % 7 + 1), [i]) for i in range(n)]
+    draw = lambda pair, generator: (generator.permutation(9)[: len(pair[0])], pair[1])
+
+    def read(seed: int, epoch: int, *rest: int, encode: Any = None) -> list[Any]:
+        made = PairBatches(pairs, max_tokens, seed=seed, encode=encode)
+        batches = made.epoch(epoch, *rest)
+        return [b if b is None else [side.tolist() for side in b] for b in batches]
+
+    for encode in (None, draw):
+        whole = read(seed, epoch, encode=encode)
+        assert read(seed, epoch, start, encode=encode) == whole[start:]
+    whole = read(seed, epoch)
+    assert whole not in (read(seed + 1, epoch), read(seed, epoch + 1))
+    rows = [sorted(row for row in sides[1]) for sides in whole]
+    shares = [read(seed, epoch, 0, rank, ranks) for rank in range(ranks)]
+    joined = [
+        sorted(row for share in batch if share is not None for row in share[1])
+        for batch in zip(*shares, strict=True)
+    ]
+    assert joined == rows
+
+
+@given(
+    n=st.integers(1, 30),
+    batch_size=st.integers(1, 11),
+    shuffle=st.booleans(),
+    drop_last=st.booleans(),
+    seed=st.integers(0, 9),
+    epoch=st.integers(0, 3),
+    start=st.integers(0, 4),
+    ranks=st.integers(1, 4),
+    kind=st.sampled_from(["arrays", "dict", "samples"]),
+)
+def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
+    n: int,
+    batch_size: int,
+    shuffle: bool,
+    drop_last: bool,
+    seed: int,
+    epoch: int,
+    start: int,
+    ranks: int,
+    kind: str,
+) -> None:
+    x, y = np.arange(2.0 * n, dtype=np.float32).reshape(n, 2), np.arange(n)
+    data: Any = {
+        "arrays": (x, y),
+        "dict": ({"x": x, "y": y},),
+        "samples": ([{"x": a, "y": b} for a, b in zip(x, y)],),
+    }[kind]
+    options: Any = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
+    batches = nn.Batches(*data, **options, seed=seed)
+
+    def rows(batch: Any) -> list[int]:
+        """Return the rows of a batch, after a comparison of its arrays."""
+        a, b = batch if kind == "arrays" else (batch["x"], batch["y"])
+        np.testing.assert_array_equal(a, x[b], strict=True)
+        return list(b.tolist())
+
+    found = [rows(batch) for batch in batches.epoch(epoch)]
+    order = np.random.default_rng([seed, epoch]).permutation(n) if shuffle else y
+    kept = n - n % batch_size if drop_last else n
+    assert found == [
+        order[i : min(i + batch_size, kept)].tolist() for i in range(0, kept, batch_size)
+    ]
+    assert len(batches) == len(found)
+    assert [rows(batch) for batch in batches.epoch(epoch, start)] == found[start:]
+    shares = [[*batches.epoch(epoch, 0, rank, ranks)] for rank in range(ranks)]
+    for i, expected in enumerate(found):
+        for rank, share in enumerate(shares):
+            assert ([] if share[i] is None else rows(share[i])) == expected[rank::ranks]
+    for number in range(2):  # a loop is the next epoch
+        epochs = [
+            rows([t.data for t in b] if kind == "arrays" else {k: t.data for k, t in b.items()})
+            for b in batches
+        ]
+        assert epochs == [rows(batch) for batch in batches.epoch(number)]
+
+
+@examples(40)
+@given(
+    total=st.integers(2, 60),
+    length=st.integers(1, 20),
+    batch_size=st.integers(1, 5),
+    shuffle=st.booleans(),
+    seed=seeds,
+    epoch=st.integers(0, 3),
+)
+def test_window_batches_predict_each_token_at_most_once(
+    total: int, length: int, batch_size: int, shuffle: bool, seed: int, epoch: int
+) -> None:
+    if length >= total:
+        with pytest.raises(ValueError, match=f"length must be less than the {total} ids, got"):
+            nn.WindowBatches(np.arange(total), length, batch_size)
+        return
+    made = nn.WindowBatches(np.arange(total) + 100, length, batch_size, shuffle=shuffle, seed=seed)
+    windows = np.concatenate([batch for (batch,) in made.epoch(epoch)])
+    sizes = [len(batch) for (batch,) in made.epoch(epoch)]
+    assert sizes[:-1] == [batch_size] * (len(sizes) - 1) and 1 <= sizes[-1] <= batch_size
+    first = windows[:, 0].min()
+    assert first - 100 < length if shuffle else first == 100
+    starts = np.arange(first, 100 + total - length, length)
+    assert sorted(windows[:, 0].tolist()) == starts.tolist()
+    np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(length + 1))
+    assert 100 + total - 1 - windows.max() < length  # no further window fits
+    again = np.concatenate([batch for (batch,) in made.epoch(epoch)])
+    np.testing.assert_array_equal(windows, again)
+
+
+@given(
+    st.lists(st.integers(), max_size=9, unique=True),
+    st.booleans(),
+    st.integers(0, 3),
+    st.integers(0, 9),
+)
+def test_batches_of_a_list_are_shuffled_by_the_epoch(
+    items: list[int], shuffle: bool, epoch: int, start: int
+) -> None:
+    found = [*nn.as_batches(items, shuffle).epoch(epoch)]
+    order = (
+        np.random.default_rng([0, epoch]).permutation(len(items)) if shuffle else range(len(items))
+    )
+    assert found == [items[i] for i in order]
+    assert [*nn.as_batches(items, shuffle).epoch(epoch, start)] == found[start:]
+    from_function = nn.as_batches(lambda number: (item + number for item in items))
+    assert [*from_function.epoch(epoch, start)] == [item + epoch for item in items][start:]

@@ -1,0 +1,234 @@
+"""Tokenizers, vocabularies and files of pairs with drawn text, against naive definitions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from environment import examples, needs
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nn.text.pairs import read_pairs, split_pairs
+from nn.text.tokenize import (
+    BPETokenizer,
+    CharTokenizer,
+    SpaceTokenizer,
+    WordTokenizer,
+    tokenizer_named,
+)
+from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+
+encodable = st.characters(exclude_categories=["Cs"])
+texts = st.text(
+    st.one_of(st.sampled_from("abA \t_'’\"-/.,()“”$3é\u0301猫は"), encodable), max_size=30
+)
+
+
+@examples(50)
+@given(texts, st.sampled_from([WordTokenizer, CharTokenizer, SpaceTokenizer]), st.booleans())
+def test_tokens_of_any_text_are_its_characters_without_spaces(
+    text: str, kind: Any, lowercase: bool
+) -> None:
+    tokenizer = kind(lowercase=lowercase)
+    normal = text.lower() if lowercase else text
+    tokens = tokenizer(text)
+    assert "".join(tokens) == "".join(normal.split())
+    assert all(token and token.split() == [token] for token in tokens)
+    assert tokenizer_named(**json.loads(json.dumps(tokenizer.to_dict())))(text) == tokens
+
+
+@examples(50)
+@given(texts)
+def test_join_of_words_splits_into_the_same_words(text: str) -> None:
+    for tokenizer in (WordTokenizer(), SpaceTokenizer()):
+        assert tokenizer(tokenizer.join(tokenizer(text))) == tokenizer(text)
+    assert SpaceTokenizer().join(SpaceTokenizer()(text)) == " ".join(text.split())
+
+
+@examples(50)
+@given(st.text("ab3Z .,!猫はカ？。", max_size=20))
+def test_join_of_characters_splits_into_the_same_characters(text: str) -> None:
+    tokenizer = CharTokenizer()
+    assert tokenizer(tokenizer.join(tokenizer(text))) == tokenizer(text)
+
+
+words = st.sampled_from(["a", "b", "c", "dog", "é", "猫", "<unk>", "<eos>"])
+sentences = st.lists(st.lists(words, max_size=6), max_size=6)
+
+
+@given(sentences, st.integers(0, 3), st.none() | st.integers(0, 9))
+def test_vocabulary_holds_the_most_frequent_tokens(
+    sentences: list[list[str]], min_count: int, max_size: int | None
+) -> None:
+    vocabulary = Vocabulary.build(iter(sentences), min_count, max_size)
+    counts = Counter(t for sentence in sentences for t in sentence if t not in SPECIALS)
+    left = [t for t in sorted(counts) if counts[t] >= min_count]
+    expected = [*SPECIALS, *sorted(left, key=counts.__getitem__, reverse=True)]
+    assert vocabulary.tokens == expected[: max(4, len(expected) if max_size is None else max_size)]
+    assert Vocabulary(vocabulary.tokens) == vocabulary
+    assert hash(Vocabulary(vocabulary.tokens)) == hash(vocabulary)
+
+
+@given(sentences, st.lists(words, max_size=6), st.booleans(), st.booleans(), st.integers(0, 3))
+def test_vocabulary_decodes_what_it_encodes(
+    sentences: list[list[str]], tokens: list[str], bos: bool, eos: bool, padding: int
+) -> None:
+    vocabulary = Vocabulary.build(sentences)
+    ids = vocabulary.encode(iter(tokens), bos=bos, eos=eos)
+    assert (len(vocabulary) == len([*vocabulary]) and ids[:1] == [BOS]) or not bos
+    assert ids[-1:] == [EOS] or not eos
+    for token, i in zip(tokens, ids[bos:]):
+        assert i == (vocabulary.tokens.index(token) if token in vocabulary else UNK)
+    expected = [token if token in vocabulary else "<unk>" for token in tokens]
+    end = expected.index("<eos>") if "<eos>" in expected else None
+    assert vocabulary.decode([*ids, *[PAD] * padding]) == expected[:end]
+
+
+sides = st.text(st.sampled_from('ab é猫.,"'), min_size=1, max_size=8).map(str.strip).filter(bool)
+pairs = st.lists(st.tuples(sides, sides), min_size=1, max_size=8)
+
+
+@given(
+    pairs=pairs,
+    in_one_file=st.booleans(),
+    compressed=st.booleans(),
+    reverse=st.booleans(),
+    keep_repeated=st.booleans(),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    at_end=st.booleans(),
+    empty=st.sets(st.integers(0, 8), max_size=2),
+)
+def test_pairs_that_were_written_are_read(
+    pairs: list[tuple[str, str]],
+    in_one_file: bool,
+    compressed: bool,
+    reverse: bool,
+    keep_repeated: bool,
+    newline: str,
+    at_end: bool,
+    empty: set[int],
+) -> None:
+    rows = [*pairs]
+    for i in sorted(empty):
+        rows.insert(i, ("", "left out"))
+    columns = (
+        [["\t".join(row) for row in rows]]
+        if in_one_file
+        else [[a for a, _ in rows], [b for _, b in rows]]
+    )
+    with TemporaryDirectory() as directory:
+        files = []
+        for number, lines in enumerate(columns):
+            data = (newline.join(lines) + newline * (at_end or "" in rows[-1])).encode()
+            assume(data)
+            files.append(Path(directory) / (f"{number}.gz" if compressed else str(number)))
+            files[-1].write_bytes(gzip.compress(data) if compressed else data)
+        left_out: Counter[str] = Counter()
+        found = read_pairs(*files, reverse=reverse, keep_repeated=keep_repeated, left_out=left_out)
+    expected = [(b, a) if reverse else (a, b) for a, b in pairs]
+    distinct = [pair for i, pair in enumerate(expected) if pair not in expected[:i]]
+    assert found == (expected if keep_repeated else distinct)
+    assert left_out["with an empty side"] == len(empty)
+    assert left_out["repeated"] == (0 if keep_repeated else len(expected) - len(distinct))
+
+
+@given(
+    pairs=st.lists(st.tuples(st.sampled_from("abcdefgh"), sides), min_size=1, max_size=20),
+    sizes=st.lists(st.integers(0, 6), max_size=3),
+    seed=st.integers(0, 99),
+)
+def test_split_pairs_have_no_source_in_common(
+    pairs: list[tuple[str, str]], sizes: list[int], seed: int
+) -> None:
+    most = max(Counter(source for source, _ in pairs).values())
+    if len(pairs) < sum(sizes) + most * len(sizes) + 1:
+        return  # there may be nothing left for the last part
+    parts = split_pairs(pairs, *sizes, seed=seed)
+    assert sorted(pair for part in parts for pair in part) == sorted(pairs)
+    sources = [{source for source, _ in part} for part in parts]
+    assert sum(map(len, sources)) == len(set.union(*sources))
+    for part, size in zip(parts, sizes):
+        assert size <= len(part) < size + most
+    assert parts == split_pairs(pairs, *sizes, seed=seed)
+
+
+# -- byte-pair encoding ----------------------------------------------------------------------------
+
+
+def pieces_by_definition(word: str, merges: list[tuple[str, str]]) -> list[str]:
+    """Sennrich, Haddow, Birch (2016): apply the merges one after another, everywhere in a word."""
+    pieces = [*word]
+    for a, b in merges:
+        i = 0
+        while i < len(pieces) - 1:
+            if (pieces[i], pieces[i + 1]) == (a, b):
+                pieces[i : i + 2] = [a + b]
+            i += 1
+    return pieces
+
+
+corpora = st.lists(
+    st.text(st.sampled_from("aab c1.é猫 "), min_size=1, max_size=12), min_size=1, max_size=6
+)
+
+
+@given(corpora, st.integers(256, 280), texts, st.booleans(), st.booleans())
+def test_bpe_tokenizer_equals_its_merges_in_each_word(
+    corpus: list[str], vocab_size: int, text: str, whole_words: bool, lowercase: bool
+) -> None:
+    needs("tokenizers")
+    bpe = BPETokenizer.train(corpus * 3, vocab_size, lowercase=lowercase, whole_words=whole_words)
+    merges = [(a, b) for a, b in json.loads(bpe.model)["model"]["merges"]]
+    assert len(bpe.pieces) <= max(vocab_size, 256)
+    for string in (*corpus, text):
+        pieces = [p for word in bpe.words(string) for p in pieces_by_definition(word, merges)]
+        assert bpe(string) == pieces
+        assert not {*pieces} - {*bpe.pieces}
+        normal = string.lower() if lowercase else string
+        if whole_words:  # parts of white space are not kept
+            assert "".join(bpe.join(pieces).split()) == "".join(normal.split())
+        else:
+            assert bpe.join(pieces) == normal.strip()
+    again = tokenizer_named(**json.loads(json.dumps(bpe.to_dict())))
+    assert again(text) == bpe(text)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@given(data=st.data())
+def test_wordpiece_tokenizer_takes_the_longest_pieces(lowercase: bool, data: st.DataObject) -> None:
+    """Wu et al. (2016), and BERT's tokenizer: a word without such pieces is unknown."""
+    needs("tokenizers")
+    from nn.text import load
+
+    stems = st.text("ab", min_size=1, max_size=3)
+    pieces = data.draw(st.sets(stems | stems.map("##".__add__), max_size=12), "pieces")
+    text = data.draw(
+        st.lists(st.text("abA", min_size=1, max_size=7), max_size=5).map(" ".join), "text"
+    )
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(pieces)]
+    with TemporaryDirectory() as directory:
+        folder = Path(directory)
+        (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
+        (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
+        tokenizer = load(folder)
+        found = tokenizer.tokens(tokenizer.encode(text, special=False))
+    expected: list[str] = []
+    for word in (text.lower() if lowercase else text).split():
+        rest, of_word = word, []
+        while rest:
+            prefix = "##" if of_word else ""
+            fitting = [n for n in range(len(rest), 0, -1) if prefix + rest[:n] in pieces]
+            if not fitting:
+                of_word = ["[UNK]"]
+                break
+            of_word.append(prefix + rest[: fitting[0]])
+            rest = rest[fitting[0] :]
+        expected += of_word
+    assert found == expected

@@ -1,0 +1,76 @@
+"""GGUF files that transformers and nn.load read: the same logits and tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+import transformers
+from gguf_files import write_gguf
+from published import make
+
+import nn
+
+SIZES = {
+    "hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 64,
+}  # fmt: skip
+FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "llama": ("llama", "llama", SIZES),
+    "mistral": ("mistral", "llama", SIZES | {"sliding_window": None}),
+    "qwen2": ("qwen2", "qwen2", {**SIZES, "num_key_value_heads": 4}),
+    "qwen3": ("qwen3", "qwen3", SIZES),
+    "gemma": ("gemma", "gemma", SIZES),
+    "gpt2": ("gpt2", "gpt2", {"n_embd": 256, "n_inner": 1024, "n_head": 4, "n_positions": 1024}),
+}
+"""Name of the tiny model, its architecture, and changes of its settings."""
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits_equal_those_of_transformers(tmp_path: Path, name: str, kind: str) -> None:
+    tiny, architecture, changes = FAMILIES[name]
+    model = make(tiny, tmp_path, **changes)
+    settings = model.config.to_dict()
+    settings |= {"rope_theta": (settings.get("rope_parameters") or {}).get("rope_theta")}
+    arrays = {key: x.numpy() for key, x in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        arrays.pop("lm_head.weight")
+    path = tmp_path / "model.gguf"
+    decoded = write_gguf(path, architecture, settings, arrays, kind)
+    ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (2, 9))
+    found = nn.load(path)(ids).data
+    # the decoded arrays in their model
+    with torch.no_grad():
+        state = {key: torch.from_numpy(x.copy()) for key, x in decoded.items()}
+        missing = model.load_state_dict(state, strict=False)
+        assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
+        expected = model(torch.from_numpy(ids)).logits.numpy()
+    np.testing.assert_allclose(found, expected, atol=5e-5 * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2"])
+def test_logits_equal_those_of_transformers_from_the_same_file(tmp_path: Path, name: str) -> None:
+    tiny, architecture, changes = FAMILIES[name]
+    model = make(tiny, tmp_path, **changes)
+    settings = model.config.to_dict()
+    settings |= {"rope_theta": (settings.get("rope_parameters") or {}).get("rope_theta")}
+    arrays = {key: x.numpy() for key, x in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        arrays.pop("lm_head.weight")
+    tokens = [f"t{i}" for i in range(model.config.vocab_size)]  # their number is read
+    kinds = (gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING)
+    metadata = {"tokenizer.ggml.tokens": (tokens, *kinds)}
+    write_gguf(tmp_path / "model.gguf", architecture, settings, arrays, "Q8_0", metadata)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="model.gguf", dtype=torch.float32
+    ).eval()
+    ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (2, 9))
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(ids)).logits.numpy()
+    found = nn.load(tmp_path / "model.gguf")(ids).data
+    np.testing.assert_allclose(found, expected, atol=1e-4 * max(1, np.abs(expected).max()))

@@ -1,0 +1,35 @@
+"""Random programs with writes in PyTorch beside minigrad: values and gradients of all their arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from environment import examples, needs
+from hypothesis import given
+from hypothesis import strategies as st
+from write_programs import SIZE, Step, programs, run
+
+from minigrad import Tensor
+
+torch = needs("torch")
+points = st.lists(st.integers(-9, 9).map(lambda i: i / 4), min_size=SIZE, max_size=SIZE)
+
+
+@examples(60)
+@given(program=programs(repeated=False), x=points, seed=st.integers(0, 2**32 - 1))
+def test_program_with_writes_agrees_with_pytorch(
+    program: list[Step], x: list[float], seed: int
+) -> None:
+    weights = np.random.default_rng(seed).standard_normal((12, SIZE))
+    leaves = Tensor(x, requires_grad=True), torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    ours, theirs = (run(program, leaf) for leaf in leaves)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.data, b.detach().numpy(), rtol=1e-12)
+    try:
+        for b, w in zip(theirs, weights):
+            b.backward(torch.tensor(w[: len(b)]), retain_graph=True)
+    except RuntimeError as error:  # PyTorch keeps no copy of what the graph saved
+        assert "modified by an inplace operation" in str(error)
+        return
+    for a, w in zip(ours, weights):
+        a.backward(w[: len(a)], retain_graph=True)
+    np.testing.assert_allclose(leaves[0].grad.data, leaves[1].grad.numpy(), rtol=1e-10, atol=1e-10)

@@ -1,0 +1,215 @@
+"""The wall around the book: what lies directly in minigrad/, minigrad/ops/ and nn/ imports only itself."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import nn
+from minigrad.optim import Adam
+from nn.fit import TrainingLoop
+
+ROOT = Path(__file__).parents[1]
+GATHERING = {"__init__.py", "__main__.py"}
+"""Files that gather book and rings."""
+
+BOOK = sorted(
+    path
+    for directory in ("minigrad", "minigrad/ops", "nn")
+    for path in (ROOT / directory).glob("*.py")
+    if path.name not in GATHERING
+)
+ALLOWED = sys.stdlib_module_names | {"numpy"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, also inside functions and by name."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                inner = ROOT / source.replace(".", "/") / alias.name
+                is_module = inner.with_suffix(".py").exists() or inner.is_dir()
+                yield f"{source}.{alias.name}" if is_module else source
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
+            yield from (a.value for a in node.args if isinstance(a, ast.Constant))
+
+
+def is_of_the_book(module: str) -> bool:
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    return module.partition(".")[0] in ALLOWED or path in BOOK
+
+
+def test_book_imports_numpy_the_standard_library_and_itself() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), module)
+        for path in BOOK
+        for module in imports(path)
+        if not is_of_the_book(module)
+    }
+    assert found == set()
+
+
+def test_page_for_readers_lists_each_file_of_the_book_once() -> None:
+    text = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+    first, second = text.split("## The second half")
+    text = first.split("### The doors")[0] + second.split("### Where to add")[0]
+    files = re.findall(r"`((?:minigrad|nn)/[\w/]+\.py)`", text)
+    assert sorted(files) == sorted(path.relative_to(ROOT).as_posix() for path in BOOK)
+
+
+def test_names_of_rings_are_not_in_the_book_of_minigrad() -> None:
+    """Its files can be read without the packages around them, except for the doors' examples."""
+    rings = ("minigrad.torch", "minigrad.check", "minigrad.io", "minigrad.optim", "nn.")
+    for path in BOOK:
+        if path.parent != ROOT / "nn":
+            text = path.read_text(encoding="utf-8")
+            assert not [ring for ring in rings if ring in text], path
+
+
+ALONE = """
+import importlib.abc, json, sys, types
+
+for name in ("minigrad", "nn"):  # no __init__.py runs
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [f"{sys.argv[1]}/{name}"]
+
+class Wall(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        package, _, rest = name.partition(".")
+        if package in ("minigrad", "nn") and "." in rest and not rest.startswith("ops."):
+            raise ImportError(f"{name} is not in the book")
+
+sys.meta_path.insert(0, Wall())
+import numpy as np
+from minigrad.adam import Adam
+from minigrad.grad import grad
+from minigrad.ops import activation, arithmetic, attention, loss, norm, product, reduce, select, shape
+from minigrad.tensor import Tensor
+
+linear, layer_norm, cross_entropy = product.linear, norm.layer_norm, loss.cross_entropy
+"""
+"""Start of a program in which only the book can be imported."""
+
+COMPUTED = """
+def derivatives():
+    cubic = lambda t: (np.tanh(t * t) * t).sum() / np.exp(t).sum()
+    x = np.array([0.3, -0.7])
+    first = lambda t: (grad(cubic)(t) * np.array([1.0, 2.0])).sum()
+    second = lambda t: (grad(first)(t) * np.array([-1.0, 0.5])).sum()
+    return [grad(f)(x).data.tolist() for f in (cubic, first, second)]
+
+def losses():
+    rng = np.random.default_rng(0)
+    x, target = rng.standard_normal((8, 5)), rng.integers(0, 3, 8)
+    sizes = [(6, 5), (6,), (6,), (6,), (3, 6)]
+    weights = [Tensor(rng.standard_normal(size) / 2, requires_grad=True) for size in sizes]
+    optimizer, values = Adam(weights, lr=0.01, clip_norm=1.0), []
+    for _ in range(20):
+        w, b, scale, shift, out = weights
+        hidden = layer_norm(activation.relu(linear(x, w, b)), weight=scale, bias=shift)
+        loss = cross_entropy(linear(hidden, out), target, label_smoothing=0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        values.append(loss.item())
+    return values
+"""
+
+
+def test_engine_alone_computes_as_the_library() -> None:
+    """Compare derivatives to the third order, and Adam on a small network."""
+    program = f"{ALONE}{COMPUTED}print(json.dumps([derivatives(), losses()]))"
+    command = [sys.executable, "-W", "error", "-c", program, str(ROOT)]
+    derivatives, losses = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
+    library = {"np": np, "Tensor": mg.Tensor, "Adam": Adam, "grad": mg.grad, "activation": mg}
+    library |= {name: getattr(mg, name) for name in ("linear", "layer_norm", "cross_entropy")}
+    exec(COMPUTED, library)
+    for values, expected in zip(derivatives, library["derivatives"](), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-10)
+    np.testing.assert_allclose(losses, library["losses"](), atol=1e-5)
+    assert losses[-1] < losses[0]
+
+
+MODELS = """
+from nn.config import LanguageModelConfig, TransformerConfig
+from nn.fit import TrainingLoop
+from nn.generation import generate
+from nn.language_model import LanguageModel
+from nn.transformer import Transformer
+"""
+"""Imports of models from the book, where `nn` exports those with all options."""
+
+TRAINED = """
+def trained(model, batch, prompt, source=None):
+    optimizer = Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
+    loop = TrainingLoop(model, optimizer, lambda epoch: [batch], max_epochs=20, label_smoothing=0.1)
+    return loop.fit(), follow(model, prompt, source)
+
+def both():
+    rng = np.random.default_rng(0)
+    sizes = dict(d_model=16, num_heads=2, d_ff=32, dropout=0.0)
+    source, target = rng.integers(3, 20, (8, 5)), rng.integers(3, 20, (8, 6))
+    source[0, 3:] = 0
+    config = TransformerConfig(20, 20, num_encoder_layers=2, num_decoder_layers=2, **sizes)
+    results = [trained(Transformer(config, rng), (source, target), [[1]], source[:1])]
+    config = LanguageModelConfig(20, num_layers=2, activation="relu", pad_id=0, **sizes)
+    return [*results, trained(LanguageModel(config, rng), (source,), [[4, 5]])]
+"""
+
+
+def test_models_alone_learn_and_decode_as_in_the_library() -> None:
+    """Train the paper's Transformer and a language model for 20 steps, and decode greedily."""
+    follow = "follow = lambda model, prompt, source: generate(model, prompt, source, max_len=7)\n"
+    program = f"{ALONE}{MODELS}{follow}{TRAINED}print(json.dumps(both()))"
+    command = [sys.executable, "-W", "error", "-c", program, str(ROOT)]
+    alone = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    library = {"np": np, "Adam": Adam, "TrainingLoop": TrainingLoop, **vars(nn)}
+    library["follow"] = lambda model, prompt, source: nn.generate(
+        model, prompt, source=source, max_len=7
+    )
+    exec(TRAINED, library)
+    for (losses, tokens), (expected, their_tokens) in zip(alone, library["both"](), strict=True):
+        np.testing.assert_allclose(losses, expected, atol=1e-5)
+        assert losses[-1] < losses[0] and tokens == their_tokens
+
+
+EXAMPLE = """
+import json, runpy, sys
+runpy.run_path(sys.argv[1])
+print(json.dumps([name for name in sys.modules if name.startswith(("minigrad.", "nn."))]))
+"""
+
+
+@pytest.mark.slow
+def test_example_of_the_book_learns_the_toy_corpus_without_the_rings() -> None:
+    example = ROOT / "examples/from_the_book.py"
+    command = [sys.executable, "-W", "error", "-c", EXAMPLE, str(example)]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert float(re.search(r"exact match ([\d.]+)%", out)[1]) >= 95
+    imported = json.loads(out.splitlines()[-1])
+    others = {name for name in imported if not is_of_the_book(name)}
+    assert others == {"minigrad.ops", "nn.text", "nn.text.toy_corpora"}
+    assert len(example.read_text("utf-8").splitlines()) <= 80
+
+
+@pytest.mark.parametrize("module", ["minigrad.fast", "minigrad.numpy.vmap", "nn.options.rotary"])
+def test_rings_cannot_be_imported_behind_the_wall(module: str) -> None:
+    command = [sys.executable, "-c", f"{ALONE}import {module}", str(ROOT)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 1 and "is not in the book" in run.stderr
