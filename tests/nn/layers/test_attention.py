@@ -362,10 +362,14 @@ def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
     ("call", "error", "message"),
     [
         (lambda: nn.MultiHeadAttention(8, 3), ValueError, "divisible by num_heads, got d_model=8 and num_heads=3"),
+        (lambda: nn.MultiHeadAttention(8, 0), ValueError, "divisible by num_heads, got d_model=8 and num_heads=0"),
         (lambda: attention_to(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
         (lambda: attention_to(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
         (lambda: attention_to(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
         (lambda: nn.MultiHeadAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias=dict.fromkeys("qkvo", True) | {"out": True}), ValueError, "a mapping with the keys q, k, v and out"),
+        (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), bool)), TypeError, "bias must be floating, got bool"),
+        (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), int)), TypeError, "bias must be floating, got int64"),
         (lambda: nn.MultiHeadAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
         (
             lambda: nn.functional.scaled_dot_product_attention(*(np.ones((1, h, 3, 4)) for h in (4, 2, 2))), ValueError,
@@ -377,3 +381,38 @@ def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
 def test_attention_bad_argument_is_named(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+sizes = st.integers(1, 3)
+
+
+@given(data=st.data())
+def test_attention_of_shapes_that_do_not_fit_is_an_error_with_the_shapes(data: Any) -> None:
+    n, h_kv, group, l_q, l_kv, d_k, d_v = (data.draw(sizes) for _ in range(7))
+    q, k, v = shapes = [n, h_kv * group, l_q, d_k], [n, h_kv, l_kv, d_k], [n, h_kv, l_kv, d_v]
+    match data.draw(st.sampled_from(["size", "axes", "heads", "no heads"]), label="misfit"):
+        case "size":  # all but the number of queries and the width of values
+            axes = [(q, 0), (q, 3), (k, 0), (k, 1), (k, 2), (k, 3), (v, 0), (v, 1), (v, 2)]
+            shape, axis = data.draw(st.sampled_from(axes), label="shape and axis")
+            shape[axis] += data.draw(st.sampled_from((-1, 4)))
+        case "axes":
+            for i in data.draw(st.sets(st.integers(0, 2), min_size=1), label="operands"):
+                del shapes[i][0]
+        case "heads":
+            k[1] = v[1] = q[1] + 1
+        case "no heads":
+            k[1] = v[1] = 0
+    message = re.escape(f"got {tuple(q)}, {tuple(k)} and {tuple(v)}")
+    with pytest.raises(ValueError, match="query, key and value must have shapes .* " + message):
+        mg.scaled_dot_product_attention(*map(np.ones, shapes))
+
+
+@given(data=st.data())
+def test_attention_of_a_mask_that_does_not_broadcast_is_an_error_with_the_shape(data: Any) -> None:
+    shape = n, h, l_q, l_kv = tuple(data.draw(sizes) for _ in range(4))
+    mask = list(shape[data.draw(st.sampled_from((0, 2))) :])
+    axis = data.draw(st.integers(0, len(mask) - 1), label="axis")
+    mask[axis] += data.draw(st.sampled_from((4, 1 if mask[axis] > 1 else 2)))
+    x = np.ones((n, h, l_q, 1)), np.ones((n, h, l_kv, 1)), np.ones((n, h, l_kv, 1))
+    with pytest.raises(ValueError, match="mask must .*" + re.escape(f"got {tuple(mask)}")):
+        mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool))
