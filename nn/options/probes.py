@@ -10,7 +10,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.io.reading import listed
-from minigrad.ops.attention import attention_weights
+from minigrad.ops.attention import attention_weights, checked_mask, scaled_dot_product_attention
 from minigrad.tensor import Tensor, unwrap
 
 from ..attention import PROBE, MultiHeadAttention
@@ -54,14 +54,14 @@ def expect_attentions(owner: str, argument: str, model: Module, names: Iterable[
 
 @contextmanager
 def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Replace the kernel of each attention within this block."""
+    """Replace the kernel of each attention within this block; outer blocks wrap inner ones."""
     names = {id(module): name for name, module in attentions_of(model).items()}
     outer = PROBE.get()
 
     def replace(module: MultiHeadAttention, function: Attend) -> Attend:
-        function = function if outer is None else outer(module, function)
         name = names.get(id(module))
-        return function if name is None else probe(name, function)
+        function = function if name is None else probe(name, function)
+        return function if outer is None else outer(module, function)
 
     token = PROBE.set(replace)
     try:
@@ -90,21 +90,69 @@ def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list
         yield recorded
 
 
-def record_attention(model: Module) -> AbstractContextManager[dict[str, list[np.ndarray]]]:
+def record_attention(
+    model: Module, *, retain_grad: bool = False
+) -> AbstractContextManager[dict[str, list[Any]]]:
     """Record the weights of each multi-head attention within this block.
 
     Parameters
     ----------
     model : Module
         Any model with `MultiHeadAttention` layers.
+    retain_grad : bool, default False
+        Record Tensors of the graph instead of arrays. `mg.gradients(y, weights)` returns the
+        gradients of a result by them, and `y.backward()` sets their `.grad`. To combine it with
+        `gate_heads`, enter `gate_heads` first.
 
     Returns
     -------
     context manager
-        Its value is a dict of lists, by the names of the attentions. Each list has an array
-        (N, h, L_q, L_kv) for each call, without dropout.
+        Its value is a dict of lists, by the names of the attentions. Each list has the weights
+        (N, h, L_q, L_kv) of each call, without dropout.
     """
+    if retain_grad:
+        return _recording_in_graph(model)
     return recording(model, lambda *seen: unwrap(attention_weights(*seen)))
+
+
+@contextmanager
+def _recording_in_graph(model: Module) -> Iterator[dict[str, list[Tensor]]]:
+    recorded: dict[str, list[Tensor]] = {name: [] for name in attentions_of(model)}
+
+    def probe(name: str, function: Attend) -> Attend:
+        if function is not scaled_dot_product_attention:
+            raise ValueError(
+                "record_attention: retain_grad must be False if another probe is entered inside its "
+                "block, got True. Enter gate_heads first, and record_attention inside it"
+            )
+
+        def attend(
+            q: Any,
+            k: Any,
+            v: Any,
+            mask: Any,
+            *,
+            bias: Any,
+            scale: float,
+            dropout: float,
+            generator: Any,
+        ) -> Tensor:
+            if mask is not None:
+                mask = checked_mask(mask, (*q.shape[:3], k.shape[2]))
+            weights = attention_weights(q, k, mask, bias, scale)
+            if mg.is_grad_enabled():
+                if not weights.requires_grad:  # all that comes before is frozen
+                    weights = Tensor(weights.data, requires_grad=True)
+                weights.retain_grad()
+            recorded[name].append(weights)
+            if dropout:
+                weights = mg.dropout(weights, dropout, generator=generator)
+            return mg.matmul(weights, mg.repeat(v, q.shape[1] // v.shape[1], axis=1))
+
+        return attend
+
+    with attending(model, probe):
+        yield recorded
 
 
 @contextmanager
