@@ -3,8 +3,11 @@
     minigrad explore runs/zh-en "我 有 一只 猫"                    the translation by a run
     minigrad explore DIR "The animal was tired." --out cat.html    a published model
     minigrad explore runs/zh-en "我 有 一只 猫" --out cat.png      a picture of cross-attention
+    minigrad explore runs/zh-en "我 有 一只 猫" --backward         with the gradients of each word
 
-The page works without a network. Published models need tokenizers, and pictures need matplotlib:
+The page works without a network. With --backward it also contains the gradient of the
+log-probability of each token by each attention weight, and a head in ten steps that increase the
+probability. Published models need tokenizers, and pictures need matplotlib:
 pip install "minigrad-nn[all]".
 """
 
@@ -32,6 +35,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("text", help="a sentence")
     out = "page (.html) or picture (.png, .svg, .pdf) to write (default: runs/NAME.html)"
     parser.add_argument("--out", type=Path, metavar="FILE", help=out)
+    parser.add_argument(
+        "--backward",
+        action="store_true",
+        help="add the gradient of each output token by each attention weight to the page",
+    )
     return parser.parse_args(argv)
 
 
@@ -53,20 +61,22 @@ def main(argv: Sequence[str] | None = None) -> Path:
     if out.suffix not in (".html", *PICTURES):
         raise ValueError(f"--out must end in .html, {', '.join(PICTURES)}, got {out}")
     if out.suffix in PICTURES:
+        if args.backward:
+            raise ValueError(f"--out must end in .html with --backward, got {out}")
         require("matplotlib", f"minigrad explore --out {out}")
     if is_run(args.model):
-        explore_run(args.model, args.text, out)
+        explore_run(args.model, args.text, out, args.backward)
     elif out.suffix in PICTURES:
         raise ValueError(f"--out must end in .html for a published model, got {out}")
     else:
-        explore_published(args.model, args.text, out)
+        explore_published(args.model, args.text, out, args.backward)
     print(out)
     return out
 
 
-def explore_run(run_dir: Path, sentence: str, out: Path) -> None:
+def explore_run(run_dir: Path, sentence: str, out: Path, backward: bool) -> None:
     """Write what a translator attended to while it translated a sentence."""
-    translator = nn.Translator.load(run_dir)
+    translator = nn.Translator.load(run_dir, inference=not backward)
     check_spaces(translator, sentence)
     (translation,) = translator.translate([sentence], beam_size=4)
     maps, source, target = translator.attention(translation)
@@ -88,10 +98,11 @@ def explore_run(run_dir: Path, sentence: str, out: Path) -> None:
         title,
         vocabulary=vocab.tokens,
         beams=beams,
+        backward=backward,
     )
 
 
-def explore_published(directory: Path, sentence: str, out: Path) -> None:
+def explore_published(directory: Path, sentence: str, out: Path, backward: bool) -> None:
     """Write what a published model attended to in a sentence, or in its translation."""
     text = load_text(directory)
     model = nn.load(directory)
@@ -111,4 +122,5 @@ def explore_published(directory: Path, sentence: str, out: Path) -> None:
         out,
         sentence,
         vocabulary=vocabulary,
+        backward=backward,
     )

@@ -122,8 +122,8 @@ def _recording_in_graph(model: Module) -> Iterator[dict[str, list[Tensor]]]:
     def probe(name: str, function: Attend) -> Attend:
         if function is not scaled_dot_product_attention:
             raise ValueError(
-                "record_attention: retain_grad must be False if another probe is entered inside its "
-                "block, got True. Enter gate_heads first, and record_attention inside it"
+                "record_attention: retain_grad must be False if another probe is entered inside "
+                "its block, got True. Enter gate_heads first, and record_attention inside it"
             )
 
         def attend(

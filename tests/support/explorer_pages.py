@@ -50,6 +50,16 @@ def stored_vectors(text: str, *shape: int) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)
 
 
+def stored_gradients(entry: dict[str, Any], layer: int, *shape: int) -> np.ndarray:
+    """Return gradients (heads, L_q, L_kv) of a map, which has signed roots without last zeros."""
+    heads, queries, keys = shape
+    roots = np.zeros(queries * heads * keys)
+    stored = np.frombuffer(base64.b64decode(entry["layers"][layer]), np.int8)
+    roots[: len(stored)] = stored / 127
+    squares = entry["scale"] * roots * np.abs(roots)
+    return squares.reshape(queries, heads, keys).swapaxes(0, 1)
+
+
 def model_and_arguments(kind: str) -> tuple[Any, dict[str, Any]]:
     """Return a model, and the arguments of `explore` for it."""
     rng = np.random.default_rng(5)
@@ -60,6 +70,9 @@ def model_and_arguments(kind: str) -> tuple[Any, dict[str, Any]]:
         config = nn.TransformerConfig(12, 12, num_encoder_layers=2, num_decoder_layers=2, **sizes)
         target = {"target": [8, 9, 2], "target_tokens": ["w8", "w9", "<eos>"]}
         return nn.Transformer(config, rng), {**sequence, **target, "vocabulary": words}
+    if kind == "masked language model":
+        config = nn.EncoderConfig(12, num_layers=2, positions="relative", **sizes)
+        return nn.MaskedLanguageModel(config, rng), {**sequence, "vocabulary": words}
     if kind == "language model":
         grouped = nn.AttentionConfig(num_kv_heads=2)
         lm = nn.LanguageModelConfig(

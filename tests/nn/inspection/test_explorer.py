@@ -15,6 +15,7 @@ from explorer_pages import (
     TARGET,
     data_of,
     model_and_arguments,
+    stored_gradients,
     stored_vectors,
     stored_weights,
 )
@@ -22,7 +23,9 @@ from explorer_pages import (
 import minigrad as mg
 import nn
 from nn import explore
+from nn.decoding.search import attention_kind
 from nn.inspection.explorer import attention_page
+from nn.options.probes import attentions_of
 
 
 def test_attention_page_stores_weights_as_bytes_and_tokens() -> None:
@@ -136,6 +139,108 @@ def test_explore_of_transformer_takes_arrays_and_requires_a_target() -> None:
     assert explore(model, **arguments | {n: np.array(arguments[n]) for n in names}) == expected
     with pytest.raises(ValueError, match="explore: target must be given for a Transformer, got"):
         explore(model, arguments["ids"], arguments["tokens"])
+
+
+KINDS = ["transformer", "language model", "masked language model"]
+"""Kinds of models that return logits of tokens."""
+
+
+def inputs_of(kind: str, arguments: dict[str, Any]) -> list[np.ndarray]:
+    """Return the arguments of a model for those of `explore`."""
+    ids = np.array([arguments["ids"]])
+    return [ids, np.array([[1, *arguments["target"][:-1]]])] if kind == "transformer" else [ids]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explore_backward_chooses_each_token_and_its_best_alternative(kind: str) -> None:
+    model, arguments = model_and_arguments(kind)
+    p = mg.softmax(model.eval()(*inputs_of(kind, arguments))[0]).data
+    first = int(kind == "language model")
+    ids = arguments["target"] if kind == "transformer" else arguments["ids"][first:]
+    expected = []
+    for row, best in enumerate(np.argsort(-p)[:, :2].tolist()):
+        said = ids[row : row + 1]
+        chosen = [*said, *(i for i in best if i not in said)][:2]
+        expected += [(row + 1 + first, f"w{i}", pytest.approx(p[row, i])) for i in chosen]
+    arguments["target_tokens"] = ["w8", "w9", "w2"]
+    outputs = data_of(explore(model, **arguments, backward=True))["backward"]
+    assert [(o["place"], o["token"], o["p"]) for o in outputs] == expected
+    assert len(outputs) == 2 * len(p)
+    del arguments["vocabulary"]
+    outputs = data_of(explore(model, **arguments, backward=True))["backward"]
+    assert [o["place"] for o in outputs] == [row + 1 + first for row in range(len(ids))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explore_backward_stores_gradients_by_all_weights(kind: str) -> None:
+    model, arguments = model_and_arguments(kind)
+    data = data_of(explore(model, **arguments, backward=True))
+    with nn.record_attention(model.eval(), retain_grad=True) as recorded:
+        log_p = mg.log_softmax(model(*inputs_of(kind, arguments))[0])
+    ids = {"<eos>": 2} | {f"w{i}": i for i in range(12)}
+    first = 1 + (kind == "language model")
+    for output in data["backward"]:
+        y = log_p[output["place"] - first, ids[output["token"]]]
+        for entry, stored in zip(data["maps"], output["maps"], strict=True):
+            names = [n for n in recorded if entry["name"] in ("self", attention_kind(n))]
+            shape = entry["heads"], *(len(entry[side]["tokens"]) for side in ("queries", "keys"))
+            largest = 0.0
+            for layer, name in enumerate(names):
+                (w,) = recorded[name]
+                (g,) = mg.gradients(y, [w], retain_graph=True, allow_unused=True)
+                expected = np.zeros(shape) if g is None else np.where(w.data[0], g.data[0], 0)
+                found = stored_gradients(stored, layer, *shape)
+                largest = max(largest, np.abs(expected).max())
+                atol = np.sqrt(np.abs(expected) * stored["scale"]) / 127 + stored["scale"] / 127**2
+                assert (np.abs(found - expected) <= atol).all()
+            assert stored["scale"] == pytest.approx(largest, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explore_backward_increases_probability_and_keeps_the_model(kind: str) -> None:
+    model, arguments = model_and_arguments(kind)
+    before = {name: p.data.copy() for name, p in model.named_parameters()}
+    data = data_of(explore(model, **arguments, backward=True))
+    for name, p in model.named_parameters():
+        np.testing.assert_array_equal(p.data, before[name])
+        assert p.grad is None
+    assert not any(module.has_hooks for module in model.modules())
+    for output in data["backward"]:
+        ascent = output["ascent"]
+        if kind == "language model" and output["place"] == 2:  # its query has a single key
+            assert ascent is None
+            continue
+        p = ascent["p"]
+        assert len(p) == 11 and p[0] == pytest.approx(output["p"])
+        assert p[1] > p[0] and p[-1] > 1.01 * p[0]
+        entry = data["maps"][ascent["map"]]
+        q_len, k_len = (len(entry[side]["tokens"]) for side in ("queries", "keys"))
+        frames = stored_weights(ascent["weights"], 11, q_len, k_len)
+        layer = stored_weights(entry["layers"][ascent["layer"]], entry["heads"], q_len, k_len)
+        np.testing.assert_allclose(frames[0], layer[ascent["head"]], atol=0.008)
+        assert np.abs(frames[-1] - frames[0]).max() > 0.02
+        np.testing.assert_allclose(frames.sum(-1), 1, atol=0.02)
+
+
+def test_explore_backward_of_unsuitable_model_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, arguments = model_and_arguments("encoder")
+    with pytest.raises(ValueError, match="backward must be False for a model without logits"):
+        explore(model, **arguments, backward=True)
+    model, arguments = model_and_arguments("transformer")
+    with pytest.raises(RuntimeError, match="a copy for inference has no gradients"):
+        explore(nn.for_inference(model), **arguments, backward=True)
+    monkeypatch.setattr("nn.inspection.backward.MAX_GRADIENTS", 1000)
+    with pytest.raises(ValueError, match=r"at most 1,000 gradients, got 1,776\. Use a shorter"):
+        explore(model, **arguments, backward=True)
+
+
+def test_explore_backward_inside_gates_has_no_gradient_by_silent_heads() -> None:
+    model, arguments = model_and_arguments("language model")
+    gates = {name: np.zeros(4) for name in attentions_of(model)}
+    with nn.gate_heads(model, gates):
+        outputs = data_of(explore(model, **arguments, backward=True))["backward"]
+    assert [output["maps"][0]["scale"] for output in outputs] == [0.0] * 8
+    assert [output["ascent"] for output in outputs] == [None] * 8
 
 
 def test_explorer_page_in_notebook_is_frame_without_script() -> None:
