@@ -38,7 +38,7 @@ class Output(NamedTuple):
 
 def choose_outputs(
     probabilities: np.ndarray,
-    ids: Sequence[int],
+    ids: Any,
     tokens: Sequence[str],
     vocabulary: Sequence[str] | None,
 ) -> list[Output]:
@@ -49,7 +49,7 @@ def choose_outputs(
     Parameters
     ----------
     probabilities : array, shape (L, V)
-    ids : sequence of int
+    ids : sequence or array of int
         Ids of the tokens that are predicted, for each row or for all but the last one.
     tokens : sequence of str
         The same tokens.
@@ -162,7 +162,9 @@ def _ascend(
     changes, so that the parameters of the model do not change.
     """
     projections = [p for m in attentions_of(model).values() for p in (m.q_proj, m.k_proj)]
-    changes = {p: np.zeros(p.weight.shape, p.weight.dtype) for p in projections}
+    changes: dict[Module, np.ndarray] = {
+        p: np.zeros(p.weight.shape, p.weight.dtype) for p in projections
+    }
     longest, steepest = ASCENT_RATE * _length([p.weight.data for p in projections]), 0.0
     leaves: dict[Module, Tensor] = {}
 

@@ -217,7 +217,7 @@ def _output_data(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, A
             roots = np.sign(layer) * np.sqrt(np.abs(layer) / (scale or 1))
             rounded = np.rint(127 * roots).astype(np.int8).transpose(1, 0, 2)
             encoded.append(_encoded(np.trim_zeros(rounded.ravel(), "b")))
-        maps.append({"scale": scale, "layers": encoded})
+        maps.append({"scale": float(f"{scale:.6g}"), "layers": encoded})
     ascent = output["ascent"]
     if ascent is not None:
         ascent = {

@@ -254,8 +254,14 @@ def test_explore_writes_a_page_of_a_published_model(
     error = error_of(explore.main, f"{line}.png")
     assert "--out must end in .html for a published model" in error
     if model == "gpt":  # the others add special tokens
+        call(explore.main, f"{line}.html --backward")
+        assert '"backward": [{"token": ' in (tmp_path / "a.html").read_text(encoding="utf-8")
         error = error_of(explore.main, line.replace("the cat sat", "") + ".html")
         assert error == "error: text must have at least one token, got none"
+    else:
+        error = error_of(explore.main, f"{line}.html --backward")
+        messages = {"encoder": "a model without logits of tokens", "marian": "33,554,432 gradients"}
+        assert messages[model] in error  # the translation by random weights is long
 
 
 def test_translate_arguments_or_standard_input_prints_translations(

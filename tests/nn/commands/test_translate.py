@@ -111,6 +111,11 @@ def test_explore_writes_a_page_or_a_picture(
     assert "hola mundo" in (tmp_path / "new/a.html").read_text(encoding="utf-8")
     assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
     assert call(explore.main, line).out == ["runs/en-es.html"]
+    assert '"backward": ' not in Path("runs/en-es.html").read_text(encoding="utf-8")
+    assert call(explore.main, [*line, "--backward"]).out == ["runs/en-es.html"]
+    assert '"backward": [{"token": "hola"' in Path("runs/en-es.html").read_text(encoding="utf-8")
+    error = "error: --out must end in .html with --backward, got a.png"
+    assert error_of(explore.main, [*line, "--backward", "--out", "a.png"]) == error
     hide_packages(monkeypatch, "matplotlib")
     error = "error: minigrad explore --out b.png needs matplotlib: pip install matplotlib"
     assert error_of(explore.main, [*line, "--out", "b.png"]) == error

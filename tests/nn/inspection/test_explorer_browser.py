@@ -22,7 +22,9 @@ from explorer_pages import (
     data_of,
     model_and_arguments,
     random_weights,
+    stored_gradients,
     stored_vectors,
+    stored_weights,
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -51,7 +53,8 @@ class Page:
         model, arguments = model_and_arguments(kind)
         html = explore(model, **{**arguments, **options}, path=self.path)
         self.visit(at)
-        return data_of(html)["maps"]  # type: ignore[no-any-return]
+        self.data = data_of(html)
+        return self.data["maps"]  # type: ignore[no-any-return]
 
     def visit(self, at: str) -> None:
         self.driver.get("about:blank")
@@ -423,15 +426,154 @@ def test_wide_map_on_phone_scrolls_in_its_box(page: Page, view: str, box: str) -
     assert "more-left" in wide.get_attribute("class")
 
 
+def explore_backward(page: Page, at: str) -> dict[str, Any]:
+    """Open the page of a Transformer with its backward passes, and return its data."""
+    page.explore("transformer", at, backward=True)
+    return page.data
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def test_page_without_backward_pass_has_no_switch(page: Page) -> None:
+    page.open(MAPS, at="pass=backward&output=1")
+    assert not any(page.all(f"#{name}")[0].is_displayed() for name in ("pass", "output", "ascent"))
+    assert "pass=" not in page.run("location.hash")
+
+
+def test_backward_switch_shows_gradient_of_chosen_output_and_address_restores_it(
+    page: Page,
+) -> None:
+    data = explore_backward(page, "view=matrix&map=encoder&layer=1&heads=1&cell=1.2")
+    weights = page.pixels(page.all("#field canvas")[0])
+    assert len(page.all("#layer input")) == 3  # with rollout, which has no gradient
+    page.act("click", "#layer input", 2)
+    page.act("click", "#pass input", 1)
+    assert len(page.all("#layer input")) == 2 and page.all("#output")[0].is_displayed()
+    options = [item.text for item in page.all("#output option")]
+    assert options == [f"{o['place']} · {o['token']} · {o['p']:.3f}" for o in data["backward"]]
+    shown = []
+    for i, output in enumerate(data["backward"]):
+        page.run(
+            "(arguments[0].value = arguments[1], arguments[0].dispatchEvent(new Event('change')))",
+            page.all("#output select")[0],
+            i,
+        )
+        gradient = stored_gradients(output["maps"][0], 1, 4, 4, 4)[1, 1, 2]
+        readout = re.search(r"weight (0\.\d{3}) gradient (\S+)", page.text("#readout"))
+        assert number(readout[2]) == pytest.approx(gradient, rel=0.06)
+        shown.append((readout[1], page.pixels(page.all("#field canvas")[0])))
+        assert f"log-probability of “{output['token']}”" in page.text("#legend")
+        assert number(page.text("#legend").split()[1]) == pytest.approx(
+            output["maps"][0]["scale"], rel=0.06
+        )
+    assert len({weight for weight, _ in shown}) == 1
+    assert all((shown[i][1] != shown[i + 1][1]).any() for i in range(5))
+    before = page.run("location.hash"), page.text("#readout")
+    assert "pass=backward&output=5" in before[0]
+    page.driver.refresh()
+    assert (page.run("location.hash"), page.text("#readout")) == before
+    page.act("click", "#pass input", 0)
+    assert_array_equal(page.pixels(page.all("#field canvas")[0]), weights)
+
+
+def test_backward_model_view_draws_sign_and_root_of_every_gradient(page: Page) -> None:
+    data = explore_backward(page, "view=model&map=cross&pass=backward&output=4")
+    pictures = np.array([page.pixels(canvas) for canvas in page.all("#grid canvas")])
+    stored = data["backward"][4]["maps"][2]
+    gradients = np.array([stored_gradients(stored, layer, 4, 3, 4) for layer in range(2)])
+    roots = np.sqrt(np.abs(gradients) / stored["scale"])
+    drawn = pictures.reshape(2, 4, 3, 4, 4)
+    assert_allclose(drawn[..., 3], roots, atol=0.51 / 255)
+    red, blue = drawn[..., 0], drawn[..., 2]
+    for sign, is_drawn in ((1, blue > red), (-1, red > blue)):
+        assert (is_drawn[np.sign(gradients) == sign]).all() and (np.sign(gradients) == sign).any()
+    assert (gradients[:, :, :2] == 0).sum() < gradients[:, :, :2].size
+
+
+def test_backward_token_view_names_partners_by_size_of_gradient(page: Page) -> None:
+    data = explore_backward(page, "map=cross&layer=1&heads=2&pass=backward&output=4")
+    page.focus("#queries li", 2)
+    stored = data["backward"][4]["maps"][2]
+    row = stored_gradients(stored, 1, 4, 3, 4)[2, 2]
+    assert_allclose(
+        page.boxes("keys", 1)[:, 0], np.sqrt(np.abs(row) / stored["scale"]) / 2, atol=0.006
+    )
+    found = re.findall(r"w\d(\d) (\S+)", page.text("#readout").split("gradients:")[1])
+    order = np.argsort(-np.abs(row))
+    assert [int(i) - 1 for i, _ in found] == order.tolist()
+    assert_allclose([number(g) for _, g in found], row[order], rtol=0.06)
+    page.press("ARROW_RIGHT")
+    assert page.focused() == f"w{4 + order[0]}"
+
+
+def test_slider_shows_head_in_ten_steps_of_gradient_ascent(page: Page) -> None:
+    data = explore_backward(page, "pass=backward&output=3")
+    ascent = data["backward"][3]["ascent"]
+    name = data["maps"][ascent["map"]]["name"]
+    text = page.text("#ascent")
+    assert f"{name}, layer {ascent['layer'] + 1}, head {ascent['head'] + 1}." in text
+    q_len, k_len = (
+        len(data["maps"][ascent["map"]][side]["tokens"]) for side in ("queries", "keys")
+    )
+    frames = stored_weights(ascent["weights"], 11, q_len, k_len)
+    opacities = []
+    for step in (0, 5, 10):
+        page.run(
+            "(arguments[0].value = arguments[1], arguments[0].dispatchEvent(new Event('input')))",
+            page.all("#ascent input")[0],
+            step,
+        )
+        text = f"step {step} of 10: probability {ascent['p'][step]:.3f} (at first "
+        assert text in page.text("#ascent") and f"frame={step}" in page.run("location.hash")
+        drawn = page.pixels(page.all("#frame canvas")[0])[..., 3]
+        edges = np.sort(np.unique(np.round(drawn, 2)))
+        wanted = np.sqrt(frames[step]).ravel()
+        assert all(np.abs(edges - w).min() < 0.011 for w in wanted)
+        opacities.append(drawn)
+    assert (opacities[0] != opacities[2]).any()
+    page.run("arguments[0].click()", page.all("#ascent button")[0])
+    assert page.text("#ascent button") == "stop"
+    check.wait_for(page.driver, "return document.querySelector('#ascent input').value > 0", 10)
+    page.run("arguments[0].click()", page.all("#ascent button")[0])
+    assert page.text("#ascent button") == "play"
+
+
+def test_picture_of_backward_pass_has_signs(page: Page) -> None:
+    data = explore_backward(page, "")
+    gradients = stored_gradients(data["backward"][4]["maps"][0], 1, 4, 4, 4)
+    [head, *_] = np.flatnonzero((gradients > 0).any((1, 2)) & (gradients < 0).any((1, 2)))
+    page.visit(f"view=matrix&map=encoder&layer=1&heads={head}&pass=backward&output=4")
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    texts = [text.get_attribute("textContent") for text in page.all("#paper text")]
+    assert "gradient of “<eos>”" in texts[0]
+    assert {text[0] for text in texts[1:] if re.match(r"[+−]?\.?\d", text)} == {"+", "−"}
+    fills = {rect.get_attribute("fill") for rect in page.all("#paper rect")}
+    assert fills == {"#fff", "#b34d00", "#3451b8"}
+    page.act("click", "#view input", 0)
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    strokes = {path.get_attribute("stroke") for path in page.all("#paper path")}
+    assert strokes == {"#b34d00", "#3451b8"}
+
+
+def test_backward_page_on_phone_fits(page: Page) -> None:
+    page.device("Emulation.setDeviceMetricsOverride", width=390, height=700, deviceScaleFactor=1, mobile=True)  # fmt: skip
+    for view in ("tokens", "model", "matrix"):
+        explore_backward(page, f"view={view}&pass=backward&output=3")
+        assert page.run("document.documentElement.scrollWidth") <= 390
+
+
 def test_chinese_page_has_no_english_word(page: Page) -> None:
     tokens = {"tokens": SOURCE, "target_tokens": SOURCE[:3], "vocabulary": SOURCE * 3}
-    options = {"title": "猫", "beams": [("猫", -0.1)], "language": "zh"}
+    options = {"title": "猫", "beams": [("猫", -0.1)], "language": "zh", "backward": True}
     page.explore("transformer", "", **tokens, **options)
     texts = "document.body.innerText + [...document.querySelectorAll('[aria-label]')].map((node) => node.ariaLabel)"
     names = r"<\w+>|\b(SVG|PNG|Esc|Shift|Enter|softmax)\b"
-    for view, part in enumerate(("#queries li", "#grid button", "#field canvas")):
-        page.act("click", "#view input", view)
+    for i, part in enumerate(("#queries li", "#grid button", "#field canvas") * 2):
+        page.act("click", "#pass input", i // 3)
+        page.act("click", "#view input", i % 3)
         page.act("click", part)
-        page.act("click", "#view input", view)
+        page.act("click", "#view input", i % 3)
         assert re.findall(r"[A-Za-z]{2,}", re.sub(names, "", page.run(texts))) == []
     assert page.run("document.documentElement.lang") == "zh"
