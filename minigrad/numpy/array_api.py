@@ -78,7 +78,8 @@ def _namespace(module: Any, names: str) -> dict[str, Any]:
 
 
 __array_api_version__ = "2024.12"
-__array_namespace_info__ = np.__array_namespace_info__
+if hasattr(np, "__array_namespace_info__"):  # since NumPy 2.1
+    __array_namespace_info__ = np.__array_namespace_info__
 special = Special()
 linalg = types.SimpleNamespace(**_namespace(np.linalg, LINALG))
 fft = types.SimpleNamespace(**_namespace(np.fft, FFT))
