@@ -22,9 +22,21 @@ import numpy as np
 from .arrays import as_array
 from .changes import mark_changed
 from .errors import GradientError
+from .graph import move_gradient
 from .modes import MODE
 from .nested import needs_gradient, without_tensors
-from .tensor import DISPATCH, OTHERS, Tensor, View, record_view, unwrap, view_of, views_of, wrap
+from .tensor import (
+    DISPATCH,
+    OTHERS,
+    Tensor,
+    View,
+    node_of,
+    record_view,
+    unwrap,
+    view_of,
+    views_of,
+    wrap,
+)
 
 # -- functions
 
@@ -145,11 +157,13 @@ def index_of(view: View, name: str) -> Any:
 
 
 def replace(t: Tensor, y: Tensor) -> None:
-    """Let `t` go on as `y`, and the views of `t` as the same views of `y`."""
-    views, node, made = views_of(t), t._node, view_of(y)
-    if node is not None and node.notes is not None and node.notes.retain:
-        node.notes.retain = False
-        y.retain_grad()
+    """Let `t` go on as `y`, and the views of `t` as the same views of `y`.
+
+    `t` keeps its gradient. Hooks stay with the old value, as in PyTorch.
+    """
+    views, node, made = views_of(t), node_of(t), view_of(y)
+    if node is not None and y._node is not None:
+        move_gradient(node, y._node)
     t._array, t._node, t._frozen = y._array, y._node, None
     if made is not None:
         record_view(t, made.base, made.op, made.options)

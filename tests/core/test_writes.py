@@ -22,15 +22,15 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def weighted_sum(program: list[Step], x: Any, weights: np.ndarray) -> Any:
     """Return the sum of all arrays of a program, with weights, so that no gradient is of ones."""
-    results = run(program, x)
+    results = run(program, x).results()
     assert len(results) <= len(weights)
     return sum([(r * w[: len(r)]).sum() for r, w in zip(results, weights)])
 
 
 @given(program=programs(), x=points)
 def test_program_with_writes_has_the_values_of_numpy(program: list[Step], x: np.ndarray) -> None:
-    ours = run(program, Tensor(x.copy(), requires_grad=True))
-    for result, expected in zip(ours, run(program, x.copy()), strict=True):
+    ours = run(program, Tensor(x.copy(), requires_grad=True)).results()
+    for result, expected in zip(ours, run(program, x.copy()).results(), strict=True):
         np.testing.assert_allclose(result.data, expected, rtol=1e-12)
 
 

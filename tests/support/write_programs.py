@@ -1,7 +1,8 @@
 """Random programs that write into arrays, for NumPy, minigrad and PyTorch.
 
 A program is a list of steps. Each step changes an array that was computed from `x`, or takes a view, or
-keeps a product, whose operands are saved by the graph. NumPy runs the same steps.
+keeps a product, whose operands are saved by the graph. NumPy runs the same steps. Further steps retain a gradient,
+register a hook or go backward.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ OPERATORS = {"=": None, "+=": operator.iadd, "-=": operator.isub, "*=": operator
 
 @dataclass
 class Arrays:
-    """Arrays of a running program: `x`, those that are written into, and results."""
+    """Arrays of a running program: `x`, those that are written into, and results.
+
+    `seen` contains the gradients that each hook got.
+    """
 
     x: Any
     written: list[Any]
     kept: list[Any] = field(default_factory=list)
+    seen: list[list[Any]] = field(default_factory=list)
 
     def results(self) -> list[Any]:
         """Return all arrays except `x`."""
@@ -81,15 +86,18 @@ def change(draw: st.DrawFn) -> Step:
 
 
 @st.composite
-def view(draw: st.DrawFn) -> Step:
-    """Take a view of an array that is written into, and write into it, too."""
+def view(draw: st.DrawFn, nested: bool) -> Step:
+    """Take a view of an array that is written into, and write into it, too.
+
+    Without `nested`, it is no view of a view.
+    """
     which = draw(st.integers(0, 9))
     take = draw(
         st.sampled_from([lambda a: a[1:], lambda a: a[:2], lambda a: a.reshape(-1, 1).T[0]])
     )
 
     def step(arrays: Arrays) -> None:
-        base = arrays.written[which % len(arrays.written)]
+        base = arrays.written[which % (len(arrays.written) if nested else 2)]
         if len(base) > 2:
             arrays.written.append(take(base))
 
@@ -108,15 +116,43 @@ def product(draw: st.DrawFn) -> Step:
     return step
 
 
-def programs(repeated: bool = True) -> st.SearchStrategy[list[Step]]:
-    """Return a strategy of programs; without `repeated`, no element is written twice in a step."""
-    steps = st.one_of(write(repeated), write(repeated), change(), view(), product())
-    return st.lists(steps, min_size=1, max_size=7)
+@st.composite
+def gradient(draw: st.DrawFn) -> Step:
+    """Retain the gradients of all arrays, go backward from them, or register a hook."""
+    kind = draw(st.sampled_from(["retain", "backward", "hook"]))
+    which, c = draw(st.integers(0, 9)), draw(numbers)
+
+    def step(arrays: Arrays) -> None:
+        if kind == "retain":
+            for a in arrays.written:
+                a.retain_grad()
+        elif kind == "backward":
+            sum([(a * c).sum() for a in arrays.written]).backward(retain_graph=True)
+        else:
+            seen: list[Any] = []
+            arrays.seen.append(seen)
+            a = arrays.written[which % 2]  # PyTorch does not call hooks of a view that is written
+            a.register_hook(lambda g: (seen.append(g), g * c)[1])
+
+    return step
 
 
-def run(program: list[Step], x: Any) -> list[Any]:
-    """Run a program on a vector x of length SIZE, and return its arrays."""
+def programs(repeated: bool = True, gradients: bool = False) -> st.SearchStrategy[list[Step]]:
+    """Return a strategy of programs.
+
+    Without `repeated`, no element is written twice in a step. With `gradients`, programs retain gradients, go backward and
+    register hooks. They keep no products, which PyTorch could not differentiate after a write, and take no views of views,
+    which PyTorch makes of their base again after a write.
+    """
+    writes = st.one_of(write(repeated), write(repeated), change(), view(nested=not gradients))
+    if gradients:
+        return st.lists(writes | gradient(), min_size=6, max_size=12)
+    return st.lists(writes | product(), min_size=1, max_size=7)
+
+
+def run(program: list[Step], x: Any) -> Arrays:
+    """Run a program on a vector x of length SIZE."""
     arrays = Arrays(x, [x * 1.5, x * x])
     for step in program:
         step(arrays)
-    return arrays.results()
+    return arrays
