@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 import minigrad as mg
 from minigrad.tensor import Tensor
 
+from ..linear import Linear
 from ..module import Module, evaluating
 from ..options.probes import attentions_of, record_attention
 
@@ -25,6 +26,8 @@ LEAST_GRADIENT = 1e-6
 
 MAX_GRADIENTS = 2**25
 """Number of gradients in a page; each takes up to 4 / 3 bytes."""
+MAX_TOKENS, MAX_CHANGES = 1024, 2**25
+"""Size of a batch of outputs: its tokens, and its changes of weights."""
 
 
 class Output(NamedTuple):
@@ -89,29 +92,26 @@ def differentiate(
     first_place : int
         Number of the token that the first row predicts.
     """
-    results: list[dict[str, Any]] = []
-    for output, gradients in zip(outputs, _gradients_by_weights(model, inputs, outputs)):
-        frames, probabilities = _ascend(model, inputs, output)
+    tokens, projections = sum(x.size for x in inputs), _projections(model)
+    size = sum(p.weight.size for p in projections)
+    count = max(1, min(MAX_TOKENS // tokens, MAX_CHANGES // max(1, size)))
+    results = []
+    for start in range(0, len(outputs), count):
+        part = outputs[start : start + count]
+        batch = [np.repeat(x, len(part), axis=0) for x in inputs]
+        gradients = by_kind(_gradients_by_weights(model, batch, part, len(outputs)), kinds)
+        frames, probabilities = _ascend(model, batch, part)
         grouped = [by_kind(frame, kinds) for frame in frames]
-        results.append(
-            {
-                "token": output.token,
-                "place": first_place + output.row,
-                "p": output.p,
-                "gradients": by_kind(gradients, kinds),
-                "ascent": None,
-            }
-        )
-        kind, layer, head, change = _most_changed(grouped[0], grouped[-1])
-        if change > 0:
-            weights = np.stack([frame[kind][layer][head] for frame in grouped])
-            results[-1]["ascent"] = {
-                "map": kind,
-                "layer": layer,
-                "head": head,
-                "weights": weights,
-                "p": probabilities,
-            }
+        for i, output in enumerate(part):
+            results.append(
+                {
+                    "token": output.token,
+                    "place": first_place + output.row,
+                    "p": output.p,
+                    "gradients": {kind: [g[i] for g in grads] for kind, grads in gradients.items()},
+                    "ascent": _most_changed_head(grouped, probabilities, i),
+                }
+            )
     return results
 
 
@@ -123,53 +123,63 @@ def by_kind(recorded: Mapping[str, Sequence[Any]], kinds: Mapping[str, str]) -> 
     return grouped
 
 
-def _gradients_by_weights(
-    model: Module, inputs: Sequence[Any], outputs: Sequence[Output]
-) -> list[Recorded]:
-    """Return the gradient of each log-probability by each attention weight.
+def _projections(model: Module) -> list[Linear]:
+    """Return the linear layers of queries and keys."""
+    return [p for m in attentions_of(model).values() for p in (m.q_proj, m.k_proj)]
 
-    Weights of 0, such as those of masked keys, have the gradient 0.
+
+def _log_probabilities(model: Module, batch: Sequence[Any], outputs: Sequence[Output]) -> Tensor:
+    """Return the log-probability of output i in row i of the batch."""
+    rows, ids = ([output[j] for output in outputs] for j in (0, 1))
+    return mg.log_softmax(model(*batch))[np.arange(len(outputs)), rows, ids]
+
+
+def _gradients_by_weights(
+    model: Module, batch: Sequence[Any], outputs: Sequence[Output], total: int
+) -> Recorded:
+    """Return the gradients by attention weights, (N, h, L_q, L_kv): output i in row i of the batch.
+
+    Weights of 0, such as those of masked keys, have the gradient 0. `total` is the number of all
+    outputs of the page.
     """
     with evaluating(), mg.enable_grad(), record_attention(model, retain_grad=True) as recorded:
-        log_p = mg.log_softmax(model(*inputs)[0])
+        log_p = _log_probabilities(model, batch, outputs)
     weights = [w for calls in recorded.values() for w in calls]
-    count = len(outputs) * sum(w.size for w in weights)
+    count = total * sum(w[0].size for w in weights)
     if count > MAX_GRADIENTS:
         raise ValueError(
             f"explore: a page with backward must have at most {MAX_GRADIENTS:,} gradients, got "
             f"{count:,}. Use a shorter sequence"
         )
-    results = []
-    for row, i, *_ in outputs:
-        grads = mg.gradients(log_p[row, i], weights, retain_graph=True, allow_unused=True)
-        arrays = iter(
-            [
-                np.zeros(w.shape[1:], w.dtype) if g is None else (g.data * (w.data != 0))[0]
-                for g, w in zip(grads, weights)
-            ]
-        )
-        results.append({name: [next(arrays) for _ in calls] for name, calls in recorded.items()})
-    return results
+    grads = mg.gradients(log_p.sum(), weights, allow_unused=True)
+    arrays = iter(
+        [
+            np.zeros(w.shape, w.dtype) if g is None else g.data * (w.data != 0)
+            for g, w in zip(grads, weights)
+        ]
+    )
+    return {name: [next(arrays) for _ in calls] for name, calls in recorded.items()}
 
 
 def _ascend(
-    model: Module, inputs: Sequence[Any], output: Output
-) -> tuple[list[Recorded], list[float]]:
-    """Return attention weights and the probability before and after steps that increase it.
+    model: Module, batch: Sequence[Any], outputs: Sequence[Output]
+) -> tuple[list[Recorded], np.ndarray]:
+    """Return attention weights and probabilities (steps + 1, N) in steps that increase outputs.
 
-    Each step adds the gradient, times a learning rate, to the weights of all queries and keys. The
-    first step is as long as a fraction of all these weights, and no step is longer. Hooks add the
-    changes, so that the parameters of the model do not change.
+    For each output, a step adds its gradient, times a learning rate, to the weights of all queries
+    and keys. The first step is as long as a fraction of all these weights, and no step is longer.
+    Hooks add the changes (N, in, out), so that the parameters of the model do not change.
     """
-    projections = [p for m in attentions_of(model).values() for p in (m.q_proj, m.k_proj)]
+    projections, n = _projections(model), len(outputs)
     changes: dict[Module, np.ndarray] = {
-        p: np.zeros(p.weight.shape, p.weight.dtype) for p in projections
+        p: np.zeros((n, *p.weight.shape[::-1]), p.weight.dtype) for p in projections
     }
-    longest, steepest = ASCENT_RATE * _length([p.weight.data for p in projections]), 0.0
+    squares = sum(float(np.square(p.weight.data).sum()) for p in projections)
+    longest, steepest = ASCENT_RATE * squares**0.5, np.full(n, LEAST_GRADIENT)
     leaves: dict[Module, Tensor] = {}
 
     def add_change(projection: Module, arguments: Any, result: Any) -> Tensor:
-        return result + mg.linear(arguments[0], leaves[projection])
+        return result + mg.matmul(arguments[0], leaves[projection])
 
     weights, probabilities = [], []
     with ExitStack() as stack:
@@ -180,31 +190,33 @@ def _ascend(
         for step in range(ASCENT_STEPS + 1):
             leaves |= {p: Tensor(change, requires_grad=True) for p, change in changes.items()}
             with record_attention(model) as recorded:
-                log_p = mg.log_softmax(model(*inputs)[0])[output.row, output.id]
-            weights.append({name: [w[0] for w in calls] for name, calls in recorded.items()})
-            probabilities.append(float(np.exp(log_p.item())))
+                log_p = _log_probabilities(model, batch, outputs)
+            weights.append(dict(recorded))
+            probabilities.append(np.exp(log_p.data))
             if step < ASCENT_STEPS:
-                grads = mg.gradients(log_p, list(leaves.values()), allow_unused=True)
+                grads = mg.gradients(log_p.sum(), list(leaves.values()), allow_unused=True)
                 arrays = {p: g.data for p, g in zip(leaves, grads) if g is not None}
-                steepest = max(steepest, _length(arrays.values()))
+                lengths = np.sqrt(sum(np.square(g).sum((1, 2)) for g in arrays.values()))
+                steepest = np.maximum(steepest, lengths)
+                rates = np.where(steepest > LEAST_GRADIENT, longest / steepest, 0)
                 for p, g in arrays.items():
-                    if steepest > LEAST_GRADIENT:
-                        changes[p] = changes[p] + g * (longest / steepest)
-    return weights, probabilities
+                    changes[p] = changes[p] + g * rates[:, None, None].astype(g.dtype)
+    return weights, np.stack(probabilities)
 
 
-def _length(arrays: Iterable[np.ndarray]) -> float:
-    """Return the square root of the sum of all squares."""
-    return float(np.sqrt(sum(np.square(array, dtype=float).sum() for array in arrays)))
-
-
-def _most_changed(before: Recorded, after: Recorded) -> tuple[str, int, int, float]:
-    """Return kind, layer and head of the attention whose weights differ most, and the sum."""
+def _most_changed_head(
+    frames: Sequence[Recorded], probabilities: np.ndarray, i: int
+) -> dict[str, Any] | None:
+    """Return the head whose weights differ most between first and last frame, in row i."""
     changes = [
-        (float(np.abs(b - a).sum()), kind, layer, head)
-        for kind in before
-        for layer, (one, other) in enumerate(zip(before[kind], after[kind]))
-        for head, (a, b) in enumerate(zip(one, other))
+        (float(change), kind, layer, head)
+        for kind, layers in frames[0].items()
+        for layer, (first, last) in enumerate(zip(layers, frames[-1][kind]))
+        for head, change in enumerate(np.abs(last[i] - first[i]).sum((1, 2)))
     ]
     change, kind, layer, head = max(changes)
-    return kind, layer, head, change
+    if not change:
+        return None
+    weights = np.stack([frame[kind][layer][i, head] for frame in frames])
+    p = probabilities[:, i].tolist()
+    return {"map": kind, "layer": layer, "head": head, "weights": weights, "p": p}

@@ -288,8 +288,8 @@ def explore(
         if there is a vocabulary, by each attention weight. Also add the head that changes most in
         ten steps of gradient ascent. They change the weights of all queries and keys, by at most
         1 % of their length in a step, and the model itself does not change. Each of these outputs
-        takes about 12 training steps of a single sequence, and the page grows by up to 4 / 3 bytes
-        for each output and attention weight.
+        takes the time of at most 12 training steps of a single sequence, and the page grows by up
+        to 4 / 3 bytes for each output and attention weight.
     language : {"en", "zh"}
         Language of the page, English or Chinese.
     """

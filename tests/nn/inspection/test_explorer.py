@@ -225,6 +225,27 @@ def test_explore_backward_increases_probability_and_keeps_the_model(
         np.testing.assert_allclose(frames.sum(-1), 1, atol=0.02)
 
 
+def test_explore_backward_in_small_batches_gives_the_same_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, arguments = model_and_arguments("transformer")
+    pages = []
+    for tokens, changes in ((1024, 2**25), (30, 2**25), (1024, 1)):
+        monkeypatch.setattr("nn.inspection.backward.MAX_TOKENS", tokens)
+        monkeypatch.setattr("nn.inspection.backward.MAX_CHANGES", changes)
+        pages.append(data_of(explore(model, **arguments, backward=True))["backward"])
+    for outputs in zip(*pages, strict=True):
+        first = outputs[0]
+        for other in outputs[1:]:
+            assert other["token"] == first["token"]
+            assert other["ascent"]["p"] == pytest.approx(first["ascent"]["p"], rel=1e-4)
+            for one, another in zip(first["maps"], other["maps"], strict=True):
+                shape = (4, 3 if one is not first["maps"][0] else 4)
+                keys = 3 if one is first["maps"][1] else 4
+                gradients = [stored_gradients(m, 1, *shape, keys) for m in (one, another)]
+                np.testing.assert_allclose(*gradients, atol=0.02 * one["scale"])
+
+
 def test_explore_backward_of_unsuitable_model_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     model, arguments = model_and_arguments("encoder")
     with pytest.raises(ValueError, match="backward must be False for a model without logits"):
