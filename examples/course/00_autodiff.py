@@ -33,8 +33,9 @@ import math
 import numpy as np
 from exercises.autodiff import grade, solution
 from grading import check
+from graph_pictures import graph_picture
 from labels import label
-from pictures import figure
+from pictures import figure, show_one_of
 
 import minigrad as mg
 
@@ -230,6 +231,23 @@ check(
 )
 
 # %% [markdown]
+# Every number of the graph can be the output: the list up to this number is a graph of its own. The pictures below
+# show what your `backward` returns. **Choose an output.** Each box contains a value, and below it the derivative of
+# the output by this value. Beside each arrow is the slope. To check a derivative by hand, multiply the slopes along
+# each way to the output, and add up the ways.
+
+# %%
+names = ["x", "w", "u", "y", "L"]  # u = x w, y = tanh u, L = y y
+numbers = [value.data for value in values]
+by_output = {names[i]: backward(graph[: i + 1]) for i in (4, 3, 2)}
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+show_one_of(
+    label("output"),
+    {name: graph_picture(names, numbers, graph, slopes) for name, slopes in by_output.items()},
+)
+
+# %% [markdown]
 # ## The same for arrays
 #
 # Real programs compute with arrays, and each operation has one rule for whole arrays. The most
@@ -353,6 +371,27 @@ step = grade(step)
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
 # Run this cell to see a solution.
 solution(step)
+
+# %% [markdown]
+# First with the graph of five numbers. `x` is given, `w` is the only parameter, and `L` is the error.
+# **Choose a step** and watch `w` move against its gradient, while the error falls.
+
+# %%
+parameter, pictures_of_steps = [np.array(0.5)], {}
+for i in range(11):
+    x, w = Value(2.0), Value(float(parameter[0]))
+    y = (x * w).tanh()
+    values, graph = graph_of(y * y)
+    slopes_of_L = backward(graph)
+    numbers = [value.data for value in values]
+    pictures_of_steps[str(i)] = graph_picture(names, numbers, graph, slopes_of_L)
+    parameter = step(parameter, [np.array(slopes_of_L[1])], 0.03)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+show_one_of(label("step"), pictures_of_steps)
+
+# %% [markdown]
+# Now the curve, with 37 parameters and 3,000 steps.
 
 # %%
 points = np.linspace(-3, 3, 60)

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from labels import label
 from minigrad.check.extras import require
 from nn.inspection.style import COLOURS, INK, style
 
-__all__ = ["COLOUR", "figure", "growing", "ramp", "show_page"]
+__all__ = ["COLOUR", "figure", "growing", "ramp", "show_one_of", "show_page"]
 
 # The same thing has the same colour in every lesson.
 COLOUR = {
@@ -50,9 +51,7 @@ def figure(width: float, height: float, alt: str) -> Iterator[Any]:
         )
         yield drawn
         if not _in_notebook():
-            folder = Path("runs/course")
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{Path(sys.argv[0]).stem}-{len(list(folder.iterdir()))}.png"
+            path = _new_path(".png")
             drawn.savefig(path, dpi=120)
             print(f"[{path}: {label(alt)}]")
             return
@@ -88,6 +87,55 @@ def show_page(page: str, title: str, height: int = 640) -> None:
     print(f"[{path}: {title}]")
 
 
+FRAMES = """<style>
+.one-of { position: relative; display: flex; flex-wrap: wrap; gap: .35rem; align-items: center; }
+.one-of input { position: absolute; opacity: 0; }
+.one-of label {
+  min-width: 2.2rem; padding: .1rem .5rem; border: 1px solid; border-radius: .4rem;
+  text-align: center; cursor: pointer;
+}
+.one-of input:checked + label { background: #0072B2; color: #fff; }
+.one-of input:focus-visible + label { outline: 2px solid #0072B2; outline-offset: 2px; }
+.one-of div { display: none; order: 1; flex: 0 0 100%; margin-top: .5rem; }
+.one-of input:checked + label + div { display: block; }
+</style>
+"""
+
+
+def show_one_of(title: str, pictures: Mapping[str, str]) -> None:
+    """Show one of several pictures, which the reader chooses by its name, also by arrow keys.
+
+    Parameters
+    ----------
+    title : str
+        Describes the names, as "step".
+    pictures : mapping of str to str
+        SVG of each picture, by its name. The first one is shown first.
+    """
+    group = f"one-of-{zlib.crc32(repr(pictures).encode())}"
+    parts = []
+    for i, (name, picture) in enumerate(pictures.items()):
+        checked = "" if i else " checked"
+        parts.append(
+            f'<input type="radio" name="{group}" id="{group}-{i}"{checked}>'
+            f'<label for="{group}-{i}">{html.escape(name)}</label><div>{picture}</div>'
+        )
+    heading = html.escape(title, quote=True)
+    page = (
+        f'{FRAMES}<div class="one-of" role="radiogroup" aria-label="{heading}">'
+        f"<span>{heading}:</span>{''.join(parts)}</div>"
+    )
+    if _in_notebook():
+        _display(page)
+        return
+    path = _new_path(".html")
+    start = (
+        '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    )
+    path.write_text(start + page, encoding="utf-8")
+    print(f"[{path}: {title}]")
+
+
 def ramp(kind: str) -> Any:
     """Return a colour map from white to the colour of a kind."""
     colours = require("matplotlib.colors", "plotting")
@@ -116,6 +164,13 @@ def growing(
         axes.tick_params(length=0)
         for side in axes.spines.values():
             side.set(visible=True, color=COLOUR[kind])
+
+
+def _new_path(suffix: str) -> Path:
+    """Return the path of a new file of a script."""
+    folder = Path("runs/course")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{Path(sys.argv[0]).stem}-{len(list(folder.iterdir()))}{suffix}"
 
 
 def _in_notebook() -> bool:
