@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from texts import tales
+from course.fables import tales
 
 import minigrad as mg
 import nn

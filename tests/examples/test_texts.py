@@ -9,14 +9,16 @@ from pathlib import Path
 from commands import call, error_of
 from scripts import load
 
-texts, char_gpt, classify = (load(name) for name in ("texts", "char_gpt", "classify"))
+texts, fables, char_gpt, classify = (
+    load(name) for name in ("texts", "fables", "char_gpt", "classify")
+)
 
 GPT = "--steps 6 --context 16 --d-model 16 --layers 1 --length 30 --processes 1"
 
 
 def test_tales_have_a_hundred_thousand_letters() -> None:
-    text = texts.tales()
-    assert 95_000 < len(text) < 110_000 and text == texts.tales() != texts.tales(seed=1)
+    text = fables.tales()
+    assert 95_000 < len(text) < 110_000 and text == fables.tales() != fables.tales(seed=1)
     assert text.count("Once upon a time") == 170 and "{" not in text and "  " not in text
 
 
