@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 10 · Inside a language model (optional)
+# # 11 · Inside a language model (optional)
 #
 # A language model reads a text and gives probabilities of its next word. Give it `apple river stone cloud apple river`,
 # and it says `stone`, although it never saw these words in this order. **Which parts of the model copy the word, and how
