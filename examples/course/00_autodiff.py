@@ -430,6 +430,11 @@ with figure(
     axes.legend()
 
 # %% [markdown]
+# With one rate for all parameters, those with small gradients hardly move. **Adam** keeps for each parameter a running mean of its
+# gradient and one of the gradient's square, and divides the first by the root of the second. So each parameter moves by about the rate
+# in a step, however small its gradient is. From here on the lessons train with `minigrad.optim.Adam`. In lesson 9 you write it
+# yourself.
+#
 # ## What you have now
 #
 # A program that records what it computes knows its derivative: one walk back, however many parameters there are. A

@@ -75,7 +75,7 @@ with figure(9, 1.4, "Two words as rows of four numbers, plus their positions.") 
 # two words is the dot product of the query of one and the key of the other, divided by the root of
 # the size of a key. *Softmax* turns the scores of a query into weights that are positive and sum to
 # 1, $w_j = e^{s_j} / \sum_m e^{s_m}$. The values are averaged with these weights. Lesson 5 derives
-# this step by step; here you use it.
+# this step by step; here you use it. If attention is new to you, read lesson 5 first.
 #
 # ### Exercise: one head
 #

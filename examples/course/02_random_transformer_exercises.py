@@ -128,8 +128,9 @@ with figure(7, 1.2, "Right answers with positions and without them.") as drawn:
 #
 # In lesson 1, the norm kept values in bounds, and adding the input of a layer to its output did
 # not. Then what is adding for? Stack 24 feed-forward layers. Their task is to learn 300 examples by
-# heart: do the first two values of $x$ have the same sign? `mg.cross_entropy` is the loss of lesson
-# 1, and `Adam` takes the steps; you write both in lesson 9.
+# heart: do the first two values of $x$ have the same sign? `mg.cross_entropy` is the loss of
+# lesson 1. `Adam` takes steps like those of lesson 0, but divides each gradient by its usual size, so that small gradients
+# move their weights, too. You write both in lesson 9.
 
 # %%
 DEPTH, SIZE = 24, 16

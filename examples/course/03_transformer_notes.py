@@ -40,7 +40,8 @@ print(len(corpus.train), "pairs to learn from,", len(sources), "held out")
 # %% [markdown]
 # ## All words at once
 #
-# For a network each token has a number, its *id*. The target becomes `<bos>` *I have a cat*
+# A Transformer has two parts: the *encoder* reads the source, and the *decoder* writes the target. The pieces that they read and
+# write, words and marks, are called *tokens*. For a network each token has a number, its *id*. The target becomes `<bos>` *I have a cat*
 # `<eos>`, and it holds five tasks: after `<bos>` comes *I*, after *I* comes *have*, and so on to
 # the end, `<eos>`. One pass can do all of them: the decoder reads the target without its last
 # token, and at each position the answer is the next token.

@@ -321,7 +321,7 @@ compare_with_torch(4, ours, of_torch)
 #
 # Each part of the formula has its reason: the query, or every question gets the same answer; the softmax, or nothing can
 # be learned; two matrices, or attention goes both ways at once; the root, or the width decides; the mask, or filling
-# counts. The next lesson asks what one word needs of the others.
+# counts. Lesson 5 asks what one word needs of the others.
 #
 # The lesson follows lecture notes in Chinese, *注意力机制* (The attention mechanism). The
 # [appendix](statements_attention_mechanism.md) computes each of their statements, for example
