@@ -193,7 +193,7 @@ check(
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
-    8, 3.6, "The bits of each step: they fall below each of the four dashed lines."
+    4.7, 3.2, "The bits of each step: they fall below each of the four dashed lines."
 ) as drawn:
     axes = drawn.add_subplot()
     axes.plot(curve, color=COLOUR["output"], lw=1.2)
@@ -279,17 +279,18 @@ check(
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 with mg.no_grad():
     logits = model(encode(PROMPT)[None, -LENGTH:]).data[0, -1]
-likely, visible = np.argsort(-logits)[:12], {" ": "␣", "\n": "↵"}
+likely, visible = np.argsort(-logits)[:9], {" ": "␣", "\n": "↵"}
 with figure(
-    9, 2.6, "Probabilities of the next letter: one high bar at T = 0.3, even bars at T = 3."
+    4.7, 2.8, "Probabilities of the next letter: one high bar at T = 0.3, even bars at T = 3."
 ) as drawn:
-    panels = drawn.subplots(1, 3, sharey=True)
-    for axes, temperature in zip(panels, (0.3, 1.0, 3.0)):
+    axes = drawn.add_subplot()
+    for i, (temperature, kind) in enumerate(zip((0.3, 1, 3), ("query", "output", "key"))):
         p = mg.softmax(logits / temperature).data[likely]
-        axes.bar(range(len(likely)), p, color=COLOUR["weight"])
-        axes.set_xticks(range(len(likely)), [visible.get(letters[i], letters[i]) for i in likely])
-        axes.set_title(f"T = {temperature}")
-    panels[0].set_ylabel(label("probability"))
+        at = np.arange(len(likely)) + 0.27 * (i - 1)
+        axes.bar(at, p, 0.27, color=COLOUR[kind], label=f"T = {temperature}")
+    axes.set_xticks(range(len(likely)), [visible.get(letters[i], letters[i]) for i in likely])
+    axes.set_ylabel(label("probability"))
+    axes.legend(frameon=False)
 
 # %% [markdown]
 # Each new letter reads the last 64 letters again. As long as no letter drops out, their keys and values stay the same, since no
