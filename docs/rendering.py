@@ -14,14 +14,19 @@ def write_math(block: bool) -> Any:
     """Return what writes a formula of its own line, or inside one, as MathML."""
 
     def write(translator: Any, node: nodes.Element) -> None:
-        found = convert(plain_tex(node.astext()), display="block" if block else "inline")
-        found = re.sub(
-            r"(<mi>[a-z]{3,}</mi>)(?=<m(?:i|n|sub|sup))", r'\1<mspace width="0.17em"/>', found
-        )
+        found = mathml(node.astext(), block)
         translator.body.append(f'<div class="formula">{found}</div>' if block else found)
         raise nodes.SkipNode
 
     return write
+
+
+def mathml(tex: str, block: bool = False) -> str:
+    """Return a formula as MathML, with a space after names of functions such as log."""
+    found = convert(plain_tex(tex), display="block" if block else "inline")
+    name = r"<mi>[a-z]{3,}</mi>"
+    function = rf"(?<!<msub>){name}|<msub>{name}<mn>\d+</mn></msub>"
+    return re.sub(rf"({function})(?=<m(?:i|n|sub|sup))", r'\1<mspace width="0.17em"/>', found)
 
 
 def plain_tex(tex: str) -> str:

@@ -132,6 +132,21 @@ def test_formulas_of_all_pages_become_mathml() -> None:
         assert found.startswith("<math") and "\\" not in found, tex
 
 
+SPACE = '<mspace width="0.17em"/>'
+
+
+@pytest.mark.parametrize(
+    ("tex", "expected"),
+    [
+        (r"\log p", f"<mi>log</mi>{SPACE}<mi>p</mi>"),
+        (r"\log_2 p", f"<msub><mi>log</mi><mn>2</mn></msub>{SPACE}<mi>p</mi>"),
+        (r"\log(p)", "<mi>log</mi><mo"),
+    ],
+)
+def test_mathml_has_a_space_after_the_name_of_a_function(tex: str, expected: str) -> None:
+    assert expected in part("rendering").mathml(tex)
+
+
 DOCSTRING = r"""
 Compute a * b, |x|, `a*b`.
 
