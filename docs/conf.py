@@ -92,7 +92,7 @@ nb_execution_timeout = 600
 nb_merge_streams = True
 nb_output_stderr = "warn"  # a warning on a page fails the build with -W
 if chinese:
-    nb_code_prompt_show, nb_code_prompt_hide = "显示输出", "隐藏输出"
+    nb_code_prompt_show, nb_code_prompt_hide = "展开", "收起"  # code or its output
 nb_execution_cache_path = str(HERE / "_build" / f"notebooks-{language}")
 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources.COURSE, sources.ROOT)))
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -127,6 +127,13 @@ def _link_notebook(app: Any, page: str, _: str, context: dict[str, Any], tree: A
         context["body"] = app.builder.templates.render("notebook.html", values) + context["body"]
 
 
+def _mark_english(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Put a note above the pages of the Chinese site that have no translation."""
+    translated = (sources.LOCALE / f"{page}.po").is_file() or page.startswith("course/")
+    if chinese and page in app.env.found_docs and not translated and page != "terms":
+        context["body"] = '<p class="english">本页只有英文。</p>' + context["body"]
+
+
 def setup(app: Any) -> None:
     # jupyterlite_sphinx adds a font from the network to each page
     app.registry.css_files = [(f, o) for f, o in app.registry.css_files if "//" not in f]
@@ -141,6 +148,7 @@ def setup(app: Any) -> None:
     if not chinese:
         app.connect("builder-inited", browser.write_lite)
     app.connect("html-page-context", _link_notebook)
+    app.connect("html-page-context", _mark_english)
     app.connect("build-finished", sources.copy_notebooks)
     app.connect("build-finished", _write_live_page)
     app.connect("build-finished", _build_chinese)

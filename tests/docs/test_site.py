@@ -102,6 +102,33 @@ def test_lessons_link_to_sections_of_their_appendix(chinese: bool) -> None:
     assert count > 8
 
 
+def test_course_page_has_a_card_with_a_picture_for_each_lesson() -> None:
+    text = (ROOT / "docs" / "course.md").read_text("utf-8")
+    card = r":::\{grid-item-card\} (.+)\n:img-top: (.+)\n:img-alt: .+\n:link: course/(\w+)\n"
+    cards = re.findall(card, text)
+    lessons = part("sources").lessons()
+    assert sorted(name for _, _, name in cards) == [script.stem for script in lessons]
+    for title, picture, name in cards:
+        assert (ROOT / "docs" / picture).is_file()
+        assert f"# # {title}" in (ROOT / f"examples/course/{name}.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["index", "reference/index"])
+def test_chinese_menu_marks_pages_without_a_translation(page: str) -> None:
+    folder = (ROOT / "docs" / page).parent
+    text = folder.joinpath(f"{Path(page).name}.md").read_text("utf-8")
+    entries = "\n".join(re.findall(r"```\{toctree\}\n(.*?)```", text, re.S))
+    titles = re.findall(r"^(.+) <(.+)>$", entries, re.M)
+    untitled = re.findall(r"^([\w/]+)$", entries, re.M)
+    translated = lambda name: (LOCALE / page).parent.joinpath(f"{name}.po").is_file()
+    assert all(map(translated, {*untitled} - {"terms", "modules"}))  # of one language
+    for title, name in titles:
+        assert not translated(name) and part("sources").translations(page)[title].endswith(
+            "（英文）"
+        )
+    assert len(titles) > 2
+
+
 # -- statements ----------------------------------------------------------------------------------------
 
 
