@@ -270,8 +270,8 @@ check(
 )
 
 # %% [markdown]
-# At a low temperature all runs of 6 letters are those of the text, and they soon repeat. At a high one hardly any is. Programs that
-# write often use 0.7 to 1. Look at the story, too: its animal changes from sentence to sentence. The model sees 64 letters, and
+# At a low temperature nearly all runs of 6 letters are in the text, and they soon repeat. At a high one hardly any is. Programs
+# that write often use 0.7 to 1. Look at the story, too: its animal changes from sentence to sentence. The model sees 64 letters, and
 # does not copy reliably what is in them. Lesson 11 shows what a model needs to copy a word.
 #
 # The next picture shows the temperature for one letter, the first after the prompt.
@@ -342,7 +342,7 @@ check(
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
-    10, 3.4, "The bits of nine runs by the letters read, for three values of each knob."
+    9.2, 3.2, "The bits of nine runs by the letters read, for three values of each knob."
 ) as drawn:
     panels = drawn.subplots(1, 3, sharey=True)
     for axes, (knob, values) in zip(panels, KNOBS.items()):
