@@ -424,11 +424,13 @@ with figure(
         axes.set_xticks(range(len(words)), words)
 
 # %% [markdown]
-# In the explorer, choose a head of your model and point at a word.
+# In the explorer, choose a head of your model and point at a word. Then choose *backward* and a word of the translation, or its
+# most probable alternative: the colours show which weights make this word more or less probable. Below, one head changes in ten
+# steps that make the word more probable.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 options = {"title": sentence, "vocabulary": target_words.tokens, "language": language()}
-show_page(nn.explore(model, one, words, ids, tokens, **options), sentence)
+show_page(nn.explore(model, one, words, ids, tokens, backward=True, **options), sentence)
 
 # %% [markdown]
 # A weight says where a head reads, not what it does with it. Lesson 5 shows how to find that out: forbid the connection
