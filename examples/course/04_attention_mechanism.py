@@ -256,7 +256,7 @@ check(
 # ![Three masks of five queries and five keys: padding hides the last two keys from all queries, causal hides later keys, and a decoder uses both.](../pictures/masks.svg)
 #
 # The first mask of the picture hides the filling, here of a sentence of three words. The second hides what comes later:
-# lesson 3 needs it to write word by word. A decoder has both.
+# lesson 3 needs it to write word by word. A decoder, the part that writes, has both.
 #
 # ### Exercise: weights with a mask
 #

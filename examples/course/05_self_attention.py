@@ -221,6 +221,10 @@ compare_with_torch(5, z, of_torch)
 # %% [markdown]
 # ## What *it* learns
 #
+# What you built is one *head*. A *layer* has several heads side by side, which read the same words with matrices of their own.
+# A second layer reads what the first one gives, so that a word can use what other words have collected. Such a stack of
+# layers is called an *encoder*.
+#
 # The matrices were random so far. Now an encoder with two layers of two heads learns to name the noun from its output at
 # *it*. A fifth of the sentences is held out, and every sentence with both *animal* and *street*: the two sentences of
 # the beginning are never seen in training. **Before you go on:** which words must *it* attend to?

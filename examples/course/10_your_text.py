@@ -20,14 +20,14 @@
 # In this lesson you train a language model on a text of your choice, in about half a minute. You measure in bits how well it
 # knows the text, and let it write. Then you turn the three knobs of every training: batch size, learning rate and depth.
 #
-# Write the name of a text file (UTF-8, 50,000 characters or more) into the next cell, or into the environment variable
-# `YOUR_TEXT`. Without a file, the lesson takes 170 fables that a small grammar generates.
+# Write the name of a text file (UTF-8) into the next cell, or paste the text itself between three quotation marks. It should
+# have 50,000 characters or more. Without a text, the lesson takes 170 fables that a small grammar generates.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 import os
 
 # %%
-FILE = os.environ.get("YOUR_TEXT", "")
+YOUR_TEXT = os.environ.get("YOUR_TEXT", "")
 BATCH_SIZE, RATE, LAYERS = 16, 3e-3, 2  # the knobs
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -47,9 +47,11 @@ from minigrad.optim import Adam, cosine_schedule
 from nn.fit import TrainingLoop
 
 # %%
-text = Path(FILE).read_text("utf-8") if FILE else tales()
+text = YOUR_TEXT or tales()
+if len(text) < 1000:  # the name of a file
+    text = Path(text).read_text("utf-8")
 if len(text) < 10_000:
-    raise ValueError(f"{FILE} must have at least 10,000 characters, got {len(text):,}")
+    raise ValueError(f"the text must have at least 10,000 characters, got {len(text):,}")
 letters = sorted(set(text))
 index = {letter: i for i, letter in enumerate(letters)}
 encode = lambda text: np.array([index[letter] for letter in text])
@@ -185,7 +187,7 @@ print(
     label("{:,} parameters, {:,} letters read", model.num_parameters(), STEPS * BATCH_SIZE * LENGTH)
 )
 check(
-    FILE or cost < costs["zip"] / 2,
+    YOUR_TEXT or cost < costs["zip"] / 2,
     "new text costs {:.2f} bits a letter; the last pieces of known text cost {:.2f}",
     cost,
     curve[-20:].mean(),
@@ -251,7 +253,7 @@ def write(prompt, length, temperature, rows=8):
     return written
 
 
-PROMPT = text[:40] if FILE else "Once upon a time a "
+PROMPT = text[:40] if YOUR_TEXT else "Once upon a time a "
 RUN = 6  # letters in a row
 runs_of = lambda text: {text[i : i + RUN] for i in range(len(text) - RUN + 1)}
 in_text, rates = runs_of(text), {}
@@ -263,7 +265,7 @@ for temperature in (0.1, 0.7, 1.0, 1.5, 2.5):
     print("---", label(summary, temperature, len(written), rates[temperature]))
     print(PROMPT + texts[0] + "\n")
 check(
-    FILE or rates[0.1] > 0.9 > 0.3 > rates[2.5],
+    YOUR_TEXT or rates[0.1] > 0.9 > 0.3 > rates[2.5],
     "runs of 6 letters that are in the text: {:.0%} at T = 0.1, {:.0%} at T = 2.5",
     rates[0.1],
     rates[2.5],
@@ -323,19 +325,19 @@ for knob, values in KNOBS.items():
         print(label(NAMES[knob]), value, label("{:.2f} bits", runs[knob, value][1]))
 after = {key: cost for key, (_, cost) in runs.items()}
 check(
-    FILE or after["batch_size", 4] < after["batch_size", 64],
+    YOUR_TEXT or after["batch_size", 4] < after["batch_size", 64],
     "batches of 4: {:.2f} bits; of 64, with as many letters: {:.2f}",
     after["batch_size", 4],
     after["batch_size", 64],
 )
 check(
-    FILE or after["rate", 1e-2] + 0.5 < min(after["rate", 3e-4], after["rate", 0.3]),
+    YOUR_TEXT or after["rate", 1e-2] + 0.5 < min(after["rate", 3e-4], after["rate", 0.3]),
     "too small a rate: {:.2f} bits; too large a rate: {:.2f}",
     after["rate", 3e-4],
     after["rate", 0.3],
 )
 check(
-    FILE or after["layers", 4] < after["layers", 1],
+    YOUR_TEXT or after["layers", 4] < after["layers", 1],
     "with 1, 2 and 4 layers: {:.2f}, {:.2f} and {:.2f} bits",
     *(after["layers", n] for n in KNOBS["layers"]),
 )
