@@ -99,6 +99,12 @@ class Exercise:
                     "it returns {value}; expected {expected}", value=found, expected=expected
                 )
             )
+        if isinstance(found, (list, tuple)) and np.ndim(expected):
+            return label(
+                "it returns {type}; expected {expected}",
+                type=type(found).__name__,
+                expected=type(expected).__name__,
+            )
         if isinstance(found, mg.Tensor) and not isinstance(expected, mg.Tensor):
             return label(
                 "it returns {type}; expected {expected}: the cells below compute with arrays, so return its .data",
@@ -227,7 +233,7 @@ class Exercises(dict[str, Exercise]):
                 label("not yet: replace the dots by your code, and return the result."),
             )
         elif wrong:
-            print("✗", f"{answer.__name__}:", label("not right") + ".", wrong)
+            print("✗", f"{answer.__name__}:", label("not right."), wrong)
             print(" ", label("Until it is right, the notebook goes on with our solution."))
         else:
             print("✓", f"{answer.__name__}:", label("right"))

@@ -100,10 +100,13 @@ def _softmax(scores: Any) -> Any:
     return mg.softmax(scores).data
 
 
-def _overflowing(logits: Any, temperature: float, u: Any) -> Any:
-    with np.errstate(all="ignore"):
-        e = np.exp(logits / temperature)
-        return _drawn(e / e.sum(-1, keepdims=True), u)
+def _overflowing(draw: Any) -> Any:
+    def sample(logits: Any, temperature: float, u: Any) -> Any:
+        with np.errstate(all="ignore"):
+            e = np.exp(logits / temperature)
+            return draw(e / e.sum(-1, keepdims=True), u)
+
+    return sample
 
 
 @exercises.add(
@@ -125,7 +128,12 @@ def _overflowing(logits: Any, temperature: float, u: Any) -> Any:
         "The parts are in the reverse order: begin with letter 0.": lambda logits, temperature, u: (
             _drawn(_softmax(logits / temperature), 1 - u)
         ),
-        "A low temperature makes large logits, and their exponentials overflow: subtract the largest one first.": _overflowing,
+        "A low temperature makes large logits, and their exponentials overflow: subtract the largest one first.": (
+            _overflowing(_drawn)
+        ),
+        "Exponentials of large logits overflow, and their quotients are nan: subtract the largest logit first.": (
+            _overflowing(lambda p, u: (p.cumsum(-1) > u[:, None]).argmax(-1))
+        ),
     },
 )
 def sample(logits: Any, temperature: float, u: Any) -> Any:
