@@ -136,7 +136,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     copy : bool, optional
         True copies, False raises an error if a copy is necessary.
     """
-    return Tensor(np.from_dlpack(x, device=on_cpu(device), copy=copy))
+    on_cpu(device)
+    options = {} if copy is None else {"copy": copy}  # since NumPy 2.1
+    return Tensor(np.from_dlpack(x, **options))
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:

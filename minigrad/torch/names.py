@@ -301,7 +301,10 @@ def _dlpack(
     array = self.data
     if any(stride < 0 for stride in array.strides):  # PyTorch has no negative strides
         array = array.copy()
-    return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+    options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # since NumPy 2.1
+    return array.__dlpack__(
+        stream=stream, **{name: value for name, value in options.items() if value is not None}
+    )
 
 
 def _dlpack_device(self: Tensor) -> Any:

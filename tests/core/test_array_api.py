@@ -115,7 +115,7 @@ def named(namespace: Any, name: str) -> Any:
     return namespace
 
 
-@pytest.mark.skipif(IS_OLDER, reason="NumPy before 2.4 lacks functions or their signatures")
+@pytest.mark.skipif(IS_OLDER, reason="needs a function of a newer NumPy, or its signature")
 @pytest.mark.parametrize("name", STANDARD)
 def test_function_accepts_the_arguments_of_the_standard(name: str) -> None:
     signature = inspect.signature(named(xp, name))
@@ -138,7 +138,7 @@ CONSTANTS = """
 
 @pytest.mark.parametrize("name", [*CONSTANTS.split(), "__array_namespace_info__"])
 def test_constant_is_that_of_numpy(name: str) -> None:
-    assert getattr(xp, name) is getattr(np, name)
+    assert getattr(xp, name, None) is getattr(np, name, None)  # NumPy 2.0 lacks the info
 
 
 UNARY = ["abs", "invert", "neg", "pos"]
