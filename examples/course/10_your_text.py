@@ -17,8 +17,10 @@
 # nothing but one text has been shown to it. **How much does a model learn from a text, and how does one say it in a number
 # that means something?**
 #
-# In this lesson you train a language model on a text of your choice, in about half a minute. You measure in bits how well it
-# knows the text, and let it write. Then you turn the three knobs of every training: batch size, learning rate and depth.
+# In this lesson you train a language model on a text of your choice, in about ten seconds. You measure in bits how well
+# it knows the text, and let it write. Then you turn the three knobs of every training: batch size, learning rate and
+# depth. The whole lesson takes less than a minute on a laptop, and about seven minutes in the browser, where products
+# of matrices take longer.
 #
 # Write the name of a text file (UTF-8) into the next cell, or paste the text itself between three quotation marks. It should
 # have 50,000 characters or more. Without a text, the lesson takes 170 fables that a small grammar generates.
@@ -28,7 +30,7 @@ import os
 
 # %%
 YOUR_TEXT = os.environ.get("YOUR_TEXT", "")
-BATCH_SIZE, RATE, LAYERS = 16, 3e-3, 2  # the knobs
+BATCH_SIZE, RATE, LAYERS = 8, 1e-2, 2  # the knobs
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 import zlib
@@ -47,6 +49,8 @@ from minigrad.optim import Adam, cosine_schedule
 from nn.fit import TrainingLoop
 
 # %%
+# The checks and the text below are about our text and our knobs.
+changed = YOUR_TEXT or (BATCH_SIZE, RATE, LAYERS) != (8, 1e-2, 2)
 text = YOUR_TEXT or tales()
 if len(text) < 1000:  # the name of a file
     text = Path(text).read_text("utf-8")
@@ -155,11 +159,11 @@ check(
 
 
 # %%
-def train(steps, batch_size=BATCH_SIZE, rate=RATE, layers=LAYERS, d_model=64):
+def train(steps, batch_size=BATCH_SIZE, rate=RATE, layers=LAYERS):
     """Return a model trained on the known text, and the bits of each step."""
     rng = np.random.default_rng(0)
     config = nn.LanguageModelConfig(
-        V, d_model, num_heads=4, num_layers=layers, d_ff=4 * d_model, dropout=0.0, max_len=LENGTH
+        V, d_model=32, num_heads=4, num_layers=layers, d_ff=128, dropout=0.0, max_len=LENGTH
     )
     model = nn.LanguageModel(config, rng)
 
@@ -180,14 +184,14 @@ def measure(model):
         return bits(mg.log_softmax(model(held_out[:, :-1])).data, held_out)
 
 
-STEPS = 1200
+STEPS = 3000
 model, curve = train(STEPS)
 cost = measure(model)
 print(
     label("{:,} parameters, {:,} letters read", model.num_parameters(), STEPS * BATCH_SIZE * LENGTH)
 )
 check(
-    YOUR_TEXT or cost < costs["zip"] / 2,
+    changed or cost < costs["zip"] / 2,
     "new text costs {:.2f} bits a letter; the last pieces of known text cost {:.2f}",
     cost,
     curve[-20:].mean(),
@@ -207,10 +211,10 @@ with figure(
     axes.set_ylabel(label("bits a letter"))
 
 # %% [markdown]
-# The curve passes the three guesses one after the other: the model first learns which letters are frequent, then which follow each
-# other, then words and sentences. At the end it needs less than half of the bits of `zip`. The fables are easy, since a
-# grammar made them. What people write is harder: 126,000 letters of this documentation cost 3.5 bits after the same
-# training, and 2.7 where the model had read them.
+# The curve passes the three guesses one after the other: the model first learns which letters are frequent, then which
+# follow each other, then words and sentences. At the end it needs less than half of the bits of `zip`. The fables are
+# easy, since a grammar made them. What people write is harder: new pages of this documentation, 126,000 letters in all,
+# cost 4.0 bits after the same training, and pages that the model had read 2.8.
 #
 # So compare the two numbers. If new text costs much more than known text, the model has learned the known text by heart, and
 # more text helps, or fewer steps. If both cost much, more steps help, or a larger model.
@@ -257,7 +261,7 @@ PROMPT = text[:40] if YOUR_TEXT else "Once upon a time a "
 RUN = 6  # letters in a row
 runs_of = lambda text: {text[i : i + RUN] for i in range(len(text) - RUN + 1)}
 in_text, rates = runs_of(text), {}
-for temperature in (0.1, 0.7, 1.0, 1.5, 2.5):
+for temperature in (0.1, 0.7, 1.0, 1.5, 3.0):
     texts = [decode(row[len(PROMPT) :]) for row in write(PROMPT, 250, temperature)]
     written = set().union(*map(runs_of, texts))
     rates[temperature] = len(written & in_text) / len(written)
@@ -265,10 +269,10 @@ for temperature in (0.1, 0.7, 1.0, 1.5, 2.5):
     print("---", label(summary, temperature, len(written), rates[temperature]))
     print(PROMPT + texts[0] + "\n")
 check(
-    YOUR_TEXT or rates[0.1] > 0.9 > 0.3 > rates[2.5],
-    "runs of 6 letters that are in the text: {:.0%} at T = 0.1, {:.0%} at T = 2.5",
+    changed or rates[0.1] > 0.9 > 0.3 > rates[3.0],
+    "runs of 6 letters that are in the text: {:.0%} at T = 0.1, {:.0%} at T = 3",
     rates[0.1],
-    rates[2.5],
+    rates[3.0],
 )
 
 # %% [markdown]
@@ -302,42 +306,42 @@ with figure(
 #
 # ## Turn the knobs
 #
-# The knobs are the same for every network. Turn them one at a time, on a smaller model so that it takes seconds. **Before you go
-# on:** guess for each of the three which value is the best.
+# The knobs are the same for every network. Turn them one at a time, in runs with a third of the letters. **Before you
+# go on:** guess for each of the three which value is the best.
 #
 # - **Batch size**: pieces in a step. All runs read the same number of letters, so small batches take more steps.
 # - **Learning rate**: the size of a step.
 # - **Depth**: the number of layers.
 
 # %%
-SMALL = {"batch_size": 16, "rate": 1e-2, "layers": 2, "d_model": 32}
-KNOBS = {"batch_size": (4, 16, 64), "rate": (3e-4, 1e-2, 0.3), "layers": (1, 2, 4)}
+MIDDLE = {"batch_size": 8, "rate": 1e-2, "layers": 2}
+KNOBS = {"batch_size": (4, 8, 32), "rate": (3e-4, 1e-2, 0.3), "layers": (1, 2, 4)}
 NAMES = {"batch_size": "batch size", "rate": "learning rate", "layers": "depth"}
 runs, done = {}, {}
 for knob, values in KNOBS.items():
     for value in values:
-        options = {**SMALL, knob: value}
+        options = {**MIDDLE, knob: value}
         key = tuple(options.values())
         if key not in done:  # the middle values are one run
-            small, small_curve = train(12_800 // options["batch_size"], **options)
-            done[key] = small_curve, measure(small)
+            other, losses = train(8000 // options["batch_size"], **options)
+            done[key] = losses, measure(other)
         runs[knob, value] = done[key]
         print(label(NAMES[knob]), value, label("{:.2f} bits", runs[knob, value][1]))
 after = {key: cost for key, (_, cost) in runs.items()}
 check(
-    YOUR_TEXT or after["batch_size", 4] < after["batch_size", 64],
-    "batches of 4: {:.2f} bits; of 64, with as many letters: {:.2f}",
+    changed or after["batch_size", 4] < after["batch_size", 32],
+    "batches of 4: {:.2f} bits; of 32, with as many letters: {:.2f}",
     after["batch_size", 4],
-    after["batch_size", 64],
+    after["batch_size", 32],
 )
 check(
-    YOUR_TEXT or after["rate", 1e-2] + 0.5 < min(after["rate", 3e-4], after["rate", 0.3]),
+    changed or after["rate", 1e-2] + 0.5 < min(after["rate", 3e-4], after["rate", 0.3]),
     "too small a rate: {:.2f} bits; too large a rate: {:.2f}",
     after["rate", 3e-4],
     after["rate", 0.3],
 )
 check(
-    YOUR_TEXT or after["layers", 4] < after["layers", 1],
+    changed or after["layers", 2] < after["layers", 1],
     "with 1, 2 and 4 layers: {:.2f}, {:.2f} and {:.2f} bits",
     *(after["layers", n] for n in KNOBS["layers"]),
 )
@@ -351,7 +355,7 @@ with figure(
         for value, kind in zip(values, ("query", "output", "key")):
             losses, _ = runs[knob, value]
             smooth = np.convolve(losses, np.full(20, 1 / 20), "valid")
-            read = np.linspace(0, 12.8 * LENGTH, len(smooth))
+            read = np.linspace(0, 8 * LENGTH, len(smooth))
             axes.plot(read, smooth, color=COLOUR[kind], lw=1.2, label=f"{value:g}")
         axes.set_title(label(NAMES[knob]))
         axes.set_xlabel(label("thousand letters read"))
@@ -359,15 +363,16 @@ with figure(
     panels[0].set_ylabel(label("bits a letter"))
 
 # %% [markdown]
-# The curves are means of 20 steps. **Small batches** win here: with as many letters, batches of 4 take 16 times as many steps as
-# batches of 64. Their curve is less smooth, since each step sees less of the text. A computer that computes a large batch as fast as
-# a small one saves time with large batches.
+# The curves are means of 20 steps. **Small batches** win here: with as many letters, batches of 4 take 8 times as many
+# steps as batches of 32. Their curve is less smooth, since each step sees less of the text. A computer that computes a
+# large batch as fast as a small one saves time with large batches.
 #
 # **The rate** is the knob to turn first, in factors of 3 or 10. If it is too small, the model has hardly left its beginning. If it
 # is too large, each step destroys what the one before has learned. Here only the frequencies of the letters are left.
 #
-# **Depth** helps at the end, not at the beginning: more layers learn later, and more. Each layer takes the same time again, and
-# the gain becomes smaller.
+# **Depth** needs time. A second layer helps. Four layers learn later, and after so few steps they are hardly better
+# than two, or no better. With three times as many steps, models of 1, 2 and 4 layers cost 0.32, 0.27 and 0.26 bits.
+# Each layer takes the same time again, and the gain becomes smaller.
 #
 # ## What you have now
 #
