@@ -137,8 +137,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         True copies, False raises an error if a copy is necessary.
     """
     on_cpu(device)
-    options = {} if copy is None else {"copy": copy}  # since NumPy 2.1
-    return Tensor(np.from_dlpack(x, **options))
+    if copy is False:
+        return Tensor(np.from_dlpack(x, copy=False))
+    array = np.from_dlpack(x)  # NumPy 2.0 has no options
+    return Tensor(array.copy() if copy else array)
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
