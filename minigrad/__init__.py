@@ -48,7 +48,9 @@ from .io.arrays import save as save
 from .modes import *
 from .numpy import answers as answers
 from .numpy import array_api as array_api  # the namespace of the array API standard
+from .numpy import complex_tensor as complex_tensor  # results of 1j * x and np.fft.fft(x)
 from .numpy import conversion as conversion  # advice for np.asarray of tensors
+from .numpy import fourier as fourier  # answers functions of np.fft
 from .numpy import protocols as _protocols
 from .numpy import ranges as ranges  # answers np.linspace of tensors
 from .numpy import scipy_special as scipy_special  # answers functions of scipy.special

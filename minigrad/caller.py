@@ -59,7 +59,7 @@ from .changes import tick
 from .graph import Node
 from .modes import MODE
 from .nested import untracked
-from .tensor import Tensor, View
+from .tensor import OTHERS, Tensor, View, wrap
 
 if TYPE_CHECKING:
     from .op import Op
@@ -86,9 +86,7 @@ def call({parameters}):
         _tensor._node = None
         return _tensor
     if y.dtype.kind != "f":
-        _check_integers(_op, y)
-        _tensor._node = None
-        return _tensor
+        return _not_floating(_op, {tensors}, {options}, y)
 {edges}
     _tensor._node = _node = _new(_Node)
     _node.seq = _tick()
@@ -147,10 +145,12 @@ def source_of(op: Op) -> str:
     names = op.operands
     if op.variadic:
         operands, nodes = names[0], "_nodes"
+        tensors = f"tuple(map(_rewrap, {names[0]}, _nodes))"
         unwrap = _UNWRAP_ALL.format(names[0])
         shapes = {f"{names[0]}_shape": f"tuple([_x.shape for _x in {names[0]}])"}
     else:
         operands = f"({', '.join(names)},)"
+        tensors = f"({', '.join([f'_rewrap({name}, _node_{name})' for name in names])},)"
         nodes = f"({', '.join([f'_node_{name}' for name in names])},)"
         unwrap = "".join([_UNWRAP.format(name) for name in names])
         shapes = {f"{name}_shape": f"_shape({name})" for name in names}
@@ -189,6 +189,7 @@ def source_of(op: Op) -> str:
         result="y, saved" if op.saves else "y",
         arguments=arguments,
         operands=operands,
+        tensors=tensors,
         options=options,
         edges=edges,
         nodes=nodes,
@@ -224,11 +225,12 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_asarray": as_array,
         "_forward": op.forward,
         "_get_mode": MODE.get,
-        "_check_integers": _check_integers,
         "_ndarray": np.ndarray,
         "_new": object.__new__,
+        "_not_floating": _not_floating,
         "_op": op,
         "_ref": weakref.ref,
+        "_rewrap": _rewrap,
         "_shape": np.shape,
         "_tick": tick,
         "_untracked": untracked,
@@ -248,15 +250,21 @@ def caller(op: Op) -> Callable[..., Tensor]:
     return call
 
 
-def _check_integers(op: Op, y: np.ndarray) -> None:
-    """Raise a TypeError for a result that has no gradient, although one would be expected."""
+def _rewrap(operand: Any, node: Node | None) -> Any:
+    """Return an operand as it was before its array was taken out."""
+    return operand if node is None else wrap(operand, node)
+
+
+def _not_floating(
+    op: Op, operands: tuple[Any, ...], options: dict[str, Any], y: np.ndarray
+) -> Tensor:
+    """Return a result of integers, which has no gradient, or a complex one."""
     if y.dtype.kind == "c":
-        raise TypeError(
-            f"{op.name}: the result is complex, and complex numbers have no gradients here; "
-            "compute with real and imaginary parts, or use .detach() if no gradient is needed"
-        )
+        result: Tensor = OTHERS["complex"](op, operands, options)
+        return result
     if y.dtype.kind not in "iub":
         raise TypeError(
             f"{op.name}: the result must have a floating dtype to have a gradient, got dtype "
             f"{y.dtype}"
         )
+    return wrap(y, None)

@@ -64,10 +64,15 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: Any) -> Any
     return _other_function(getattr(ufunc, method), inputs, options)
 
 
+def _refuse_complex(op: Any, operands: Any, options: Any) -> Any:
+    raise TypeError(f"{op.name}: the result is complex, and complex numbers have no gradients")
+
+
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
 OTHERS.setdefault("ufunc", _other_ufunc)
 OTHERS.setdefault("function", _other_function)
+OTHERS.setdefault("complex", _refuse_complex)
 
 # -- comparisons, which have no gradient
 

@@ -34,7 +34,8 @@ DISPATCH: dict[Any, Callable[..., Any]] = {}
 OTHERS: dict[str, Callable[..., Any]] = {"conversion": str}
 """What NumPy's functions ("function") and ufuncs ("ufunc") call that are not in `DISPATCH`.
 
-"conversion" returns advice for a tensor that is converted to an ndarray.
+"conversion" returns advice for a tensor that is converted to an ndarray. "complex" returns the
+complex result of an op on real tensors.
 """
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..ops.shape import astype as converted
 from ..tensor import Tensor
+from .complex_tensor import ComplexTensor
 from .creation import as_tensor, on_cpu, tensor
 from .nested import as_tensors
 from .scipy_special import Namespace as Special
@@ -50,7 +51,9 @@ FUNCTIONS = """
     unique_all unique_counts unique_inverse unique_values
     cumulative_prod cumulative_sum max mean min prod std sum var
     all any diff
+    convolve diag
 """
+"""Functions of the standard, and at the end those that SciPy calls beside them."""
 
 LINALG = """
     cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank
@@ -103,6 +106,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
         necessary is copied.
     """
     on_cpu(device)
+    if isinstance(obj, ComplexTensor):
+        return obj if dtype is None else obj.astype(dtype)
     if copy is False and not (isinstance(obj, Tensor) and dtype in (None, obj.dtype)):
         obj = np.asarray(obj, dtype, copy=False)
     return tensor(obj, dtype=dtype) if copy else as_tensor(obj, dtype=dtype)
@@ -122,6 +127,8 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
         Only "cpu" is supported.
     """
     on_cpu(device)
+    if isinstance(x, ComplexTensor):
+        return x.astype(dtype)
     return converted(x, dtype, copy=copy)
 
 

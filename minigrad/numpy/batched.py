@@ -424,7 +424,11 @@ RULES: dict[Any, Callable[..., Any]] = {
         f: _elementwise(f)
         for f in (np.where, np.clip, np.isclose, np.isneginf, np.isposinf, np.sinc, np.round)
     },
+    np.real: _elementwise(np.real),
     np.imag: _elementwise(np.imag),
+    np.fft.fft: lambda a, axis=-1, norm=None: BatchedArray(
+        np.fft.fft(a.values, axis=_axes(axis, a.ndim), norm=norm)
+    ),
     np.linalg.solve: _solve,
     np.squeeze: lambda a, axis: BatchedArray(np.squeeze(a.values, _axes(axis, a.ndim))),
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),

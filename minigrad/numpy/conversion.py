@@ -6,66 +6,95 @@ for tensors. The error names the function and what to write instead.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from ..tensor import OTHERS
 
-LINEAR = """
-    lfilter filtfilt sosfilt sosfiltfilt lfiltic savgol_filter detrend resample resample_poly
-    upfirdn dct dst idct idst simpson
-    convolve1d correlate1d gaussian_filter1d uniform_filter1d sobel prewitt spline_filter1d
-"""
+LINEAR = [
+    "scipy.fft.dct({})",
+    "scipy.fft.dst({})",
+    "scipy.fft.idct({})",
+    "scipy.fft.idst({})",
+    "scipy.integrate.simpson({})",
+    "scipy.ndimage.convolve1d({}, h)",
+    "scipy.ndimage.correlate1d({}, h)",
+    "scipy.ndimage.gaussian_filter1d({}, sigma)",
+    "scipy.ndimage.spline_filter1d({})",
+    "scipy.ndimage.uniform_filter1d({}, size)",
+    "scipy.signal.detrend({})",
+    "scipy.signal.filtfilt(b, a, {})",
+    "scipy.signal.lfilter(b, a, {})",
+    "scipy.signal.resample({}, num, axis=-1)",
+    "scipy.signal.resample_poly({}, up, down, axis=-1)",
+    "scipy.signal.savgol_filter({}, window_length, polyorder)",
+    "scipy.signal.sosfilt(sos, {})",
+    "scipy.signal.sosfiltfilt(sos, {})",
+    "scipy.signal.upfirdn(h, {})",
+]
 """Functions that are linear in their operand x, along its last axis."""
 
-INTERPOLATING = """
-    CubicSpline make_interp_spline make_lsq_spline make_smoothing_spline BSpline
-    RegularGridInterpolator RBFInterpolator BarycentricInterpolator krogh_interpolate
-    barycentric_interpolate interp1d
-"""
-"""Functions that are linear in the values, along their first axis."""
+INTERPOLATING = [
+    "scipy.interpolate.BSpline(knots, {}, k)(at)",
+    "scipy.interpolate.BarycentricInterpolator(points, {})(at)",
+    "scipy.interpolate.CubicSpline(points, {})(at)",
+    "scipy.interpolate.KroghInterpolator(points, {})(at)",
+    "scipy.interpolate.RBFInterpolator(points[:, None], {})(at[:, None])",
+    "scipy.interpolate.RegularGridInterpolator((points,), {})(at)",
+    "scipy.interpolate.barycentric_interpolate(points, {}, at)",
+    "scipy.interpolate.interp1d(points, {}, axis=0)(at)",
+    "scipy.interpolate.krogh_interpolate(points, {}, at)",
+    "scipy.interpolate.make_interp_spline(points, {})(at)",
+    "scipy.interpolate.make_lsq_spline(points, {}, knots)(at)",
+]
+"""Functions that are linear in the values x, along their first axis."""
 
-DISTANCES = """
-    cdist pdist euclidean sqeuclidean cosine correlation cityblock minkowski braycurtis canberra
-    chebyshev jensenshannon mahalanobis seuclidean vq kmeans kmeans2 linkage
-"""
+
+def _by_name(calls: list[str], product: str) -> dict[str, str]:
+    """Return what to write instead of functions that are linear, by their names."""
+    return {call.partition("(")[0]: product.format(call.format("np.eye(len(x))")) for call in calls}
+
 
 INSTEAD = {
-    **{name: f"mg.{name}(x)" for name in ("logsumexp", "softmax", "log_softmax")},
-    "expm": "mg.expm(A)",
-    "solve_triangular": "mg.solve_triangular(A, b)",
-    "cho_factor": "mg.cho_factor(A)",
-    "cho_solve": "mg.cho_solve(factor, b)",
-    "solve_banded": "mg.solve_banded((l, u), ab, b)",
+    **_by_name(LINEAR, "x @ {}"),
+    **_by_name(INTERPOLATING, "{} @ x"),
     **{
-        name: f"np.linalg.{name}({'A, b' if name == 'solve' else 'A'})"
-        for name in (
-            "det",
-            "inv",
-            "solve",
-            "norm",
-            "svd",
-            "svdvals",
-            "eigh",
-            "eigvalsh",
-            "qr",
-            "pinv",
-        )
+        f"scipy.special.{name}": f"mg.{name}(x)" for name in ("logsumexp", "softmax", "log_softmax")
     },
-    "cholesky": "np.linalg.cholesky(A).T",
-    **dict.fromkeys(("convolve", "fftconvolve", "oaconvolve"), "np.convolve(x, h)"),
-    "correlate": 'np.correlate(x, h, "full")',
-    "hilbert": "x @ scipy.signal.hilbert(np.eye(len(x))).imag for the imaginary part",
-    **dict.fromkeys(LINEAR.split(), "x @ {name}(np.eye(len(x))), since it is linear in x"),
-    **dict.fromkeys(
-        INTERPOLATING.split(),
-        "{name}(points, np.eye(len(x)))(at) @ x, since it is linear in the values x",
+    "scipy.linalg.cho_factor": "mg.cho_factor(A)",
+    "scipy.linalg.cho_solve": "mg.cho_solve(factor, b)",
+    "scipy.linalg.cholesky": "np.linalg.cholesky(A).T",
+    "scipy.linalg.expm": "mg.expm(A)",
+    "scipy.linalg.solve": "np.linalg.solve(A, b)",
+    "scipy.linalg.solve_banded": "mg.solve_banded((l, u), ab, b)",
+    "scipy.linalg.solve_triangular": "mg.solve_triangular(A, b)",
+    **{
+        f"scipy.linalg.{name}": f"np.linalg.{name}(A)"
+        for name in ("det", "eigh", "eigvalsh", "inv", "norm", "pinv", "qr", "svd", "svdvals")
+    },
+    **{
+        f"scipy.signal.{name}": "np.convolve(x, h)"
+        for name in ("convolve", "fftconvolve", "oaconvolve")
+    },
+    "scipy.signal.correlate": 'np.correlate(x, h, "full")',
+    "scipy.cluster.vq.vq": "np.min(np.linalg.norm(A[:, None] - B, axis=-1), axis=1)",
+    "scipy.spatial.distance.braycurtis": "np.sum(np.abs(a - b)) / np.sum(np.abs(a + b))",
+    "scipy.spatial.distance.canberra": "np.sum(np.abs(a - b) / (np.abs(a) + np.abs(b)))",
+    "scipy.spatial.distance.cdist": "np.linalg.norm(A[:, None] - B, axis=-1)",
+    "scipy.spatial.distance.chebyshev": "np.max(np.abs(a - b))",
+    "scipy.spatial.distance.cityblock": "np.sum(np.abs(a - b))",
+    "scipy.spatial.distance.correlation": "1 - np.corrcoef(a, b)[0, 1]",
+    "scipy.spatial.distance.cosine": "1 - a @ b / np.sqrt((a @ a) * (b @ b))",
+    "scipy.spatial.distance.euclidean": "np.linalg.norm(a - b)",
+    "scipy.spatial.distance.mahalanobis": "np.sqrt((a - b) @ VI @ (a - b))",
+    "scipy.spatial.distance.minkowski": "np.sum(np.abs(a - b) ** p) ** (1 / p)",
+    "scipy.spatial.distance.pdist": (
+        "np.linalg.norm(A[:, None] - A, axis=-1)[np.triu_indices(len(A), 1)]"
     ),
-    **dict.fromkeys(
-        DISTANCES.split(),
-        "the formula, such as np.sqrt(np.sum((a[:, None] - b) ** 2, axis=-1)) for distances",
-    ),
+    "scipy.spatial.distance.seuclidean": "np.sqrt(np.sum((a - b) ** 2 / V))",
+    "scipy.spatial.distance.sqeuclidean": "np.sum((a - b) ** 2)",
 }
 """What to write instead of functions of SciPy."""
 
@@ -86,24 +115,34 @@ def _functions_of_scipy() -> Iterator[tuple[str, str]]:
         frame = frame.f_back  # type: ignore[assignment]
 
 
+def _public(module: str) -> str:
+    """Return the part of the name of a module before a private one."""
+    return module.partition("._")[0]
+
+
 def advice() -> str:
     """Return what to write instead of the conversion of a tensor that requires gradients."""
     running = [*_functions_of_scipy()]
     in_sparse = bool(running) and running[-1][0].startswith("scipy.sparse.")
-    for module, name in [] if in_sparse else running[::-1]:
-        if name in INSTEAD:
-            package = ".".join(module.split(".")[:2])
-            shown = INSTEAD[name].format(name=f"{package}.{name}")
-            return f"{package}.{name} converts it; to keep them, write {shown}; "
-    if running and not in_sparse:
+    if not running or in_sparse:
         return (
-            f"{running[-1][0].rpartition('._')[0] or running[-1][0]} converts it; to keep them, "
-            "write the formula in NumPy's functions, or add the derivative with custom_op; "
+            "to keep them, write np.stack([...]) or minigrad.tensor([...]) instead of "
+            "np.array([...]), a list, or an array that is written into, and "
+            "minigrad.matmul(A, x) if A is a scipy.sparse matrix; "
         )
+    for module, function in running[::-1]:
+        name = f"{_public(module)}.{function}"
+        if name in INSTEAD:
+            return f"{name} converts it; to keep them, write {INSTEAD[name]}; "
+    variable = (
+        ""
+        if os.environ.get("SCIPY_ARRAY_API")
+        else "set the environment variable SCIPY_ARRAY_API=1 before SciPy is imported, with which "
+        "many of its functions take tensors, or "
+    )
     return (
-        "to keep them, write np.stack([...]) or minigrad.tensor([...]) instead of np.array([...]), "
-        "a list, or an array that is written into, and minigrad.matmul(A, x) if A is a "
-        "scipy.sparse matrix; "
+        f"{_public(running[-1][0])} converts it; to keep them, {variable}write the formula in "
+        "NumPy's functions, or add the derivative with custom_op; "
     )
 
 

@@ -81,6 +81,18 @@ def _f_density(a: Any, b: Any, x: Any) -> Any:
     return _beta_density(a / 2, b / 2, a * x / scale) * a * b / scale**2
 
 
+def _binomial_density(k: Any, n: Any, p: Any) -> Any:
+    """Return the negative derivative by p of the binomial distribution function at k."""
+    k = np.floor(k)
+    return _beta_density(k + 1, n - k, p)
+
+
+def _slope_of_expn(n: Any, x: Any) -> Any:
+    """Return expn(n - 1, x), also for n = 0."""
+    first = np.exp(-x) * (1 + 1 / x) / x
+    return np.where(n == 0, first, sp.expn(np.maximum(n - 1, 0), x))
+
+
 def _slope_of_spence(x: Any) -> Any:
     """Return log(x) / (1 - x), by its series near 1."""
     u = x - 1
@@ -114,6 +126,11 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # angles in degrees, and functions without cancellation
     "sindg": (lambda g, x: g * sp.cosdg(x) * DEGREE,),
     "cosdg": (lambda g, x: -g * sp.sindg(x) * DEGREE,),
+    "radian": (
+        lambda g: g * DEGREE,
+        lambda g: g * (DEGREE / 60),
+        lambda g, d, m, s: g * (DEGREE / 3600),
+    ),
     "tandg": (lambda g, y: g * (1 + y * y) * DEGREE,),
     "cotdg": (lambda g, y: -g * (1 + y * y) * DEGREE,),
     "cosm1": (lambda g, x: -g * np.sin(x),),
@@ -148,6 +165,7 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
         lambda g, a, b: g * (sp.psi(a) - sp.psi(a + b)),
         lambda g, a, b: g * (sp.psi(b) - sp.psi(a + b)),
     ),
+    "gammasgn": (lambda g: 0 * g,),
     "rgamma": (lambda g, y, x: -g * y * sp.psi(x),),
     "poch": (
         lambda g, y, x, m: g * y * (sp.psi(x + m) - sp.psi(x)),
@@ -176,9 +194,19 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "fdtr": (None, None, lambda g, a, b, x: g * _f_density(a, b, x)),
     "fdtrc": (None, None, lambda g, a, b, x: -g * _f_density(a, b, x)),
     "fdtri": (None, None, lambda g, y, a, b, p: g / _f_density(a, b, y)),
+    "pdtr": (None, lambda g, k, m: -g * _gamma_density(np.floor(k) + 1, m)),
+    "pdtrc": (None, lambda g, k, m: g * _gamma_density(np.floor(k) + 1, m)),
+    "pdtri": (None, lambda g, y, k, p: -g / _gamma_density(np.floor(k) + 1, y)),
+    "bdtr": (None, None, lambda g, k, n, p: -g * _binomial_density(k, n, p)),
+    "bdtrc": (None, None, lambda g, k, n, p: g * _binomial_density(k, n, p)),
+    "bdtri": (None, None, lambda g, y, k, n, p: -g / _binomial_density(k, n, y)),
+    "nbdtr": (None, None, lambda g, k, n, p: g * _beta_density(n, k + 1, p)),
+    "nbdtrc": (None, None, lambda g, k, n, p: -g * _beta_density(n, k + 1, p)),
+    "nbdtri": (None, None, lambda g, y, k, n, p: g / _beta_density(n, k + 1, y)),
     # exponential integrals, the dilogarithm, the omega function
     "exp1": (lambda g, x: -g * np.exp(-x) / x,),
     "expi": (lambda g, x: g * np.exp(x) / x,),
+    "expn": (None, lambda g, n, x: -g * _slope_of_expn(n, x)),
     "spence": (lambda g, x: g * _slope_of_spence(x),),
     "wrightomega": (lambda g, y: g * y / (1 + y),),
     # hypergeometric functions and elliptic integrals, by the parameter m
@@ -194,7 +222,12 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "ellipk": (lambda g, x: g * sp.hyp2f1(1.5, 1.5, 2.0, x) * (math.pi / 8),),
     "ellipkm1": (lambda g, x: -g * sp.hyp2f1(1.5, 1.5, 2.0, 1 - x) * (math.pi / 8),),
     "ellipe": (lambda g, x: -g * sp.hyp2f1(0.5, 1.5, 2.0, x) * (math.pi / 8),),
-    # Bessel functions
+    # Legendre and Bessel functions
+    "lpmv": (
+        None,
+        None,
+        lambda g, y, m, v, x: g * (v * x * y - (v + m) * sp.lpmv(m, v - 1, x)) / (x * x - 1),
+    ),
     "jv": (None, lambda g, v, x: g * (sp.jv(v - 1, x) - sp.jv(v + 1, x)) / 2),
     "iv": (None, lambda g, v, x: g * (sp.iv(v - 1, x) + sp.iv(v + 1, x)) / 2),
     "ive": (
@@ -203,6 +236,7 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     ),
     "kv": (None, lambda g, v, x: -g * (sp.kv(v - 1, x) + sp.kv(v + 1, x)) / 2),
     "yv": (None, lambda g, v, x: g * (sp.yv(v - 1, x) - sp.yv(v + 1, x)) / 2),
+    "yn": (None, lambda g, n, x: g * (sp.yn(n - 1, x) - sp.yn(n + 1, x)) / 2),
     "kve": (None, lambda g, y, v, x: g * (y - (sp.kve(v - 1, x) + sp.kve(v + 1, x)) / 2)),
     "y0": (lambda g, x: -g * sp.y1(x),),
     "y1": (lambda g, x: g * (sp.y0(x) - sp.yv(2.0, x)) / 2,),

@@ -234,7 +234,7 @@ def _view(self: Tensor, *shape: Any) -> Tensor:
     Parameters
     ----------
     *shape : int or tuple of int
-        Lengths of the axes, as ints or one tuple.
+        Lengths of the axes, as ints or one tuple. The dtype of x has the effect of no shape.
 
     Returns
     -------
@@ -242,6 +242,8 @@ def _view(self: Tensor, *shape: Any) -> Tensor:
         View of x if its memory layout permits.
     """
     if shape and isinstance(shape[0], (type, str, np.dtype)):
+        if shape == (self.dtype,):
+            return getitem(self, ...)
         raise TypeError(
             f"view: shape must be integers, got {shape[0]!r}; convert to a dtype with astype, or "
             "reinterpret the memory with x.data.view(dtype)"

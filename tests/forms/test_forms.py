@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.numpy.complex_tensor import ComplexTensor
 from minigrad.numpy.nested import IN_C, signature
 from minigrad.tensor import DISPATCH
 
@@ -92,8 +93,13 @@ def flat(value: Any) -> list[Any]:
 
 
 def tracked_in(values: list[Any]) -> list[Tensor]:
-    """Return the tensors that require gradients."""
-    return [y for y in values if isinstance(y, Tensor) and y.requires_grad]
+    """Return the tensors that require gradients, and the parts of complex ones."""
+    parts = [part for y in values for part in real_parts(y)]
+    return [y for y in parts if isinstance(y, Tensor) and y.requires_grad]
+
+
+def real_parts(y: Any) -> list[Any]:
+    return [y.real, y.imag] if isinstance(y, ComplexTensor) else [y]
 
 
 def is_refused(call: Call, error: Exception) -> bool:
@@ -122,7 +128,7 @@ def assert_same(call: Call, result: Any, expected: Any, tracked: bool) -> None:
     for y, e in zip(results, expecteds, strict=True):
         y, e = np.asarray(y.data if isinstance(y, Tensor) else y), np.asarray(e)
         assert (y.shape, y.dtype) == (e.shape, e.dtype)
-        tolerance = {2: 2e-2, 4: 1e-4}.get(coarsest, 1e-9) if e.dtype.kind == "f" else 0
+        tolerance = {2: 2e-2, 4: 1e-4}.get(coarsest, 1e-9) if e.dtype.kind in "fc" else 0
         if where is not True:  # the other elements are not set
             y, e = np.where(where, y, 0), np.where(where, e, 0)
         np.testing.assert_allclose(y, e, rtol=tolerance, atol=tolerance)

@@ -100,7 +100,6 @@ def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
         (lambda: X.to("quick"), TypeError, "a tensor, or the device 'cpu', got 'quick'"),
         (lambda: X.add_(1), AttributeError, "tensors are not changed in place; write x = x.add"),
         (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
-        (lambda: X * 1j, TypeError, "the result is complex, and complex numbers have no gradients"),
     ],
 )
 def test_tensor_refuses_what_numpy_means_otherwise(call: Any, error: Any, message: str) -> None:

@@ -230,6 +230,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "UPLO": ("L", "U", "X"),
     "edge_order": (1, 2),
     "num": (0, 1, 2, 5),
+    "norm": (None, "backward", "ortho", "forward", "no such"),
+    "s": (None, (2,), (3, 2), (0,)),
     **dict.fromkeys(("keepdims", "bias", "upper", "copy"), (True, False)),
 }  # fmt: skip
 """Choices of arguments by their names; other arguments with a boolean default are True or False."""

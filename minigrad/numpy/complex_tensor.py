@@ -1,0 +1,318 @@
+"""Complex values with gradients: pairs of real tensors.
+
+Tensors with gradients are real. If a function makes complex values of them, as `np.fft.fft(x)` and
+`1j * x` do, the result is a `ComplexTensor`, whose real and imaginary parts are tensors. Every
+function of a ComplexTensor is a composition of functions of its parts. So it needs no rule of its
+own, and has derivatives of every order. A function without an entry in `FUNCTIONS` raises an error.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from ..op import Op
+from ..tensor import OTHERS, Tensor, wrap
+from .nested import numpy_name
+
+_INSTEAD = (
+    "has no derivative for complex tensors; compute with x.real and x.imag, or use .detach() if "
+    "no gradient is needed"
+)
+
+
+class ComplexTensor(NDArrayOperatorsMixin, Tensor):
+    """Complex array whose real and imaginary parts are tensors that can have gradients.
+
+    Functions of NumPy return it. Take real values, such as `np.abs(z)` or `z.real`, before
+    `backward()`.
+
+    Parameters
+    ----------
+    real, imag : Tensor or array
+        Parts of one shape.
+    """
+
+    __slots__ = ("real", "imag")
+    __hash__ = Tensor.__hash__
+    _repr_html_ = None  # type: ignore[assignment]
+
+    real: Any
+    imag: Any
+
+    def __init__(self, real: Any, imag: Any) -> None:
+        self.real = real if isinstance(real, Tensor) else wrap(np.asarray(real), None)
+        self.imag = imag if isinstance(imag, Tensor) else wrap(np.asarray(imag), None)
+
+    def _refuse(self, *args: Any, **options: Any) -> Any:
+        raise TypeError(f"this function {_INSTEAD}")
+
+    _array = _node = property(_refuse)
+    __contains__ = __complex__ = __float__ = __int__ = __bool__ = _refuse
+    __deepcopy__ = __reduce__ = backward = _refuse
+
+    @property  # type: ignore[misc]
+    def data(self) -> np.ndarray:
+        """Values as a new ndarray."""
+        values = np.empty(self.shape, self.dtype)
+        values.real, values.imag = self.real.data, self.imag.data
+        return values
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Complex dtype of the elements."""
+        return np.result_type(self.real.dtype, self.imag.dtype, np.complex64)
+
+    @property  # type: ignore[misc]
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        """True if a part requires gradients."""
+        return bool(self.real.requires_grad or self.imag.requires_grad)
+
+    def detach(self) -> Tensor:
+        """Return a tensor of the values without gradients."""
+        return wrap(self.data, None)
+
+    def __repr__(self) -> str:
+        return f"complex_{self.detach()!r}"
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __getitem__(self, index: Any) -> ComplexTensor:
+        return ComplexTensor(self.real[index], self.imag[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.real[index], self.imag[index] = parts(value)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
+    ) -> Any:
+        function = FUNCTIONS.get(ufunc) if method == "__call__" else None
+        is_in_place = out is not None and out[0] is self
+        if function is None or options or not (out is None or is_in_place):
+            raise TypeError(f"np.{ufunc.__name__} {_INSTEAD}")
+        y = function(*inputs)
+        if is_in_place:
+            self.real, self.imag = y.real, y.imag
+        return self if is_in_place else y
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        answer = FUNCTIONS.get(function)
+        if answer is None:
+            raise TypeError(f"{numpy_name(function)} {_INSTEAD}")
+        return answer(*args, **kwargs)
+
+
+for _name in ("shape", "size", "ndim", "device"):
+    setattr(ComplexTensor, _name, property(operator.attrgetter(f"real.{_name}")))
+
+
+def is_complex(x: Any) -> bool:
+    """Return whether x is complex: a ComplexTensor, another array or a number."""
+    return isinstance(x, ComplexTensor) or np.result_type(getattr(x, "dtype", x)).kind == "c"
+
+
+def parts(x: Any) -> tuple[Any, Any]:
+    """Return the real and the imaginary part of an array, of tensors in a list, or of a number."""
+    if isinstance(x, ComplexTensor):
+        return x.real, x.imag
+    if isinstance(x, (int, float, complex)):
+        return x.real, x.imag
+    if isinstance(x, (list, tuple)):
+        return tuple(list(part) for part in zip(*map(parts, x)))  # type: ignore[return-value]
+    if isinstance(x, Tensor) and x.dtype.kind != "c":
+        return x, np.zeros(x.shape, x.dtype)
+    array = x.data if isinstance(x, Tensor) else np.asarray(x)
+    return array.real, array.imag
+
+
+# -- functions of complex tensors
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""What answers functions of NumPy for complex tensors."""
+
+
+def linear(function: Callable[..., Any], count: int = 1) -> Callable[..., ComplexTensor]:
+    """Return a function that applies `function` to the two parts of its first arguments."""
+
+    def call(*args: Any, **options: Any) -> ComplexTensor:
+        real, imag = zip(*map(parts, args[:count]))
+        rest = args[count:]
+        return ComplexTensor(function(*real, *rest, **options), function(*imag, *rest, **options))
+
+    return call
+
+
+def bilinear(product: Callable[..., Any]) -> Callable[..., ComplexTensor]:
+    """Return the product of complex arrays, from a product of real ones."""
+
+    def call(a: Any, b: Any, *args: Any, **options: Any) -> ComplexTensor:
+        f = lambda x, y: product(x, y, *args, **options)
+        (a_real, a_imag), (b_real, b_imag) = parts(a), parts(b)
+        if not is_complex(b):
+            return ComplexTensor(f(a_real, b_real), f(a_imag, b_real))
+        if not is_complex(a):
+            return ComplexTensor(f(a_real, b_real), f(a_real, b_imag))
+        real = f(a_real, b_real) - f(a_imag, b_imag)
+        return ComplexTensor(real, f(a_real, b_imag) + f(a_imag, b_real))
+
+    return call
+
+
+def _conjugate(z: Any) -> ComplexTensor:
+    real, imag = parts(z)
+    return ComplexTensor(real, -imag)
+
+
+def _absolute(z: ComplexTensor) -> Tensor:
+    return np.hypot(z.real, z.imag)
+
+
+def _angle(z: ComplexTensor, deg: bool = False) -> Tensor:
+    angle = np.arctan2(z.imag, z.real)
+    return angle * (180 / np.pi) if deg else angle
+
+
+def _divide(a: Any, b: Any) -> ComplexTensor:
+    if not is_complex(b):
+        return linear(lambda part: np.divide(part, b))(a)
+    real, imag = parts(b)
+    square = real * real + imag * imag
+    return bilinear(np.multiply)(a, ComplexTensor(real / square, -imag / square))
+
+
+def _exp(z: ComplexTensor) -> ComplexTensor:
+    size = np.exp(z.real)
+    return ComplexTensor(size * np.cos(z.imag), size * np.sin(z.imag))
+
+
+def _log(z: ComplexTensor) -> ComplexTensor:
+    return ComplexTensor(np.log(_absolute(z)), _angle(z))
+
+
+def _power(z: Any, exponent: Any) -> Any:
+    if isinstance(exponent, (int, np.integer)) and 0 < exponent < 9:
+        y = z
+        for _ in range(exponent - 1):
+            y = y * z
+        return y
+    return np.exp(np.multiply(exponent, _log(ComplexTensor(*parts(z)))))
+
+
+def _prod(z: Any, axis: int | None = None) -> Any:
+    z = np.ravel(z) if axis is None else np.moveaxis(z, axis, 0)
+    y = z[0]
+    for i in range(1, len(z)):
+        y = y * z[i]
+    return y
+
+
+def _polyval(p: Any, x: Any) -> Any:
+    y = x * 0
+    for i in range(len(p)):
+        y = y * x + p[i]
+    return y
+
+
+def _where(condition: Any, a: Any, b: Any) -> ComplexTensor:
+    return linear(lambda x, y: np.where(condition, x, y), 2)(a, b)
+
+
+def _of_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gets the values of complex tensors, and has no gradient."""
+    return lambda *args, **options: function(*map(_values, args), **options)
+
+
+def _values(x: Any) -> Any:
+    return x.data if isinstance(x, ComplexTensor) else x
+
+
+_f: Any
+for _f in (np.add, np.subtract):
+    FUNCTIONS[_f] = linear(_f, 2)
+for _f in (np.multiply, np.matmul, np.dot, np.inner, np.outer, np.tensordot, np.convolve):
+    FUNCTIONS[_f] = bilinear(_f)
+for _f in (
+    np.negative, np.positive, np.reshape, np.ravel, np.transpose, np.matrix_transpose, np.swapaxes,
+    np.moveaxis, np.expand_dims, np.squeeze, np.flip, np.roll, np.take, np.tile, np.repeat,
+    np.broadcast_to, np.diagonal, np.trace, np.pad, np.copy, np.atleast_1d, np.atleast_2d,
+    np.sum, np.mean, np.cumsum, np.diff, np.concatenate, np.stack, np.hstack, np.vstack,
+    np.fft.fftshift, np.fft.ifftshift,
+):  # fmt: skip
+    FUNCTIONS[_f] = linear(_f)
+for _f in (
+    np.isfinite, np.isnan, np.isinf, np.equal, np.not_equal, np.result_type, np.shape, np.ndim,
+    np.size, np.iscomplexobj, np.isrealobj, np.allclose, np.array_equal, np.zeros_like,
+    np.ones_like, np.empty_like, np.full_like,
+):  # fmt: skip
+    FUNCTIONS[_f] = _of_values(_f)
+FUNCTIONS |= {
+    np.real: operator.attrgetter("real"),
+    np.imag: operator.attrgetter("imag"),
+    np.absolute: _absolute,
+    np.angle: _angle,
+    np.conjugate: _conjugate,
+    np.divide: _divide,
+    np.reciprocal: lambda z: _divide(1.0, z),
+    np.square: lambda z: z * z,
+    np.power: _power,
+    np.exp: _exp,
+    np.log: _log,
+    np.sqrt: lambda z: _exp(_log(z) * 0.5),
+    np.prod: _prod,
+    np.polyval: _polyval,
+    np.where: _where,
+}
+
+for _name in (
+    "reshape", "ravel", "flatten", "transpose", "swapaxes", "squeeze", "sum", "mean", "cumsum",
+    "copy", "clone", "repeat", "take", "trace", "diagonal",
+):  # fmt: skip
+    _method = linear(
+        lambda part, *args, _name=_name, **options: getattr(part, _name)(*args, **options)
+    )
+    setattr(ComplexTensor, _name, _method)
+for _name in ("T", "mT"):
+    setattr(ComplexTensor, _name, property(linear(operator.attrgetter(_name))))
+setattr(ComplexTensor, "conj", _conjugate)  # noqa: B010
+
+
+def astype(z: Any, dtype: Any, **options: Any) -> ComplexTensor:
+    """Convert real tensors, or complex ones, to a complex dtype."""
+    if np.dtype(dtype).kind != "c":
+        raise TypeError(f"astype: dtype must be complex, got {dtype}; write x.real, or np.abs(x)")
+    real = np.zeros((), dtype).real.dtype
+    return linear(
+        lambda part: (
+            wrap(part, None).astype(real) if isinstance(part, np.ndarray) else part.astype(real)
+        )
+    )(z)
+
+
+setattr(ComplexTensor, "astype", astype)  # noqa: B010
+
+
+# -- complex results of operations on real tensors
+
+
+def _of_operation(op: Op, operands: tuple[Any, ...], options: dict[str, Any]) -> ComplexTensor:
+    """Return the result of an operation on real tensors and complex constants."""
+    function = BY_NAME.get(op.name)
+    if function is None:
+        raise TypeError(f"{op.name}: the result is complex, and {op.name} {_INSTEAD}")
+    return function(*operands, **options)
+
+
+BY_NAME: dict[str, Callable[..., ComplexTensor]] = {
+    "astype": lambda x, dtype, casting: astype(x, dtype),
+    "concatenate": lambda *arrays, axis=0: linear(np.concatenate)(arrays, axis),
+    **{f.__name__: FUNCTIONS[f] for f in (np.add, np.subtract, np.multiply, np.divide, np.matmul)},
+    "where": _where,
+}
+"""Functions that answer an op with a complex result, by the name of the op."""
+
+OTHERS["complex"] = _of_operation
