@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 import minigrad
 from minigrad.io.json import read_json
+from minigrad.io.reading import read_text
 
 LITE = sources.HERE / "_build" / "lite"
 PUBLIC = PYODIDE_CDN_URL
@@ -113,3 +115,16 @@ def write_lite(app: Any) -> None:
     plugins = {"@jupyterlite/pyodide-kernel-extension:kernel": kernel}
     settings = {"appName": "minigrad", "litePluginSettings": plugins}
     sources.write(LITE / "jupyter-lite.json", json.dumps({"jupyter-config-data": settings}))
+
+
+def watch_notebooks(app: Any, error: Exception | None) -> None:
+    """Add `live/notebook.js` to the page of live notebooks that JupyterLite made."""
+    page = Path(app.outdir) / "lite" / "notebooks" / "index.html"
+    if error or app.builder.name != "html":
+        return
+    python = f"{'../static/pyodide' if pyodide() else PUBLIC}/pyodide.mjs"
+    code = read_text(sources.HERE / "live" / "notebook.js")
+    script = f'<script data-python="{python}" data-seconds="10">\n{code}</script>\n'
+    # JupyterLite may keep the page of an earlier build
+    text = re.sub(r"<script data-python=.*?</script>\n", "", read_text(page), flags=re.S)
+    page.write_text(text.replace("</body>", script + "</body>"), "utf-8")

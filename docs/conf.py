@@ -17,6 +17,7 @@ import sources
 
 import nn
 
+RUN = sources.MADE / "runs" / "build_a_transformer"  # lesson 9 trains it
 project = "minigrad"
 copyright = author = "the minigrad authors"
 chinese = tags.has("zh")  # noqa: F821 (Sphinx gives `tags`): sphinx-build -t zh
@@ -115,7 +116,7 @@ def _write_live_page(app: Any, error: Exception | None) -> None:
     if not error and app.builder.name == "html" and not chinese:
         from live_page import live_page
 
-        page = live_page(sources.MADE / "runs" / "build_a_transformer", browser.pyodide())
+        page = live_page(RUN, browser.pyodide())
         (Path(app.outdir) / "translator.html").write_text(page, "utf-8")
 
 
@@ -134,6 +135,16 @@ def _mark_english(app: Any, page: str, _: str, context: dict[str, Any], tree: An
         context["body"] = '<p class="english">本页只有英文。</p>' + context["body"]
 
 
+def _add_panel(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Put recorded runs of the translator into the first page."""
+    if page == "index" and RUN.is_dir():  # otherwise `_write_live_page` fails
+        from live_page import recorded_runs
+
+        values = {**context, **recorded_runs(RUN), "offline": browser.pyodide()}
+        panel = app.builder.templates.render("panel.html", values)
+        context["body"] = context["body"].replace('<div id="run"></div>', panel)
+
+
 def setup(app: Any) -> None:
     # jupyterlite_sphinx adds a font from the network to each page
     app.registry.css_files = [(f, o) for f, o in app.registry.css_files if "//" not in f]
@@ -147,8 +158,10 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", sources.write_pages, priority=100)
     if not chinese:
         app.connect("builder-inited", browser.write_lite)
+        app.connect("build-finished", browser.watch_notebooks)
     app.connect("html-page-context", _link_notebook)
     app.connect("html-page-context", _mark_english)
+    app.connect("html-page-context", _add_panel)
     app.connect("build-finished", sources.copy_notebooks)
     app.connect("build-finished", _write_live_page)
     app.connect("build-finished", _build_chinese)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from minigrad import no_grad, softmax
 from minigrad.fast.runtime import has_blas
 from minigrad.optim import Adam
 from nn import Transformer, Translation, Translator, explore, gate_heads
+from nn.decoding.search import target_inputs
 from nn.options.probes import attentions_of
 from nn.text.batches import padded
 from nn.text.toy_corpora import chinese_english
@@ -63,6 +65,24 @@ class Asked:
         return json.dumps(
             {"text": found.text, "score": found.score, "unknown": unknown, "page": page}
         )
+
+    def record(self, asked: str) -> str:
+        """Translate the text of {"text"}; return the attention of the last layers at each step, for the first page.
+
+        "encoder", "decoder" and "cross" are weights (h, L_q, L_kv), to three digits. Row i of the last
+        two, and of "sure", is the step that writes token i of "target".
+        """
+        translator = self.translator
+        said = translator.translate([json.loads(asked)["text"]])[0]
+        maps, source, target = translator.attention(said)
+        ids = translator.source_vocab.encode(source)
+        with no_grad():
+            logits = translator.model([ids], target_inputs(translator.model, said.ids))
+        sure = softmax(logits[0]).data[np.arange(len(said.ids)), said.ids]
+        short = lambda values: values.astype(float).round(3).tolist()
+        run = {"source": source, "target": target, "unknown": translator.unknown(said)}
+        run |= {"sure": short(sure)} | {kind: short(of[-1]) for kind, of in maps.items()}
+        return json.dumps(run)
 
     def _gates(self, silent: dict[str, list[int]]) -> dict[str, np.ndarray]:
         found = attentions_of(self.translator.model)

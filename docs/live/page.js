@@ -9,6 +9,8 @@ const made = (tag, words, parent, options = {}) => {
 
 // -- words ----------------------------------------------------------------------------------------------
 const language = location.hash === '#zh' ? 'zh' : 'en';
+const isFrame = location.hash === '#run';  // the first page asks for runs, and shows nothing of this page
+const tell = (message) => { if (isFrame) parent.postMessage(message, '*'); };
 const dictionary = language === 'zh' ? JSON.parse(the('zh').textContent) : {};
 const t = (text, values = {}) => (dictionary[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 function translatePage() {
@@ -37,6 +39,7 @@ worker.onmessage = ({ data }) => {
   if (data.state) {
     the('state').textContent = t(data.state, data.values);
     the('progress').value = data.step;
+    tell({ step: data.step });
     return;
   }
   const { done, failed, step } = waiting.get(data.id);
@@ -44,7 +47,7 @@ worker.onmessage = ({ data }) => {
   waiting.delete(data.id);
   if (data.error) failed(new Error(t(data.error))); else done(data.result);
 };
-worker.onerror = (event) => { the('state').textContent = t('This browser could not start Python: {error}', { error: event.message }); };
+worker.onerror = (event) => fail(t('This browser could not start Python: {error}', { error: event.message }));
 const ask = (call, argument = null, step = () => {}) => new Promise((done, failed) => {
   waiting.set(++calls, { done, failed, step });
   worker.postMessage({ id: calls, call, argument });
@@ -147,6 +150,18 @@ async function forget() {
 
 // -- the beginning --------------------------------------------------------------------------------------
 const choose = (text) => { the('text').value = text; translate(); };
+function fail(text) {
+  the('state').textContent = text;
+  the('progress')?.remove();
+  tell({ failed: true });
+}
+function answer() {
+  addEventListener('message', async ({ source, data: { text } }) => {
+    if (source !== parent) return;
+    try { tell({ run: await ask('record', { text }) }); } catch (error) { tell({ error: error.message }); }
+  });
+  tell({ ready: true });
+}
 const bytes = (text) => Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 async function start() {
   const began = performance.now();
@@ -154,7 +169,12 @@ async function start() {
   try {
     const packed = Object.fromEntries(parts.map((part) => [part.dataset.file, bytes(part.textContent)]));
     for (const part of parts) part.remove();
-    await ask('start', { packed, address: the('worker').dataset.address });
+    const address = the('worker').dataset.address;
+    const late = setTimeout(() => {
+      if (address && the('progress').value < 2) the('state').textContent = t('Python has not arrived within 10 seconds. The page still waits for it.');
+    }, 10000);
+    await ask('start', { packed, address }).finally(() => clearTimeout(late));
+    if (isFrame) { answer(); return; }
     const about = await ask('about');
     showHeads(about.heads);
     for (const text of about.examples) made('button', text, the('examples'), { type: 'button', lang: 'zh', onclick: () => choose(text) });
@@ -170,7 +190,7 @@ async function start() {
     for (const control of document.querySelectorAll('fieldset')) control.disabled = false;
     document.body.dataset.ready = 'true';
     await examine();
-  } catch (error) { the('state').textContent = t('It could not start: {error}', { error: error.message }); }
+  } catch (error) { fail(t('It could not start: {error}', { error: error.message })); }
 }
 window.addEventListener('hashchange', () => location.reload());
 if (language === 'zh') translatePage();

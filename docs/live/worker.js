@@ -42,6 +42,7 @@ onmessage = async ({ data: { id, call, argument } }) => {
     }
     say({ id, result: null });
   } catch (error) {
-    say({ id, error: String(error.message ?? error).trim().split('\n').pop() });
+    const isNetwork = call === 'start' && argument.address && error instanceof TypeError;
+    say({ id, error: isNetwork ? 'Python could not be loaded: the network may be missing.' : String(error.message ?? error).trim().split('\n').pop() });
   }
 };

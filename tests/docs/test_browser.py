@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import importlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import types
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +125,67 @@ def test_python_of_live_notebooks_is_public_or_copied(
         assert f"lite/notebooks/index.html?path={language[:2]}/x.ipynb" in text
     settings = (browser.LITE / "jupyter-lite.json").read_text("utf-8")
     assert f'"disablePyPIFallback": {str(offline).lower()}' in settings
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Serve a directory; never answer requests for hangs/ until the test ends."""
+
+    ended = threading.Event()
+
+    def do_GET(self) -> None:
+        if "hangs" in self.path:
+            self.ended.wait()
+        else:
+            super().do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """Return a directory with a page in the place of JupyterLite's, and its address on a server."""
+    Server.ended.clear()
+    folder = tmp_path / "site"
+    (folder / "lite" / "notebooks").mkdir(parents=True)
+    (folder / "lite" / "notebooks" / "index.html").write_text(
+        '<meta charset="utf-8"><body>JupyterLite</body>', "utf-8"
+    )
+    (folder / "pyodide.mjs").write_text("export {};", "utf-8")
+    handler = functools.partial(Server, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        Server.ended.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["", "/missing", "/hangs", "nowhere", "on disk"])
+def test_live_notebook_without_python_offers_lesson_and_download(
+    browser: Any, monkeypatch: pytest.MonkeyPatch, site: Any, driver: Any, place: str
+) -> None:
+    folder, address = site
+    python = "http://127.0.0.1:9" if place == "nowhere" else address + place.replace("on disk", "")
+    monkeypatch.setattr(browser, "PUBLIC", python)
+    app = types.SimpleNamespace(builder=types.SimpleNamespace(name="html"), outdir=folder)
+    browser.watch_notebooks(app, None)
+    browser.watch_notebooks(app, None)  # the page of an earlier build
+    page = folder / "lite" / "notebooks" / "index.html"
+    text = page.read_text("utf-8")
+    assert text.count("<script") == 1 and 'data-seconds="10"' in text
+    page.write_text(text.replace('data-seconds="10"', 'data-seconds="0.5"'), "utf-8")
+    start = page.as_uri() if place == "on disk" else f"{address}/lite/notebooks/index.html"
+    check = importlib.import_module("check")
+    for language, root, word in (("en", "../../", "recorded"), ("zh", "../../zh/", "输出")):
+        driver.get(f"{start}?path={language}/00_autodiff.ipynb")
+        shown = "return document.querySelector('[role=alert]')?.textContent"
+        if place == "":
+            assert check.wait_for(driver, shown, 2) is None
+            continue
+        assert word in (check.wait_for(driver, shown, 20) or "")
+        links = driver.find_elements("css selector", "[role=alert] a")
+        found = [link.get_dom_attribute("href") for link in links]
+        assert found == [f"{root}course/00_autodiff{suffix}" for suffix in (".html", ".ipynb")]

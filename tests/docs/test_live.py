@@ -20,7 +20,7 @@ from environment import needs
 from fake_pyodide import CORE, write_pyodide
 
 import minigrad as mg
-from nn import Transformer, TransformerConfig, Translator, save_weights
+from nn import Transformer, TransformerConfig, Translator, record_attention, save_weights
 from nn.text.tokenize import SpaceTokenizer
 from nn.text.toy_corpora import chinese_english
 from nn.text.vocabulary import Vocabulary
@@ -66,6 +66,28 @@ def test_asked_translates_with_silent_heads(asked: Any) -> None:
     assert silenced["score"] != plain["score"]
 
 
+def test_record_has_the_attention_of_each_decoding_step(asked: Any) -> None:
+    """Decode again, each step with all tokens before it, and record the weights of the new one."""
+    run = json.loads(asked.record(json.dumps({"text": "我 有 一只 恐龙"})))
+    model, words = asked.translator.model, asked.translator.target_vocab.tokens
+    source = asked.translator.source_vocab.encode(run["source"])
+    target = [words.index(token) for token in run["target"]]
+    assert run["source"] == ["我", "有", "一只", "恐龙"] and run["unknown"] == ["恐龙"]
+    for i, token in enumerate(target):
+        with mg.no_grad(), record_attention(model) as seen:
+            logits = model([source], [[1, *target[:i]]]).data[0, -1]
+        assert logits.argmax() == token
+        found = {name: calls[0][0] for name, calls in seen.items()}
+        for kind, name in (("cross", "cross_attention"), ("decoder", "self_attention")):
+            expected = found[f"decoder.layers.0.{name}"][:, -1]
+            weights = np.array(run[kind])[:, i]
+            np.testing.assert_allclose(weights[:, : expected.shape[1]], expected, atol=6e-4)
+            assert not weights[:, expected.shape[1] :].any()
+        assert run["sure"][i] == pytest.approx(mg.softmax(logits).data[token], abs=6e-4)
+    encoder = found["encoder.layers.0.self_attention"]
+    np.testing.assert_allclose(run["encoder"], encoder, atol=6e-4)
+
+
 def test_asked_learns_new_sentences_and_forgets_them(asked: Any) -> None:
     before = translate(asked, "我 有 一只 猫")
     steps = [json.loads(step) for step in asked.teach(json.dumps({"pairs": NEW, "steps": 90}))]
@@ -101,6 +123,9 @@ export const loadPyodide = async (options) => options.createPyodideModule() && (
       return JSON.stringify({ text: call.text.toUpperCase() + Object.values(call.silent).flat().length, score: 0, unknown: ['x'], page: '<p>page</p>' }); },
     teach: function* () { for (let i = 1; i < 4; i++) yield JSON.stringify({ new: 1 / i, old: 0.5 }); },
     forget: () => 'null',
+    record: (text) => { const source = JSON.parse(text).text.split(' '), weights = [[source.map(() => 0.5), source.map(() => 0.5)]];
+      if (source.length > 2) throw new Error('ValueError: too long');
+      return JSON.stringify({ source, target: ['X', '<eos>'], unknown: source.slice(1), sure: [1, 1], encoder: weights, cross: weights, decoder: [[[1, 0], [0.5, 0.5]]] }); },
   }) }),
 });
 """
@@ -210,6 +235,113 @@ def test_live_page_in_chromium_answers(
     assert shows(
         "without", "这些头静默之后的译文：我 有 一只 猫1；所有的头都工作时：我 有 一只 猫0"
     )
+
+
+# -- the panel of the first page -------------------------------------------------------------------------
+
+NOWHERE = "http://127.0.0.1:9/"  # no browser connects to this port
+
+
+def write_panel(run_dir: Path, folder: Path, language: str = "en", live: str = "") -> Path:
+    """Write a page with the panel, and the live page beside it."""
+    jinja2 = needs("jinja2")
+    template = jinja2.Template((ROOT / "docs/_templates/panel.html").read_text("utf-8"))
+    recorded = importlib.import_module("live_page").recorded_runs(run_dir)
+    panel = template.render(language=language, content_root="", **recorded)
+    page = folder / "index.html"
+    page.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body>{panel}</body>', "utf-8")
+    beside = folder if language == "en" else folder.parent
+    (beside / "translator.html").write_text(live, "utf-8")
+    return page
+
+
+def test_panel_knows_all_words_and_its_sentences() -> None:
+    needs("nbformat")
+    module = importlib.import_module("live_page")
+    sources = [source for source, _ in chinese_english()]
+    vocab = Vocabulary.build(source.split() for source in sources).tokens[4:]
+    entries = [entry for kind in module.known_words(vocab).values() for entry in kind]
+    assert sorted(word for word, _ in entries) == sorted(vocab)
+    assert all(english for _, english in entries)
+    assert {word for text in module.RECORDED for word in text.split()} <= set(vocab)
+
+
+def panel_text(driver: Any, name: str) -> str:
+    return driver.execute_script(f"return document.querySelector('.run-{name}').textContent")
+
+
+STEP = "Number(document.querySelector('.run').dataset.step)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_panel_without_network_plays_recorded_runs(
+    run_dir: Path, tmp_path: Path, driver: Any, language: str
+) -> None:
+    check = importlib.import_module("check")
+    folder = tmp_path / "zh"
+    folder.mkdir()
+    live = re.sub(r"https://cdn.jsdelivr.net/[^\"]+", NOWHERE, live_page(run_dir))
+    page = write_panel(run_dir, folder, language, live)
+    driver.get(page.as_uri())
+    assert panel_text(driver, "source") == "我有一只猫"
+    assert driver.execute_script("return document.querySelectorAll('.run path').length") > 3
+    first = driver.execute_script(f"return {STEP}")
+    assert check.wait_for(driver, f"return {STEP} > {first}", 20)
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
+    field = driver.find_element("css selector", ".run input")
+    field.clear()
+    field.send_keys("他没有五匹马\n")
+    failed = "could not be loaded" if language == "en" else "无法载入"
+    words = f"document.querySelector('.run-live').textContent.includes('{failed}')"
+    assert check.wait_for(driver, f"return {words}", 20)
+    assert panel_text(driver, "source") == "我有一只猫"
+    step = driver.execute_script(f"return {STEP}")
+    assert check.wait_for(driver, f"return {STEP} != {step}", 20)
+    if language != "en":
+        shown = driver.find_element("css selector", ".run").text
+        assert not re.search("[A-Z][a-z]+ [a-z]+ [a-z]+", shown)
+
+
+@pytest.mark.slow
+def test_panel_with_reduced_motion_moves_by_keyboard_alone(
+    run_dir: Path, tmp_path: Path, driver: Any
+) -> None:
+    reduced = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": reduced})
+    driver.get(write_panel(run_dir, tmp_path).as_uri())
+    assert panel_text(driver, "play") == "▶ Play" and "Writing word" in panel_text(
+        driver, "caption"
+    )
+    step = driver.execute_script(f"return {STEP}")
+    button = driver.find_element("css selector", ".run-back")
+    button.send_keys("\n")
+    button.send_keys(" ")
+    assert driver.execute_script(f"return {STEP}") == step - 2
+    assert driver.execute_script("return document.getAnimations().length") == 0
+    driver.find_element("css selector", ".run-source li:nth-child(2) button").click()
+    assert panel_text(driver, "caption").startswith("Reading word 2 of 4: 有.")
+
+
+@pytest.mark.slow
+def test_panel_with_python_plays_a_typed_sentence(
+    run_dir: Path, pyodide: Path, tmp_path: Path, driver: Any
+) -> None:
+    check = importlib.import_module("check")
+    driver.get(write_panel(run_dir, tmp_path, live=live_page(run_dir, pyodide)).as_uri())
+
+    def translate(text: str, name: str, expected: str) -> bool:
+        field = driver.find_element("css selector", ".run input")
+        field.clear()
+        field.send_keys(f"{text}\n")
+        script = f"return document.querySelector('.run-{name}').textContent == '{expected}'"
+        return bool(check.wait_for(driver, script, 20))
+
+    assert translate("他马", "source", "他马")
+    assert panel_text(driver, "target") == "startXend"
+    assert panel_text(driver, "live") == "It does not know: 马."
+    assert translate("猫 猫 猫", "live", "ValueError: too long")
+    assert translate("我有一只猫", "source", "我有一只猫")
 
 
 def test_words_of_the_live_page_are_in_chinese() -> None:

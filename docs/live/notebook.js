@@ -1,0 +1,29 @@
+// In the page of a live notebook: if Python cannot be loaded, offer the recorded lesson and the download.
+(async () => {
+  const { python, seconds } = document.currentScript.dataset;
+  const [, language, name] = new URLSearchParams(location.search).get('path')?.match(/^(en|zh)\/(\w+)\.ipynb$/) ?? [];
+  if (!name) return;
+  const isOnDisk = location.protocol === 'file:';
+  try {
+    if (isOnDisk) throw new Error('JupyterLite needs a server');
+    const answer = await fetch(python, { signal: AbortSignal.timeout(1000 * seconds) });
+    if (!answer.ok) throw new Error(answer.statusText);
+    await answer.text();
+  } catch {
+    const [reason, read, download] = language === 'zh' ? [
+      isOnDisk ? '磁盘上的页面不能运行笔记本，需要一个服务器。' : 'Python 无法载入，这个笔记本现在不能运行。可能没有网络。',
+      '阅读带有输出的这一课', '下载笔记本',
+    ] : [
+      isOnDisk ? 'Pages on a disk cannot run notebooks without a server.' : 'Python could not be loaded, so this notebook cannot run now. The network may be missing.',
+      'Read the lesson with its recorded output', 'Download the notebook',
+    ];
+    const lesson = `../../${language === 'zh' ? 'zh/' : ''}course/${name}`;
+    const bar = document.createElement('p');
+    bar.setAttribute('role', 'alert');
+    bar.lang = language === 'zh' ? 'zh-CN' : 'en';
+    bar.style.cssText = 'position: fixed; inset: auto 0 0; z-index: 99999; margin: 0; padding: 12px 16px; background: #fdebdd; color: #1b1f24; font: 16px/1.5 system-ui, sans-serif; border-top: 2px solid #9a3b00';
+    const link = (text, options) => Object.assign(document.createElement('a'), { textContent: text, style: 'color: #0b5c93; text-decoration: underline', ...options });
+    bar.append(reason, ' ', link(read, { href: `${lesson}.html` }), ' · ', link(download, { href: `${lesson}.ipynb`, download: '' }));
+    document.documentElement.append(bar);
+  }
+})();
