@@ -11,10 +11,10 @@
     await answer.text();
   } catch {
     const [reason, read, download] = language === 'zh' ? [
-      isOnDisk ? '磁盘上的页面不能运行笔记本，需要一个服务器。' : 'Python 无法载入，这个笔记本现在不能运行。可能没有网络。',
+      isOnDisk ? '磁盘上的页面不能运行笔记本，需要一个服务器。' : '无法载入 Python，所以这个笔记本不能运行。是否没有网络？',
       '阅读带有输出的这一课', '下载笔记本',
     ] : [
-      isOnDisk ? 'Pages on a disk cannot run notebooks without a server.' : 'Python could not be loaded, so this notebook cannot run now. The network may be missing.',
+      isOnDisk ? 'Pages on a disk cannot run notebooks without a server.' : 'Python cannot be loaded, so this notebook does not run. Is there a network?',
       'Read the lesson with its recorded output', 'Download the notebook',
     ];
     const lesson = `../../${language === 'zh' ? 'zh/' : ''}course/${name}`;

@@ -8,8 +8,8 @@ const made = (tag, words, parent, options = {}) => {
 };
 
 // -- words ----------------------------------------------------------------------------------------------
-const language = location.hash === '#zh' ? 'zh' : 'en';
-const isFrame = location.hash === '#run';  // the first page asks for runs, and shows nothing of this page
+const language = location.hash.endsWith('zh') ? 'zh' : 'en';
+const isFrame = location.hash.startsWith('#run');  // the first page asks for runs, and shows nothing of this page
 const tell = (message) => { if (isFrame) parent.postMessage(message, '*'); };
 const dictionary = language === 'zh' ? JSON.parse(the('zh').textContent) : {};
 const t = (text, values = {}) => (dictionary[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
@@ -39,7 +39,7 @@ worker.onmessage = ({ data }) => {
   if (data.state) {
     the('state').textContent = t(data.state, data.values);
     the('progress').value = data.step;
-    tell({ step: data.step });
+    tell({ step: data.step, state: the('state').textContent });
     return;
   }
   const { done, failed, step } = waiting.get(data.id);
@@ -153,7 +153,7 @@ const choose = (text) => { the('text').value = text; translate(); };
 function fail(text) {
   the('state').textContent = text;
   the('progress')?.remove();
-  tell({ failed: true });
+  tell({ failed: text });
 }
 function answer() {
   addEventListener('message', async ({ source, data: { text } }) => {

@@ -43,6 +43,6 @@ onmessage = async ({ data: { id, call, argument } }) => {
     say({ id, result: null });
   } catch (error) {
     const isNetwork = call === 'start' && argument.address && error instanceof TypeError;
-    say({ id, error: isNetwork ? 'Python could not be loaded: the network may be missing.' : String(error.message ?? error).trim().split('\n').pop() });
+    say({ id, error: isNetwork ? 'Python cannot be loaded. Is there a network?' : String(error.message ?? error).trim().split('\n').pop() });
   }
 };
