@@ -1,0 +1,71 @@
+"""Defaults and modes of functions, and series near 0, beside NumPy or the definition."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minigrad as mg
+from minigrad import Tensor
+
+X = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]])
+
+
+@given(
+    indices=st.lists(st.integers(-7, 7), min_size=1, max_size=4),
+    mode=st.sampled_from(["wrap", "clip"]),
+    axis=st.sampled_from([None, 0, 1, -1]),
+)
+def test_take_outside_the_axis_equals_numpy(indices: list[int], mode: Any, axis: Any) -> None:
+    places = np.arange(X.size).reshape(X.shape)
+    x = Tensor(X, requires_grad=True)
+    y = mg.take(x, indices, axis=axis, mode=mode)
+    np.testing.assert_array_equal(y.data, np.take(X, indices, axis, mode=mode))
+    y.sum().backward()
+    taken = np.take(places, indices, axis, mode=mode)
+    np.testing.assert_array_equal(
+        x.grad.data, np.bincount(taken.ravel(), minlength=6).reshape(2, 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("f", "numpy"),
+    [
+        (lambda x: mg.isclose(x, x + 1e-9), np.ones((2, 3), bool)),
+        (lambda x: mg.isclose(x, x * (1 + 2e-5)), np.zeros((2, 3), bool)),
+        (lambda x: mg.isclose(x * np.nan, x * np.nan), np.zeros((2, 3), bool)),
+        (lambda x: mg.take_along_axis(x, np.array([[0], [1]]), -1), X[[0, 1], [0, 1], None]),
+        (lambda x: np.take_along_axis(x, np.array([[0, 2], [1, 1]])), [[3.0, 2.0], [4.0, 4.0]]),
+        (lambda x: mg.unfold(x, 1, 2), np.lib.stride_tricks.sliding_window_view(X, 2, 1)),
+        (lambda x: mg.unfold(x, 1, 2, 2), X[:, None, :2]),
+    ],
+)  # fmt: skip
+def test_function_with_its_defaults_has_the_values_of_numpy(f: Any, numpy: Any) -> None:
+    result = f(Tensor(X, requires_grad=True))
+    np.testing.assert_array_equal(getattr(result, "data", result), numpy)
+
+
+@pytest.mark.skipif(not hasattr(np, "cumulative_prod"), reason="needs a function of a newer NumPy")
+def test_cumulative_prod_begins_with_one() -> None:
+    x = Tensor(X[0], requires_grad=True)
+    y = np.cumulative_prod(x, include_initial=True)
+    np.testing.assert_array_equal(y.data, [1, 3, -3, -6])
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 1.0, 2, 3, -1])
+def test_power_of_a_number_has_its_slope(exponent: float) -> None:
+    g = mg.grad(lambda x: (x**exponent).sum())(X)
+    np.testing.assert_allclose(g.data, exponent * X ** (exponent - 1.0), rtol=1e-15)
+
+
+@given(x=st.floats(-0.1, 0.1))
+def test_slope_of_sinc_near_zero_equals_its_series(x: float) -> None:
+    t = math.pi * x
+    terms = [(-1) ** k * 2 * k * t ** (2 * k - 1) / math.factorial(2 * k + 1) for k in range(1, 12)]
+    slope = mg.grad(np.sinc)(x).item()
+    assert slope == pytest.approx(math.pi * math.fsum(terms), rel=2e-13, abs=0)
