@@ -68,11 +68,13 @@ def test_asked_translates_with_silent_heads(asked: Any) -> None:
 
 def test_record_has_the_attention_of_each_decoding_step(asked: Any) -> None:
     """Decode again, each step with all tokens before it, and record the weights of the new one."""
-    run = json.loads(asked.record(json.dumps({"text": "我 有 一只 恐龙"})))
+    list(asked.teach(json.dumps({"pairs": NEW, "steps": 90})))
+    run = json.loads(asked.record(json.dumps({"text": "我 想 学 恐龙"})))
     model, words = asked.translator.model, asked.translator.target_vocab.tokens
     source = asked.translator.source_vocab.encode(run["source"])
     target = [words.index(token) for token in run["target"]]
-    assert run["source"] == ["我", "有", "一只", "恐龙"] and run["unknown"] == ["恐龙"]
+    assert run["source"] == ["我", "想", "学", "恐龙"] and run["unknown"] == ["恐龙"]
+    assert len({*target}) > 3 and run["target"][-1] == "<eos>"
     for i, token in enumerate(target):
         with mg.no_grad(), record_attention(model) as seen:
             logits = model([source], [[1, *target[:i]]]).data[0, -1]
