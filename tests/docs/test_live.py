@@ -347,6 +347,10 @@ def test_panel_with_python_plays_a_typed_sentence(
     assert panel_text(driver, "live") == "It does not know: 马."
     assert translate("猫 猫 猫", "live", "ValueError: too long")
     assert translate("我有一只猫", "source", "我有一只猫")
+    kinds = (
+        "return [...document.querySelectorAll('.run-words strong')].map((kind) => kind.textContent)"
+    )
+    assert driver.execute_script(kinds)[:3] == ["who", "verbs", "nouns"]
 
 
 def test_words_of_the_live_page_are_in_chinese() -> None:
