@@ -105,6 +105,7 @@ class Asked:
                 target,
                 vocabulary=words,
                 language=language,
+                backward=True,
             )
         )
 
