@@ -95,6 +95,28 @@ INSTEAD = {
     ),
     "scipy.spatial.distance.seuclidean": "np.sqrt(np.sum((a - b) ** 2 / V))",
     "scipy.spatial.distance.sqeuclidean": "np.sum((a - b) ** 2)",
+    "scipy.stats.expon.logpdf": "-(x - loc) / scale - np.log(scale)",
+    "scipy.stats.gamma.logpdf": (
+        "(a - 1) * np.log(x) - x / scale - scipy.special.gammaln(a) - a * np.log(scale)"
+    ),
+    "scipy.stats.multivariate_normal.logpdf": (
+        "-0.5 * (np.linalg.slogdet(2 * np.pi * cov)[1] + "
+        "np.sum((x - mean) * np.linalg.solve(cov, (x - mean).T).T, axis=-1))"
+    ),
+    "scipy.stats.norm.cdf": "scipy.special.ndtr((x - loc) / scale)",
+    "scipy.stats.norm.logcdf": "scipy.special.log_ndtr((x - loc) / scale)",
+    "scipy.stats.norm.logpdf": (
+        "-0.5 * ((x - loc) / scale) ** 2 - np.log(scale * np.sqrt(2 * np.pi))"
+    ),
+    "scipy.stats.norm.pdf": (
+        "np.exp(-0.5 * ((x - loc) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))"
+    ),
+    "scipy.stats.poisson.logpmf": "k * np.log(mu) - mu - scipy.special.gammaln(k + 1)",
+    "scipy.stats.t.logpdf": (
+        "scipy.special.gammaln((df + 1) / 2) - scipy.special.gammaln(df / 2) - "
+        "np.log(scale * np.sqrt(df * np.pi)) - "
+        "(df + 1) / 2 * np.log1p(((x - loc) / scale) ** 2 / df)"
+    ),
 }
 """What to write instead of functions of SciPy."""
 
@@ -112,6 +134,11 @@ def _functions_of_scipy() -> Iterator[tuple[str, str]]:
             for function in candidates:
                 if (getattr(function, "__module__", None) or "").startswith("scipy."):
                     yield function.__module__, function.__name__
+            if (owner.__module__ or "").startswith("scipy."):  # a method, of norm_gen for norm
+                yield (
+                    owner.__module__,
+                    f"{owner.__name__.removesuffix('_gen')}.{frame.f_code.co_name}",
+                )
         frame = frame.f_back  # type: ignore[assignment]
 
 

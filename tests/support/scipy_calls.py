@@ -317,6 +317,7 @@ CALLS = {
 """Calls with right first and second derivatives by x, a vector of 12 positive numbers; `xp` is its namespace."""
 
 VECTORS = {"a": "x[:6]", "b": "x[6:]"}
+LOCATION = {"loc": "x[0] / 2", "scale": "x[1]"}
 REFUSED: dict[str, dict[str, str]] = {
     "scipy.cluster.vq.vq(A, B)[1]": {"A": "x.reshape(6, 2)", "B": "x[:4].reshape(2, 2) + 0.3"},
     "scipy.fft.dct(x)": {},
@@ -382,6 +383,15 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.spatial.distance.pdist(A)": {"A": "x.reshape(6, 2)"},
     "scipy.spatial.distance.seuclidean(a, b, V)": VECTORS,
     "scipy.spatial.distance.sqeuclidean(a, b)": VECTORS,
+    "scipy.stats.expon.logpdf(x, loc, scale)": {"loc": "x[0] / 9 - 1", "scale": "x[1]"},
+    "scipy.stats.gamma.logpdf(x, a, scale=scale)": {"a": "x[0] + 1", "scale": "x[1]"},
+    "scipy.stats.multivariate_normal.logpdf(x, mean, cov)": {"x": "A", "mean": "x[:3]", "cov": "S"},
+    "scipy.stats.norm.cdf(x, loc, scale)": LOCATION,
+    "scipy.stats.norm.logcdf(x, loc, scale)": LOCATION,
+    "scipy.stats.norm.logpdf(x, loc, scale)": LOCATION,
+    "scipy.stats.norm.pdf(x, loc, scale)": LOCATION,
+    "scipy.stats.poisson.logpmf(k, mu)": {"mu": "x[:3]"},
+    "scipy.stats.t.logpdf(x, df, loc, scale)": {"df": "x[2] + 2", **LOCATION},
     "scipy.special.log_softmax(x)": {},
     "scipy.special.logsumexp(x)": {},
     "scipy.special.softmax(x)": {},
