@@ -17,7 +17,8 @@ from .modes import MODE
 
 _KEEP = (
     "to keep it, write NumPy's functions instead of those of math (np.sin(x), not math.sin(x)), "
-    "and np.stack([...]) instead of writing values into an array; without it, write x.item()"
+    "and np.stack([...]) or a tensor such as minigrad.zeros(3) instead of an ndarray that values "
+    "are written into; without it, write x.item()"
 )
 
 

@@ -154,8 +154,8 @@ def advice() -> str:
     if not running or in_sparse:
         return (
             "to keep them, write np.stack([...]) or minigrad.tensor([...]) instead of "
-            "np.array([...]), a list, or an array that is written into, and "
-            "minigrad.matmul(A, x) if A is a scipy.sparse matrix; "
+            "np.array([...]) or a list, a tensor such as minigrad.zeros(3) instead of an ndarray "
+            "that is written into, and minigrad.matmul(A, x) if A is a scipy.sparse matrix; "
         )
     for module, function in running[::-1]:
         name = f"{_public(module)}.{function}"

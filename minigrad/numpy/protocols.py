@@ -62,8 +62,8 @@ def _write_into(
     if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
         raise TypeError(
             f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be "
-            "written into an ndarray (by out= or +=); write y = a + x instead of a += x, or "
-            "x.detach() if no gradient is needed"
+            "written into an ndarray (by out= or +=); write y = a + x instead of a += x, make a "
+            "a tensor by minigrad.tensor(a), or write x.detach() if no gradient is needed"
         )
     call = ufunc if method == "__call__" else getattr(ufunc, method)
     return on_arrays(call, inputs, {**options, "out": out})
