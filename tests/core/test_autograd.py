@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import pickle
 import weakref
@@ -183,7 +184,8 @@ def test_no_grad_object_shared_by_tasks_gives_each_its_mode() -> None:
     async def together() -> None:
         await asyncio.gather(task(0.001), task(0.0017))
 
-    asyncio.run(together())
+    with contextlib.closing(together()) as tasks:  # also where no event loop can run
+        asyncio.run(tasks)
 
 
 def test_mode_belongs_to_its_thread() -> None:

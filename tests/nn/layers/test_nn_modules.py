@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ class Wrapped(nn.Module):
         return self.inner(x)
 
 
+@pytest.mark.skipif(sys.platform == "emscripten", reason="needs a deep stack")
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"]
 )
