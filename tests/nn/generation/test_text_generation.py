@@ -103,6 +103,6 @@ def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match=message):
         model(text.encode(["the", "the cat"]))
-    with pytest.raises(ValueError, match=r"got int64 \(2,\); put a single sequence in a list"):
+    with pytest.raises(ValueError, match=r"got int\d+ \(2,\); put a single sequence in a list"):
         model(text.encode("the cat"))
     assert model([text.encode("the cat")]).shape == model(*text.batch(["the cat"])[:2]).shape
