@@ -166,7 +166,7 @@ def _install(pending: Path, directory: Path, last: str, stale: Iterable[str]) ->
         try:
             try:
                 os.link(path, link)
-            except OSError:  # a file system without links
+            except (AttributeError, OSError):  # a system or a file system without links
                 shutil.copy2(path, link)
             os.replace(link, target)
         finally:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from minigrad.io import load_arrays, save_arrays, write_atomically, write_json
+from minigrad.io.atomic import replace_together
 
 
 @contextmanager
@@ -69,3 +70,24 @@ def test_write_to_impossible_path_raises_with_name(tmp_path: Path) -> None:
         write_atomically(tmp_path / ("a" * 300), lambda part: part.write_text("x"))
     assert error.value.errno == errno.ENAMETOOLONG
     assert error.value.filename == str(tmp_path / ("a" * 300))
+
+
+@pytest.mark.parametrize("has_link", [True, False])
+def test_replace_together_without_hard_links_copies_the_files(
+    has_link: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser has no os.link, and some file systems refuse it."""
+
+    def refuse(*paths: Path) -> None:
+        raise OSError(errno.EPERM, "no links")
+
+    if has_link:
+        monkeypatch.setattr(os, "link", refuse, raising=False)
+    else:
+        monkeypatch.delattr(os, "link", raising=False)
+    for text in ("old", "new"):
+        with replace_together(tmp_path, "config.json") as part:
+            (part / "config.json").write_text(text)
+            (part / "weights").write_text(text * 2)
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "weights"]
+    assert (tmp_path / "weights").read_text() == "newnew"

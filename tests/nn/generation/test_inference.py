@@ -243,6 +243,7 @@ def test_product_times_each_shape_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_FASTEST", {})
     ways = {"whole": way("whole", 0.004), "flipped": way("flipped", 0.002)}
     monkeypatch.setattr(products, "WAYS", ways)
+    monkeypatch.setattr(products, "has_blas", lambda: True)
     weight = np.ones((400, 400), np.float32)
     for n in (3, 4, 4):
         products.product(weight[:n], weight)
@@ -259,6 +260,7 @@ def test_product_times_each_shape_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_fast_layout_orders_memory_as_it_is_read(
     shape: tuple[int, int], has_small_kernels: bool, threads: int, by_columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
+    monkeypatch.setattr(products, "has_blas", lambda: True)
     monkeypatch.setattr(products, "has_small_kernels", lambda: has_small_kernels)
     monkeypatch.setattr(products, "get_num_threads", lambda: threads)
     for order in ("C", "F"):
