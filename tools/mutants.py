@@ -49,6 +49,7 @@ from cosmic_ray.work_db import use_db
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = ["-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider"]
+OPTIONS += ["-m", "slow or not slow"]
 OPTIONS += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported here
 
 
