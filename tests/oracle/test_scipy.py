@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from environment import needs
+from hypothesis import given
+from hypothesis import strategies as st
 
 import minigrad as mg
-from minigrad.numpy.scipy_special import RULES
+from minigrad import Tensor
+from minigrad.numpy.scipy_special import COMPOSED, RULES
 
 needs("scipy")
 from scipy import integrate, linalg, optimize, sparse, special, stats
@@ -208,3 +211,34 @@ def test_functions_of_scipy_linalg_equal_scipy(lower: bool, scale: float) -> Non
     ]:
         largest = np.abs(expected).max()
         np.testing.assert_allclose(found.data, expected, rtol=1e-8, atol=1e-9 * largest)
+
+
+@given(x=st.floats(2.5, 50.0), n=st.integers(0, 4))
+def test_composed_function_of_a_tensor_has_the_value_of_scipy(x: float, n: int) -> None:
+    tracked = Tensor(x, requires_grad=True)
+    for name, args in {
+        "polygamma": lambda x: (n, x),
+        "multigammaln": lambda x: (x, n + 1),
+        "zeta": lambda x: (n + 2.0, x),
+        "sinc": lambda x: (x,),
+    }.items():
+        expected = getattr(special, name)(*args(x))
+        assert COMPOSED[name](*args(tracked)).item() == pytest.approx(
+            expected, rel=1e-11, abs=1e-13
+        )
+
+
+@given(x=st.floats(0.1, 5.0))
+def test_slope_of_expn_of_order_zero_is_that_of_its_definition(x: float) -> None:
+    slope = mg.grad(lambda x: special.expn(0, x))(x).item()  # expn(0, x) = exp(-x) / x
+    assert slope == pytest.approx(-np.exp(-x) * (1 / x + 1 / x**2), rel=1e-13)
+
+
+@given(x=st.floats(101.0, 1e4))
+def test_slope_of_erfcx_far_from_zero_equals_its_expansion(x: float) -> None:
+    terms = [
+        (-1) ** k * np.prod(np.arange(1.0, 2 * k, 2)) * (2 * k + 1) / (2 * x * x) ** k
+        for k in range(6)
+    ]
+    slope = mg.grad(special.erfcx)(x).item()
+    assert slope == pytest.approx(-sum(terms) / (np.sqrt(np.pi) * x * x), rel=1e-14)
