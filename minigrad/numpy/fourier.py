@@ -61,6 +61,8 @@ def _resized(x: Any, n: int | None, axis: int) -> Any:
 @numpy_form(np.fft.fft)
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> ComplexTensor:
     """Compute the discrete Fourier transform, as np.fft.fft."""
+    if a.dtype == np.float16:  # has no complex counterpart
+        a = a.astype(np.float32)
     real, imag = parts(_resized(a, n, axis))
     y = ComplexTensor(cosines(real, axis, norm), sines(real, axis, norm))
     if is_complex(a):
@@ -109,12 +111,22 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 def _lengths(
-    a: Any, s: Sequence[int | None] | None, axes: Sequence[int] | None
+    a: Any,
+    s: Sequence[int | None] | None,
+    axes: Sequence[int] | None,
+    inverse_of_real: bool = False,
 ) -> tuple[list[int | None], list[int]]:
     """Return the lengths of the axes to transform, and these axes."""
     if axes is None:
-        axes = range(-len(s), 0) if s is not None else range(-a.ndim, 0)
-    return [None] * len(axes) if s is None else list(s), list(axes)
+        axes = range(-a.ndim if s is None else -len(s), 0)
+    lengths: list[int | None] = [a.shape[axis] for axis in axes]
+    if s is None:
+        if inverse_of_real:
+            lengths[-1] = 2 * (a.shape[axes[-1]] - 1)
+        return lengths, list(axes)
+    if len(s) != len(axes):
+        raise ValueError(f"s must have a length for each of the axes {tuple(axes)}, got {s}")
+    return [length if n == -1 else n for n, length in zip(s, lengths)], list(axes)
 
 
 def _along_axes(transform: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +138,7 @@ def _along_axes(transform: Callable[..., Any]) -> Callable[..., Any]:
         axes: Sequence[int] | None = None,
         norm: str | None = None,
     ) -> Any:
-        for n, axis in zip(*_lengths(a, s, axes)):
+        for n, axis in reversed(list(zip(*_lengths(a, s, axes)))):  # the last one first, as NumPy
             a = transform(a, n, axis, norm)
         return a
 
@@ -147,9 +159,10 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> C
 @numpy_form(np.fft.irfftn)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Tensor:
     """Compute the inverse of `rfftn`, as np.fft.irfftn."""
-    lengths, axes = _lengths(a, s, axes)
-    y = ifftn(a, lengths[:-1], axes[:-1], norm)
-    return irfft(y, lengths[-1], axes[-1], norm)
+    lengths, axes = _lengths(a, s, axes, inverse_of_real=True)
+    for n, axis in zip(lengths[:-1], axes[:-1]):
+        a = ifft(a, n, axis, norm)
+    return irfft(a, lengths[-1], axes[-1], norm)
 
 
 def _in_two_axes(transform: Callable[..., Any]) -> Callable[..., Any]:

@@ -219,11 +219,15 @@ def _cumulative(running: Any, first: float) -> Any:
             raise ValueError(f"axis must be given for an array of {np.ndim(x)} dimensions")
         x = as_operand(x) if dtype is None else astype(x, dtype)
         x = reshape(x, 1) if np.ndim(x) == 0 else x
-        y = running(x, 0 if axis is None else axis)
+        if isinstance(axis, tuple) and len(axis) == 1:
+            axis = axis[0]
+        axis = 0 if axis is None else axis
+        y = running(x, axis)
         if not include_initial:
             return y
-        start = np.full_like(to_array(y).take([0], axis), first)
-        return concatenate([start, y], 0 if axis is None else axis)
+        shape = list(y.shape)
+        shape[axis] = 1
+        return concatenate([np.full(shape, first, y.dtype), y], axis)
 
     return call
 
