@@ -54,6 +54,8 @@ def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)
     y = np.cumulative_prod(x, include_initial=True)
     np.testing.assert_array_equal(y.data, [1, 3, -3, -6])
+    none = np.cumulative_prod(x[:0], axis=(0,), include_initial=True)
+    np.testing.assert_array_equal(none.data, [1])
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 1.0, 2, 3, -1])
@@ -68,3 +70,14 @@ def test_slope_of_sinc_near_zero_equals_its_series(x: float) -> None:
     terms = [(-1) ** k * 2 * k * t ** (2 * k - 1) / math.factorial(2 * k + 1) for k in range(1, 12)]
     slope = mg.grad(np.sinc)(x).item()
     assert slope == pytest.approx(math.pi * math.fsum(terms), rel=2e-13, abs=0)
+
+
+def test_fft_of_several_axes_has_the_lengths_dtypes_and_order_of_numpy() -> None:
+    half = Tensor(X.astype(np.float16), requires_grad=True)
+    for f in (np.fft.rfftn, np.fft.irfftn, np.fft.ifftn):
+        assert f(half).dtype == f(half.data).dtype
+    x = Tensor(X, requires_grad=True)
+    with pytest.raises(ValueError, match=r"s must have a length for each of the axes \(-2, -1\)"):
+        np.fft.fft2(x, (2,))
+    for f in (np.fft.fftn, np.fft.rfftn):
+        np.testing.assert_allclose(f(x, (4, 2), (1, 1)).data, f(X, (4, 2), (1, 1)), atol=1e-12)
