@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, all_axes
+from ..arguments import Axis, all_axes, one_axis
 from ..arrays import all_true, as_array
 from ..ops import reduce
 from ..ops.arithmetic import sqrt
@@ -219,9 +219,8 @@ def _cumulative(running: Any, first: float) -> Any:
             raise ValueError(f"axis must be given for an array of {np.ndim(x)} dimensions")
         x = as_operand(x) if dtype is None else astype(x, dtype)
         x = reshape(x, 1) if np.ndim(x) == 0 else x
-        if isinstance(axis, tuple) and len(axis) == 1:
-            axis = axis[0]
-        axis = 0 if axis is None else axis
+        name = f"cumulative_{'sum' if running is cumsum else 'prod'}"
+        axis = one_axis(name, 0 if axis is None else axis, np.ndim(x))
         y = running(x, axis)
         if not include_initial:
             return y

@@ -54,8 +54,10 @@ def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)
     y = np.cumulative_prod(x, include_initial=True)
     np.testing.assert_array_equal(y.data, [1, 3, -3, -6])
-    none = np.cumulative_prod(x[:0], axis=(0,), include_initial=True)
+    none = np.cumulative_prod(x[:0], include_initial=True)
     np.testing.assert_array_equal(none.data, [1])
+    with pytest.raises(TypeError, match=r"cumulative_prod: axis must be an integer, got \(0,\)"):
+        np.cumulative_prod(x, axis=(0,))
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 1.0, 2, 3, -1])
