@@ -100,6 +100,8 @@ def get_num_threads() -> int:
 
     By default it is the number of cores, or the environment variable OPENBLAS_NUM_THREADS.
     """
+    if own_threads.entered:
+        return 1 if _ALONE.locked() else own_threads.number
     blas = _blas()
     return available_cores() if blas is None else int(blas[1]())
 
@@ -127,7 +129,11 @@ def set_num_threads(n: int) -> None:
             "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable "
             "of its library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
         )
-    blas[0](n)
+    with own_threads.lock:
+        if own_threads.entered:
+            own_threads.number = n
+        else:
+            blas[0](n)
 
 
 @contextmanager
@@ -140,6 +146,37 @@ def threads(n: int) -> Iterator[None]:
         yield
     finally:
         set_number(before)
+
+
+class OwnThreads:
+    """Blocks in which BLAS uses one thread, because `in_parallel` uses the other cores.
+
+    After a product by several threads, those of OpenBLAS look for more work for about 25 ms, on the
+    cores that the threads of `in_parallel` need. So a sequence of products uses either kind.
+    Several threads can be in a block, and blocks can be nested.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered, self.number = 0, 1
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.entered:
+                self.number = get_num_threads()
+                if blas := _blas():
+                    blas[0](1)
+            self.entered += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered and (blas := _blas()):
+                blas[0](self.number)
+
+
+own_threads = OwnThreads()
+_ALONE = threading.Lock()
 
 
 def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
@@ -159,7 +196,7 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
             results[i] = run(part)
 
     try:
-        with threads(1):  # BLAS's own threads would wait for each other
+        with own_threads:  # BLAS's threads would wait for each other
             jobs = [_pool().submit(contextvars.copy_context().run, work) for _ in range(count - 1)]
             try:
                 work()
@@ -170,9 +207,6 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         return results
     finally:
         _ALONE.release()
-
-
-_ALONE = threading.Lock()
 
 
 @cache

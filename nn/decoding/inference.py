@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from minigrad.arguments import check_choice
+from minigrad.fast.runtime import has_small_kernels, own_threads
 from minigrad.io.mapped import copy_and_release
 
 from ..linear import Embedding, Linear
 from ..module import Module, Parameter
 from .fast import FAST, FastEmbedding, FastLinear
 from .int8 import Int8Matrix
-from .products import in_fast_layout
+from .products import MOST_ROWS, in_fast_layout
 
 __all__ = ["for_inference"]
 
@@ -80,11 +82,10 @@ def frozen_copy(model: Any, copies: dict[int, Any]) -> Any:
         if p._array is array:
             p._array = copy_and_release(array)
         p._array.flags.writeable = False
-    made.__class__ = type(
-        type(model).__name__,
-        (_Int8 if has_int8 else _ReadOnly, type(made)),
-        {"__module__": type(made).__module__},
-    )
+    kinds: list[type] = [_Int8 if has_int8 else _ReadOnly, type(made)]
+    if hasattr(model, "step"):
+        kinds.insert(0, _StepInt8 if has_int8 else _Step)
+    made.__class__ = type(type(model).__name__, tuple(kinds), {"__module__": type(made).__module__})
     return made
 
 
@@ -110,7 +111,7 @@ class _ReadOnly(Module):
         return for_inference(self)
 
     def __reduce__(self) -> Any:
-        return _unpickled, (type(self).__bases__[1], vars(self))
+        return _unpickled, (type(self).__bases__[-1], vars(self))
 
 
 class _Int8(_ReadOnly):
@@ -123,6 +124,23 @@ class _Int8(_ReadOnly):
         )
 
     state_dict = num_parameters = parameters = named_parameters = _refuse_matrices
+
+
+class _Step(_ReadOnly):
+    """Leaves the products of a step to threads that `in_parallel` starts, where that is faster."""
+
+    def step(self, tokens: Any, state: Any) -> np.ndarray:
+        with own_threads if self._is_shared(np.size(tokens)) else nullcontext():
+            return super().step(tokens, state)  # type: ignore[misc]
+
+    def _is_shared(self, rows: int) -> bool:
+        # BLAS's threads multiply one row, or weights that they must pack, in less time
+        return 1 < rows <= MOST_ROWS and has_small_kernels()
+
+
+class _StepInt8(_Step):
+    def _is_shared(self, rows: int) -> bool:
+        return rows <= MOST_ROWS
 
 
 def _unpickled(kind: type[Module], state: dict[str, Any]) -> Module:

@@ -1,8 +1,8 @@
 """Matrices in a quarter of the memory of float32: integers of 8 bits, and scales.
 
 A value is an integer from -127 to 127 times the scale of its part of a row. A product widens a
-block of rows to floating point in a buffer that stays in the second-level cache, and multiplies it
-there. Threads share the blocks, each with a buffer of its own.
+block of rows to floating point in a buffer that stays in the cache, and multiplies it there.
+Threads share the blocks, each with a buffer of its own.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 from minigrad.fast.blocks import row_blocks
-from minigrad.fast.runtime import has_small_kernels, in_parallel
+from minigrad.fast.runtime import get_num_threads, in_parallel, own_threads
 from minigrad.io.mapped import copy_and_release, release
 
-from .products import largest_height
+from .products import WAYS, fastest_way
 
 __all__ = ["Int8Matrix", "Int8Stack"]
 
-BLOCK = 3 << 16  # values that are widened at once: 768 KB of float32
-LEAST_HEIGHT = 32  # rows of a block from which on it pays that OpenBLAS reads them in place
+BLOCK = 3 << 18  # values that are widened at once: 3 MB of float32
 QUANTIZED_BLOCK = 1 << 18  # values that are rounded at once
 SHARED = 1 << 19  # values of a matrix from which on threads share a product
 
@@ -109,18 +108,15 @@ class Int8Matrix:
         """Return rows (n, in) @ self.T, in new memory."""
         return Int8Stack([self]).product(rows)
 
-    def multiply(self, part: slice, rows: np.ndarray, out: np.ndarray) -> None:
-        """Compute self[part] @ rows.T for rows (n, in) in `out`."""
+    def widened(self, part: slice) -> np.ndarray:
+        """Return rows as floats in the buffer of this thread, without scales of whole rows."""
         values, scales = self.values[part], self.scales[part]
-        wide = _buffer(values.size, self.dtype).reshape(values.shape)
+        wide = _buffer(values.shape, self.dtype)
         np.copyto(wide, values)
-        has_row_scales = scales.shape[1] == 1
-        if not has_row_scales:
+        if scales.shape[1] > 1:
             parts = wide.reshape(*scales.shape, -1)
             parts *= scales[..., None]
-        np.matmul(wide, rows.T, out=out)
-        if has_row_scales:
-            out *= scales
+        return wide
 
 
 class Int8Stack:
@@ -137,34 +133,42 @@ class Int8Stack:
 
     def product(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (n, in) @ self.T, in new memory."""
-        y = np.empty((self.shape[0], len(rows)), self.dtype)
-        blocks, start, n, width = [], 0, max(1, len(rows)), max(1, self.shape[1])
-        size, height = BLOCK, largest_height(n, width)
-        if has_small_kernels() and height >= LEAST_HEIGHT:
-            size = min(size, height * width)
+        total, threads = math.prod(self.shape), get_num_threads()
+        shares = threads * max(1, math.ceil(total / (threads * BLOCK)))
+        blocks, start = [], 0
         for matrix in self.matrices:
-            for part in row_blocks(len(matrix.values), self.shape[1], size):
-                blocks.append((matrix, part, y[start + part.start : start + part.stop]))
-            start += matrix.shape[0]
+            for part in row_blocks(len(matrix.values), self.shape[1], math.ceil(total / shares)):
+                blocks.append((matrix, part, slice(start + part.start, start + part.stop)))
+            start += len(matrix.values)
+        y = np.empty((len(rows), start), self.dtype)
 
-        def run(block: tuple[Int8Matrix, slice, np.ndarray]) -> None:
-            matrix, part, out = block
-            matrix.multiply(part, rows, out)
+        def run(block: tuple[Int8Matrix, slice, slice]) -> None:
+            matrix, part, columns = block
+            out = way(rows, matrix.widened(part))
+            if matrix.scales.shape[1] == 1:
+                np.multiply(out, matrix.scales[part, 0], out=y[:, columns])
+            else:
+                y[:, columns] = out
 
-        if math.prod(self.shape) >= SHARED:
-            in_parallel(run, blocks)
-        else:
-            for block in blocks:
-                run(block)
-        return np.ascontiguousarray(y.T)
+        with own_threads:
+            height = blocks[0][1].stop if blocks else 0
+            buffer = _buffer((height, self.shape[1]), self.dtype)
+            way = WAYS[fastest_way(rows, buffer)[0]]
+            if total >= SHARED:
+                in_parallel(run, blocks)
+            else:
+                for block in blocks:
+                    run(block)
+        return y
 
 
 _BUFFERS = threading.local()
 
 
-def _buffer(size: int, dtype: np.dtype) -> np.ndarray:
-    """Return the first values of a buffer of this thread."""
+def _buffer(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Return a matrix in the buffer of this thread."""
+    size = math.prod(shape) * dtype.itemsize
     memory = getattr(_BUFFERS, "memory", None)
-    if memory is None or len(memory) < size * dtype.itemsize:
-        memory = _BUFFERS.memory = np.empty(size * dtype.itemsize, np.uint8)
-    return memory[: size * dtype.itemsize].view(dtype)
+    if memory is None or len(memory) < size:
+        memory = _BUFFERS.memory = np.empty(size, np.uint8)
+    return memory[:size].view(dtype).reshape(shape)

@@ -3,8 +3,9 @@
 A decoding step multiplies a row for each sequence or hypothesis. OpenBLAS copies ("packs") the
 whole weight for a product of 2 rows or more, which can take longer than the product. The ways to
 avoid it depend on the processor, the shape and the threads, so they are timed at the first product
-of a shape. Results of different ways differ in the last bits. The environment variable
-MINIGRAD_PRODUCT selects one of `WAYS` without timing.
+of a shape. In a block of `own_threads`, a product that takes long is shared. Results of different
+ways differ in the last bits. The environment variable MINIGRAD_PRODUCT selects one of `WAYS`
+without timing.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.fast.runtime import get_num_threads, has_blas, has_small_kernels, in_parallel
+from minigrad.fast.runtime import (
+    get_num_threads,
+    has_blas,
+    has_small_kernels,
+    in_parallel,
+    own_threads,
+)
 from minigrad.io.mapped import copy_and_release
 
 if TYPE_CHECKING:
     from .int8 import Int8Matrix, Int8Stack
 
-__all__ = ["in_fast_layout", "largest_height", "product"]
+__all__ = ["MOST_ROWS", "WAYS", "fastest_way", "in_fast_layout", "product"]
 
 LARGE_WEIGHT = 1 << 17  # values of a weight from which on ways are timed
 MOST_ROWS = 64
 MOST_SINGLE_ROWS = 8  # one after the other
 SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
+SHARED_TIME = 2e-4  # seconds of a product from which on threads share it
 LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
 LARGEST_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
@@ -39,20 +47,19 @@ def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np
     """Return rows (n, in) @ weight.T for a weight (out, in), in new memory."""
     if not isinstance(weight, np.ndarray):
         return weight.product(rows)
-    n = len(rows)
-    if not 1 < n <= MOST_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
-        return rows @ weight.T
-    return WAYS[PINNED or fastest_way(rows, weight)](rows, weight)
+    name, seconds = fastest_way(rows, weight)
+    if seconds >= SHARED_TIME and own_threads.entered and get_num_threads() > 1:
+        name = f"shared-{name}"
+    return WAYS[name](rows, weight)
 
 
 def in_fast_layout(weight: np.ndarray) -> np.ndarray:
     """Return a weight (out, in) in the order of memory in which it is multiplied fastest.
 
-    OpenBLAS multiplies one row by a tall weight fastest if it lies column by column. Slices are
-    rows. The result is `weight` itself if it has this order.
+    OpenBLAS multiplies few rows by a tall weight fastest if it lies column by column, unless it
+    can multiply them by slices, which are rows. The result is `weight` itself if it has this order.
     """
-    # with several threads, one row is multiplied by columns in less time
-    is_sliced = has_small_kernels() and weight.size >= LARGE_WEIGHT and get_num_threads() == 1
+    is_sliced = has_small_kernels() and weight.size >= LARGE_WEIGHT
     by_columns = weight.shape[0] >= weight.shape[1] and has_blas() and not is_sliced
     if weight.flags.f_contiguous if by_columns else weight.flags.c_contiguous:
         return weight
@@ -122,6 +129,7 @@ WAYS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "panels": panels,
     "single": single_rows,
     "shared-whole": shared(whole),
+    "shared-flipped": shared(flipped),
     "shared-panels": shared(panels),
     "shared-single": shared(single_rows),
 }
@@ -131,28 +139,38 @@ PINNED = os.environ.get("MINIGRAD_PRODUCT")
 if PINNED not in (None, *WAYS):
     raise ValueError(f"MINIGRAD_PRODUCT must be one of {', '.join(WAYS)}, got {PINNED!r:.60}")
 
-_FASTEST: dict[Any, str] = {}
+_FASTEST: dict[Any, tuple[str, float]] = {}
 
 
-def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
-    """Return the fastest way for this shape, timed once in the process, with these arrays."""
-    n, threads = len(rows), get_num_threads()
+def fastest_way(rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
+    """Return the fastest way for this shape that is not shared, and its seconds.
+
+    It is timed once in the process, with these arrays. What is not timed takes 0 seconds: one row,
+    many rows, a small weight, and the way that the environment selects.
+    """
+    n = len(rows)
+    if not 1 < n <= MOST_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
+        return "whole", 0.0
+    if PINNED:
+        return PINNED, 0.0
     size = (n - 1).bit_length()  # of 2, 3 to 4, 5 to 8 rows ...
-    key = (weight.shape, weight.flags.c_contiguous, weight.dtype.char, size, threads)
+    is_sliced = has_small_kernels() and weight.flags.c_contiguous
+    threads = 1 if own_threads.entered else get_num_threads()
+    key = (weight.shape, is_sliced, weight.dtype.char, size, threads)
     if key not in _FASTEST:
-        names = [
-            name
-            for name in WAYS
-            if (threads > 1 or not name.startswith("shared"))
-            and (n <= MOST_SINGLE_ROWS or not name.endswith("single"))
-            and ((has_small_kernels() and key[1]) or not name.endswith("panels"))
-        ]
-        _FASTEST[key] = timed(names, rows, weight[: max(1, SAMPLE // weight.shape[1])])
+        names = ["whole", "flipped"]
+        if is_sliced:
+            names.append("panels")
+        if n <= MOST_SINGLE_ROWS:
+            names.append("single")
+        sample = weight[: max(1, SAMPLE // weight.shape[1])]
+        name, seconds = timed(names, rows, sample)
+        _FASTEST[key] = name, seconds * len(weight) / len(sample)
     return _FASTEST[key]
 
 
-def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> str:
-    """Return the name of the way with the shortest time; slow ways are timed only once."""
+def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
+    """Return the way with the shortest time, and its seconds; slow ways are timed only once."""
     times = dict.fromkeys(names, math.inf)
     for _ in range(ROUNDS):
         limit = 1.5 * min(times.values())
@@ -161,7 +179,8 @@ def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> str:
                 start = time.perf_counter()
                 WAYS[name](rows, weight)
                 times[name] = min(times[name], time.perf_counter() - start)
-    return min(times, key=lambda name: times[name])
+    best = min(times, key=lambda name: times[name])
+    return best, times[best]
 
 
 def aligned_copy(x: np.ndarray) -> np.ndarray:

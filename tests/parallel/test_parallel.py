@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -458,6 +459,24 @@ def test_set_num_threads_sets_threads_of_blas() -> None:
         mg.set_num_threads(before)
     with pytest.raises(ValueError, match="set_num_threads: n must be at least 1, got 0"):
         mg.set_num_threads(0)
+
+
+def test_own_threads_leave_one_thread_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks end in another order than they began, and a number that is set in one stays."""
+    number = [3]
+    blas = (lambda n: number.__setitem__(0, n), lambda: number[0])
+    monkeypatch.setattr(runtime, "_blas", lambda: blas)
+    with ExitStack() as first:
+        first.enter_context(runtime.own_threads)
+        with ExitStack() as second:
+            second.enter_context(runtime.own_threads)
+            first.close()
+            assert (number[0], mg.get_num_threads()) == (1, 3)
+            inside = runtime.in_parallel(lambda _: (number[0], mg.get_num_threads()), range(2))
+            assert inside == [(1, 1), (1, 1)]
+            mg.set_num_threads(2)
+            assert (number[0], mg.get_num_threads()) == (1, 2)
+    assert number[0] == mg.get_num_threads() == 2
 
 
 def test_in_parallel_keeps_order_and_context(monkeypatch: pytest.MonkeyPatch) -> None:

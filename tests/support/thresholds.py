@@ -71,6 +71,7 @@ PRODUCTS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "MOST_SINGLE_ROWS": (2, 8),
         "SAMPLE": (1, 40),
         "ROUNDS": (1, 2),
+        "SHARED_TIME": (0.0, 1.0),
         "LARGEST_SMALL": (1, 100, 4000),
         "LARGEST_PANEL": (1, 10, 1000),
         "CACHED": (1, 6, 1000),
@@ -79,7 +80,6 @@ PRODUCTS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "BLOCK": (1, 7, 50),
         "QUANTIZED_BLOCK": (1, 30),
         "SHARED": (1, 60),
-        "LEAST_HEIGHT": (1, 32),
     },
 }
 """Small values of each threshold of the products for inference, by module and name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from thresholds import product_limits, replaced_products
 
 import minigrad as mg
 import nn
-from nn.decoding import fast, products
+from minigrad.fast import runtime
+from nn.decoding import fast, inference, products
 
 SOURCES = np.array([[4, 5, 6, 8], [7, 8, 0, 0], [5, 7, 4, 0]])
 ALONE = np.array([[4, 5, 6, 7]])  # one short source: the projections are absorbed
@@ -224,45 +226,98 @@ def test_product_of_a_large_weight_equals_matrix_product(
     np.testing.assert_allclose(y, rows @ weight.astype(float).T, rtol=1e-5, atol=1e-3)
 
 
-def test_product_times_each_shape_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of 3 and 4 count as the same, and the slowest way is tried once."""
-    calls = []
+@pytest.fixture
+def timed_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace the ways to multiply by two that take 4 and 2 ms; return the list of their calls."""
+    calls: list[str] = []
 
     def way(name: str, seconds: float) -> Any:
         def multiply(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
             calls.append(name)
-            clock[0] += seconds
+            clock[0] += seconds * len(weight)
             return rows @ weight.T
 
         return multiply
 
     clock = [0.0]
     monkeypatch.setattr(products.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(products, "get_num_threads", lambda: 1)
+    for name, value in (("has_blas", True), ("has_small_kernels", False), ("get_num_threads", 2)):
+        monkeypatch.setattr(products, name, lambda value=value: value)
+    ways = {
+        "whole": way("whole", 1e-5),
+        "flipped": way("flipped", 5e-6),
+        "single": way("single", 1),
+    }
+    ways |= {f"shared-{name}": way(f"shared-{name}", 1) for name in ways}
+    monkeypatch.setattr(products, "WAYS", ways)
     monkeypatch.setattr(products, "PINNED", None)
     monkeypatch.setattr(products, "_FASTEST", {})
-    ways = {"whole": way("whole", 0.004), "flipped": way("flipped", 0.002)}
-    monkeypatch.setattr(products, "WAYS", ways)
-    monkeypatch.setattr(products, "has_blas", lambda: True)
+    monkeypatch.setattr(products, "SHARED_TIME", 0.002)
+    return calls
+
+
+def test_product_times_each_shape_once(timed_ways: list[str]) -> None:
+    """Rows of 3 and 4 count as the same, and slow ways are tried once."""
     weight = np.ones((400, 400), np.float32)
     for n in (3, 4, 4):
         products.product(weight[:n], weight)
-    assert calls == ["whole", *["flipped"] * 6]
+    assert timed_ways == ["whole", "flipped", "single", *["flipped"] * 5]
     products.product(weight[:5], weight)
-    assert calls[7:] == ["whole", *["flipped"] * 4]
+    assert timed_ways[8:] == ["whole", "flipped", "single", *["flipped"] * 3]
+    products.product(weight[:9], weight)
+    assert timed_ways[14:] == ["whole", *["flipped"] * 4]  # many single rows are not tried
 
 
 @pytest.mark.parametrize(
-    ("shape", "has_small_kernels", "threads", "by_columns"),
-    [((512, 512), True, 1, False), ((512, 512), True, 2, True), ((512, 512), False, 1, True),
-     ((64, 64), True, 1, True), ((64, 300), False, 1, False)],
+    ("rows", "is_own", "threads", "way"),
+    [(400, True, 2, "shared-flipped"), (399, True, 2, "flipped"),
+     (400, False, 2, "flipped"), (400, True, 1, "flipped")],
+)  # fmt: skip
+def test_product_that_takes_long_is_shared_by_own_threads(
+    rows: int, is_own: bool, threads: int, way: str, timed_ways: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The time of a large weight is that of a part of it, multiplied."""
+    monkeypatch.setattr(products, "SAMPLE", 100 * 400)
+    monkeypatch.setattr(products, "get_num_threads", lambda: threads)
+    weight = np.ones((rows, 400), np.float32)
+    with runtime.own_threads if is_own else nullcontext():
+        products.product(weight[:3], weight)
+    assert timed_ways[-1] == way
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_small_kernels", "shape", "is_own"),
+    [("float", True, (2, 1), True), ("float", False, (2, 1), False), ("float", True, (1, 1), False),
+     ("float", True, (2, 2), True), ("float", True, (products.MOST_ROWS + 1, 1), False),
+     ("int8", False, (1, 1), True), ("int8", False, (1, products.MOST_ROWS + 1), False)],
+)  # fmt: skip
+def test_step_of_few_rows_uses_own_threads(
+    kind: str, has_small_kernels: bool, shape: tuple[int, int], is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    seen = []
+
+    class Model(nn.LanguageModel):
+        def step(self, tokens: Any, state: Any) -> np.ndarray:
+            seen.append(runtime.own_threads.entered > 0)
+            return super().step(tokens, state)
+
+    monkeypatch.setattr(inference, "has_small_kernels", lambda: has_small_kernels)
+    config = nn.LanguageModelConfig(10, 8, 2, 1, 16, max_len=200)
+    model = nn.for_inference(Model(config).eval(), weights=kind)
+    model.step(np.zeros(shape, int), model.start())
+    assert seen == [is_own]
+    assert not hasattr(nn.for_inference(nn.Linear(2, 2)), "step")
+
+
+@pytest.mark.parametrize(
+    ("shape", "has_small_kernels", "by_columns"),
+    [((512, 512), True, False), ((512, 512), False, True), ((64, 64), True, True), ((64, 300), False, False)],
 )  # fmt: skip
 def test_in_fast_layout_orders_memory_as_it_is_read(
-    shape: tuple[int, int], has_small_kernels: bool, threads: int, by_columns: bool, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], has_small_kernels: bool, by_columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setattr(products, "has_blas", lambda: True)
     monkeypatch.setattr(products, "has_small_kernels", lambda: has_small_kernels)
-    monkeypatch.setattr(products, "get_num_threads", lambda: threads)
     for order in ("C", "F"):
         made = products.in_fast_layout(np.ones(shape, np.float32, order))
         assert made.flags.f_contiguous == by_columns

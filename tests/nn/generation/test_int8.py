@@ -254,14 +254,14 @@ def test_threads_share_the_blocks_of_a_large_product(monkeypatch: pytest.MonkeyP
         return runtime.in_parallel(run, parts)
 
     monkeypatch.setattr(int8, "in_parallel", in_parallel)
-    monkeypatch.setattr(runtime, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(int8, "BLOCK", 300)
+    monkeypatch.setattr(int8, "get_num_threads", lambda: 2)
     rows = normal(1, 2, 30).astype(np.float32)
     matrix.product(rows)
     assert seen == []  # small
     monkeypatch.setattr(int8, "SHARED", 1200)
-    with runtime.threads(1):
+    before = runtime.get_num_threads()
+    for block, blocks in ((1200, 2), (600, 2), (300, 4), (250, 7)):
+        monkeypatch.setattr(int8, "BLOCK", block)
         y = matrix.product(rows)
-        monkeypatch.undo()
-        assert seen == [4] and runtime.get_num_threads() == 1
+        assert seen.pop() == blocks and runtime.get_num_threads() == before
     np.testing.assert_allclose(y, rows @ matrix.data.T, rtol=1e-4, atol=1e-4)
