@@ -89,11 +89,10 @@ def panels(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
     n, size = rows.shape
     height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
     end = len(weight) // height * height
-    x = aligned_copy(rows)
     y = np.empty((n, len(weight)), weight.dtype)
     slices = weight[:end].reshape(-1, height, size).transpose(0, 2, 1)  # (slices, in, height)
-    np.matmul(x, slices, out=y[:, :end].reshape(n, -1, height).transpose(1, 0, 2))
-    np.matmul(x, weight[end:].T, out=y[:, end:])
+    np.matmul(rows, slices, out=y[:, :end].reshape(n, -1, height).transpose(1, 0, 2))
+    np.matmul(rows, weight[end:].T, out=y[:, end:])
     return y
 
 
@@ -181,12 +180,3 @@ def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> tuple[str, 
                 times[name] = min(times[name], time.perf_counter() - start)
     best = min(times, key=lambda name: times[name])
     return best, times[best]
-
-
-def aligned_copy(x: np.ndarray) -> np.ndarray:
-    """Return a copy that begins at a cache line: the kernels read whole lines."""
-    memory = np.empty(x.nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    copy = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
-    copy[...] = x
-    return copy
