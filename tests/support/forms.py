@@ -99,8 +99,10 @@ class Chooser:
     def values(self, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
         dtype = np.dtype(dtype or self.dtype)
         if dtype.kind == "f":
-            steps = self.rng.permutation(int(np.prod(shape))) * 0.37
-            return (steps - 0.7 + self.rng.random()).reshape(shape).astype(dtype)
+            # equal steps make singular matrices; close to 0, a remainder jumps everywhere
+            steps = np.cumsum(0.25 + 0.25 * self.rng.random(int(np.prod(shape))))
+            x = self.rng.permutation(steps) - 1.1 + self.rng.random()
+            return np.where(np.abs(x) < 0.05, 0.05, x).reshape(shape).astype(dtype)
         if dtype.kind == "b":
             return self.rng.random(shape) < 0.5
         low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if self.often(0.2) else (0, 5)
