@@ -5,6 +5,7 @@ train     a training step at three sizes, with its memory and its share of the m
 published models of published shapes against transformers: tokens, sentences, fine-tuning, loading
 decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
 int8      tokens a second and memory of models in float32 and in 8 bits, against the same two
+drafts    a given text written with and without drafts that are looked up in it
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
@@ -196,6 +197,35 @@ def int8(rounds: int) -> dict[str, Any]:
     return result
 
 
+def drafts(rounds: int) -> dict[str, Any]:
+    """Measure tokens a pass and tokens a second of drafts of 3 and 7 tokens, and without drafts."""
+    result: dict[str, Any] = {}
+    print(f"GPT-2{'':20}tokens a pass  tokens/s   time / time without drafts")
+    with tempfile.TemporaryDirectory() as path:
+        write_model(path, "GPT-2")
+        for library in ("minigrad", "minigrad:int8"):
+            for text in ("code", "guide", "edit"):
+                workers = [
+                    Worker(library, "rewrite", {"path": path, "text": text, "draft_len": n})
+                    for n in (0, 3, 7)
+                ]
+                take_turns(workers, rounds, 1)
+                for n, w in zip((0, 3, 7), workers):
+                    tokens, passes = w.counts[-1]["tokens"], w.counts[-1]["passes"]
+                    figures = {
+                        "tokens_per_pass": tokens / passes,
+                        "tokens_per_second": tokens / w.median,
+                        "ratio": w.median / workers[0].median,
+                    }
+                    result[f"{library}, {text}, {n}"] = figures
+                    print(
+                        f"{NAMES[library]:15}{text:7}{n:3}"
+                        + "".join(f"{figure:13.2f}" for figure in figures.values()),
+                        flush=True,
+                    )
+    return result
+
+
 PARTS_OF_A_STEP = [
     "linear", "row_norm", "attention", "linear_cross_entropy", "relu_dropout", "embedding",
     "kept memory", "processes",
@@ -314,8 +344,8 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "train": train, "published": published, "decode": decode, "int8": int8, "gains": gains,
-    "ops": ops,
+    "train": train, "published": published, "decode": decode, "int8": int8, "drafts": drafts,
+    "gains": gains, "ops": ops,
     "scaling": scaling, "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +47,23 @@ def sentences(batch: int, length: int) -> tuple[np.ndarray, np.ndarray]:
 def prompt_of(length: int) -> list[int]:
     """Return the token ids of a prompt."""
     return np.random.default_rng(0).integers(1000, 20_000, length).tolist()
+
+
+def given_text(name: str) -> tuple[list[int], list[int]]:
+    """Return the token ids of a prompt and of a text that follows it: words with their space.
+
+    "code" and "guide" are the second part of a file. "edit" is a file with a new name in it, whose
+    prompt is the file.
+    """
+    root = Path(__file__).parent.parent
+    file = {"code": "nn/attention.py", "guide": "CONTRIBUTING.md", "edit": "nn/block.py"}[name]
+    text = (root / file).read_text(encoding="utf-8")
+    words = re.findall(r" ?\w+| ?[^\w\s]|\s+", text)[: 600 if name != "edit" else 400]
+    prompt, following = words[:400], words[400:]
+    if name == "edit":
+        prompt, following = words, [word.replace("norm", "scale") for word in words]
+    ids = {word: i for i, word in enumerate(dict.fromkeys(prompt + following))}
+    return [ids[word] for word in prompt], [ids[word] for word in following]
 
 
 SMOOTHING, CLIP, LR = 0.1, 1.0, 1e-4

@@ -15,13 +15,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
 from harness import in_processes
-from sizes import CLIP, LR, SIZES, SMOOTHING, prompt_of, sentences
+from sizes import CLIP, LR, SIZES, SMOOTHING, given_text, prompt_of, sentences
 from small_ops import chain
 
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from minigrad.fast.runtime import keep_freed_memory
+from nn.decoding.drafts import DraftedDecoding
+from nn.decoding.sequences import Decoding
 
 VERSION = mg.__version__
 
@@ -167,6 +169,27 @@ def write_on(
     return lambda: nn.generate(model, prompts, max_len=steps, eos=None)
 
 
+def rewrite(path: str, text: str, draft_len: int, weights: str = "float") -> Callable[[], Any]:
+    """Return a call in which a model writes a given text, whatever it finds likely."""
+    model, (prompt, following) = for_inference(path, weights), given_text(text)
+    kind: Any = Decoding
+    if draft_len:
+        kind = functools.partial(DraftedDecoding, draft_len=draft_len, name="rewrite")
+    counts = {"passes": 0, "tokens": 0}
+
+    def step() -> None:
+        decoding = kind(model, None, prompt, None, len(following), None, nn.Rules())
+        tokens = iter(following)
+        for _ in decoding.steps(lambda logits: (np.array([next(tokens)]), np.zeros(1))):
+            pass
+        counts["tokens"] += len(following)
+        counts["passes"] += getattr(decoding, "passes", len(following))
+
+    step.counts = counts.copy  # type: ignore[attr-defined]
+    return step
+
+
+rewrite_int8 = functools.partial(rewrite, weights="int8")
 decode_int8 = functools.partial(decode, weights="int8")
 write_on_int8 = functools.partial(write_on, weights="int8")
 

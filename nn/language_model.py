@@ -172,7 +172,7 @@ class LanguageModel(Model):
         return DecodingState(self.config.num_layers, padding_mask=mask)
 
     @no_grad()
-    def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
+    def step(self, tokens: Any, state: DecodingState, every: bool = False) -> np.ndarray:
         """Return logits of the next token, without gradients, and advance the state.
 
         Parameters
@@ -181,10 +181,12 @@ class LanguageModel(Model):
             Tokens that follow those of the steps before.
         state : DecodingState
             Changed in place.
+        every : bool
+            Return the logits after each of the tokens.
 
         Returns
         -------
-        array, shape (N, vocab_size)
+        array, shape (N, vocab_size), or (N, L, vocab_size)
             Unnormalized log-probabilities of the next token.
         """
         ids, mask, start = checked_ids("tokens", tokens), state.padding_mask, state.length
@@ -198,4 +200,5 @@ class LanguageModel(Model):
             positions = positions_of(mask)
             positions = positions[:, start:] if np.ndim(positions) else start
             batch = Batch(ids, mask[:, None, None], positions)
-        return unwrap(self.output(self._hidden(batch, state.caches).data[:, -1]))
+        hidden = self._hidden(batch, state.caches).data
+        return unwrap(self.output(hidden if every else hidden[:, -1]))

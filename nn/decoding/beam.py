@@ -11,8 +11,8 @@ import numpy as np
 
 from minigrad.arguments import checked_count
 
-from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 from .rules import rules_of
+from .sequences import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 
 __all__ = ["beam_search"]
 

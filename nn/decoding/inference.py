@@ -129,9 +129,9 @@ class _Int8(_ReadOnly):
 class _Step(_ReadOnly):
     """Leaves the products of a step to threads that `in_parallel` starts, where that is faster."""
 
-    def step(self, tokens: Any, state: Any) -> np.ndarray:
+    def step(self, tokens: Any, state: Any, **options: Any) -> np.ndarray:
         with own_threads if self._is_shared(np.size(tokens)) else nullcontext():
-            return super().step(tokens, state)  # type: ignore[misc]
+            return super().step(tokens, state, **options)  # type: ignore[misc]
 
     def _is_shared(self, rows: int) -> bool:
         # BLAS's threads multiply one row, or weights that they must pack, in less time

@@ -22,8 +22,9 @@ from ..generation import drawn
 from ..module import evaluating
 from ..options.probes import record_attention
 from .beam import beam_search
-from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
+from .drafts import DraftedDecoding
 from .rules import check_options, rules_of
+from .sequences import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 
 __all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
 
@@ -83,6 +84,7 @@ def greedy_search(
     max_len: int = 128,
     eos: int | Iterable[int] | None = OWN,
     scores: bool = True,
+    prompt_lookup_num_tokens: int | None = None,
     **rules: Any,
 ) -> list[Hypothesis]:
     """Return sequences of the most probable token at each step.
@@ -106,6 +108,10 @@ def greedy_search(
     scores : bool
         Compute log-probabilities, by a softmax over the vocabulary at each step. Otherwise they
         are NaN.
+    prompt_lookup_num_tokens : int, optional
+        Most tokens that a pass adds to the next one: those that followed the last two tokens, or
+        the last, when they occurred before in the text. The search takes the same tokens, to
+        rounding, in fewer passes. For one prompt of a language model.
     **rules
         Fields of `Rules`.
 
@@ -114,7 +120,7 @@ def greedy_search(
     list of Hypothesis
         One for each row, in the order of the batch.
     """
-    decoding = Decoding(
+    decoding = _decoding("greedy_search", prompt_lookup_num_tokens)(
         model, source, prompt, padding_mask, max_len, eos, rules_of("greedy_search", rules)
     )
     return _hypotheses(decoding, _likeliest_scored if scores else _likeliest)
@@ -181,6 +187,7 @@ def generate(
     min_p: float | None = None,
     length_penalty: float = 1.0,
     early_stopping: bool | str = False,
+    prompt_lookup_num_tokens: int | None = None,
     generator: Generator | None = None,
     **options: Any,
 ) -> Any:
@@ -218,6 +225,8 @@ def generate(
         Exponent of the length in the score of a beam search. Requires `num_beams` above 1.
     early_stopping : bool or "never", default False
         When a beam search stops: see `beam_search`. Requires `num_beams` above 1.
+    prompt_lookup_num_tokens : int, optional
+        Most tokens that a pass of greedy search adds: see `greedy_search`.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator if not given.
     **options
@@ -229,7 +238,8 @@ def generate(
         New tokens of each row; one list for a prompt (L,).
     """
     beams, sampling = num_beams != 1, Sampling(temperature, top_k, top_p, min_p)
-    _check_search(beams, length_penalty, early_stopping, do_sample, sampling)
+    drafts = prompt_lookup_num_tokens
+    _check_search(beams, length_penalty, early_stopping, do_sample, sampling, drafts)
     if "n_best" in options:
         raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
     check_options("generate", options, ("max_len", "eos"))
@@ -240,6 +250,7 @@ def generate(
     elif do_sample:
         hypotheses = sample(model, generator=generator, **vars(sampling), **inputs)
     else:
+        inputs |= {"prompt_lookup_num_tokens": drafts}
         hypotheses = greedy_search(model, **inputs, scores=False)
     single = prompt is not None and np.ndim(prompt[0]) == 0
     return hypotheses[0].tokens if single else [h.tokens for h in hypotheses]
@@ -256,6 +267,7 @@ def stream(
     top_k: int | None = None,
     top_p: float | None = None,
     min_p: float | None = None,
+    prompt_lookup_num_tokens: int | None = None,
     generator: Generator | None = None,
     **rules: Any,
 ) -> Iterator[int]:
@@ -279,9 +291,10 @@ def stream(
         Fields of `Rules`.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p)
-    _check_search(False, 1.0, False, do_sample, sampling)
+    _check_search(False, 1.0, False, do_sample, sampling, prompt_lookup_num_tokens)
     draw = partial(_draw, sampling, default_generator(generator)) if do_sample else _likeliest
-    decoding = Decoding(model, None, prompt, None, max_len, eos, rules_of("stream", rules))
+    kind = _decoding("stream", prompt_lookup_num_tokens)
+    decoding = kind(model, None, prompt, None, max_len, eos, rules_of("stream", rules))
     if len(decoding.history) != 1:
         raise ValueError(f"stream: prompt must be one sequence, got {len(decoding.history)}")
     return (int(tokens[0]) for _, tokens, _ in decoding.steps(partial(draw, decoding)))
@@ -293,8 +306,14 @@ def _check_search(
     early_stopping: bool | str,
     do_sample: bool,
     sampling: Sampling,
+    drafts: int | None,
 ) -> None:
     """Raise an error for settings of a search that is not chosen."""
+    if drafts is not None and (beams or do_sample):
+        search = "num_beams must be 1" if beams else "do_sample must be False"
+        raise ValueError(
+            f"{search} with prompt_lookup_num_tokens={drafts!r:.30}; drafts are for greedy search"
+        )
     if beams and do_sample:
         raise ValueError(
             "num_beams must be 1 with do_sample=True; a beam search does not draw tokens"
@@ -309,6 +328,13 @@ def _check_search(
             f"num_beams must be above 1 for length_penalty={length_penalty} and "
             f"early_stopping={early_stopping}; only a beam search compares sequences"
         )
+
+
+def _decoding(name: str, draft_len: int | None) -> Callable[..., Decoding]:
+    """Return the class for a search without drafts, or with drafts of at most `draft_len`."""
+    if draft_len is None:
+        return Decoding
+    return partial(DraftedDecoding, draft_len=draft_len, name=name)
 
 
 def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:

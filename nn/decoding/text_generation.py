@@ -18,9 +18,9 @@ from ..published.generation_config import (
 )
 from ..text.huggingface import ModelText
 from .beam import check_beam
-from .decoding import eos_ids
 from .rules import OTHER_NAMES
 from .search import generate, stream
+from .sequences import eos_ids
 
 __all__ = ["generate_text", "stream_text"]
 

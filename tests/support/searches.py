@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 import minigrad as mg
 import nn
@@ -225,3 +226,47 @@ def beam_by_definition(task: Task, size: int, penalty: float, stop: Any) -> Beam
             if stop is True or attainable <= beam.finished[-1][2]:
                 break
     return beam
+
+
+def each_rule(vocab: int, most: int = 1) -> dict[str, st.SearchStrategy[Any]]:
+    """Return values of each rule; at most `most` tokens are the last: these have equal scores."""
+    token = st.integers(0, vocab - 1)
+    few = st.lists(token, max_size=2)
+    return {
+        "min_len": st.integers(0, 4),
+        "repetition_penalty": st.sampled_from([2.0, 0.6, 1.0]),
+        "no_repeat_ngram_size": st.sampled_from([2, 1, 3, 0]),
+        "suppress": few,
+        "begin_suppress": few,
+        "bad_words": st.lists(st.lists(token, min_size=1, max_size=3), max_size=3),
+        "first": few,
+        "last": st.lists(token, max_size=most),
+    }
+
+
+def rules_of(vocab: int, most: int = 1) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=each_rule(vocab, most))
+
+
+@st.composite
+def models(draw: Any, vocab: int = 5) -> Any:
+    """Draw a tiny model, whose tokens are clearly ranked."""
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "dtype": "float64"}
+    seed = draw(st.integers(0, 2**32 - 1))
+    attention = nn.AttentionConfig(
+        num_kv_heads=draw(st.sampled_from([1, 2])), window=draw(st.sampled_from([None, 2, 3]))
+    )
+    sizes |= {"attention": attention, "norm_first": draw(st.booleans())}
+    if draw(st.booleans()):
+        sizes |= {"max_len": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+        positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary"]))
+        config: Any = nn.TransformerConfig(vocab, vocab, positions=positions, **sizes)
+        model: Any = nn.Transformer(config, np.random.default_rng(seed))
+    else:
+        positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]))
+        sizes |= {"num_layers": 2, "max_len": draw(st.integers(2, 9)), "eos_id": vocab - 1}
+        config = nn.LanguageModelConfig(vocab, positions=positions, **sizes)
+        model = nn.LanguageModel(config, np.random.default_rng(seed))
+    for p in model.parameters():
+        p.data *= 3
+    return model

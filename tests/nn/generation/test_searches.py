@@ -20,7 +20,10 @@ from searches import (
     Tokens,
     beam_by_definition,
     choices,
+    each_rule,
     log_softmax,
+    models,
+    rules_of,
 )
 
 import nn
@@ -29,26 +32,6 @@ from nn.decoding.beam import _Beam, _largest
 
 Problem = tuple[list[Task], dict[str, Any]]
 """The rows of a batch, and the arguments of a search that finds their continuations."""
-
-
-def each_rule(vocab: int, most: int = 1) -> dict[str, st.SearchStrategy[Any]]:
-    """Return values of each rule; at most `most` tokens are the last: these have equal scores."""
-    token = st.integers(0, vocab - 1)
-    few = st.lists(token, max_size=2)
-    return {
-        "min_len": st.integers(0, 4),
-        "repetition_penalty": st.sampled_from([2.0, 0.6, 1.0]),
-        "no_repeat_ngram_size": st.sampled_from([2, 1, 3, 0]),
-        "suppress": few,
-        "begin_suppress": few,
-        "bad_words": st.lists(st.lists(token, min_size=1, max_size=3), max_size=3),
-        "first": few,
-        "last": st.lists(token, max_size=most),
-    }
-
-
-def rules_of(vocab: int, most: int = 1) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional=each_rule(vocab, most))
 
 
 @st.composite
@@ -205,30 +188,6 @@ def test_beam_search_of_300_hypotheses_stops_when_all_are_finished() -> None:
     options: dict[str, Any] = {"beam_size": 300, "eos": range(1, 400), "early_stopping": True}
     nn.beam_search(model, prompt=[[0]], max_len=4, **options)
     assert model.fed == [1]
-
-
-@st.composite
-def models(draw: Any, vocab: int = 5) -> Any:
-    """Draw a tiny model, whose tokens are clearly ranked."""
-    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "dtype": "float64"}
-    seed = draw(st.integers(0, 2**32 - 1))
-    attention = nn.AttentionConfig(
-        num_kv_heads=draw(st.sampled_from([1, 2])), window=draw(st.sampled_from([None, 2, 3]))
-    )
-    sizes |= {"attention": attention, "norm_first": draw(st.booleans())}
-    if draw(st.booleans()):
-        sizes |= {"max_len": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
-        positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary"]))
-        config: Any = nn.TransformerConfig(vocab, vocab, positions=positions, **sizes)
-        model: Any = nn.Transformer(config, np.random.default_rng(seed))
-    else:
-        positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]))
-        sizes |= {"num_layers": 2, "max_len": draw(st.integers(2, 9)), "eos_id": vocab - 1}
-        config = nn.LanguageModelConfig(vocab, positions=positions, **sizes)
-        model = nn.LanguageModel(config, np.random.default_rng(seed))
-    for p in model.parameters():
-        p.data *= 3
-    return model
 
 
 @given(

@@ -142,13 +142,17 @@ class Decoding(generation.Decoding):
 
     def logits(self) -> np.ndarray:
         """Return the model's logits (rows, vocab) of the next tokens."""
+        self._make_room()
+        return super().logits()
+
+    def _make_room(self) -> None:
+        """Begin anew with a part of each text if the next tokens exceed the table of positions."""
         if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:
             length = self.history.shape[1]
             full = length - self._visible_from > self._limit
             # Half is dropped, so that the next token does not need another restart.
             self._visible_from[full] = length - (self._limit - self._limit // 2)
             self._restart()
-        return super().logits()
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Return logits (rows, vocab) that follow the rules; the same array if there are none."""
