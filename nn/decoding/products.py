@@ -37,7 +37,7 @@ MOST_ROWS = 64
 MOST_SINGLE_ROWS = 8  # one after the other
 SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
-SHARED_TIME = 2e-4  # seconds of a product from which on threads share it
+SHARED_TIME = 2e-4  # seconds of a product above which threads share it
 LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
 LARGEST_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
@@ -48,7 +48,7 @@ def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np
     if not isinstance(weight, np.ndarray):
         return weight.product(rows)
     name, seconds = fastest_way(rows, weight)
-    if seconds >= SHARED_TIME and own_threads.entered and get_num_threads() > 1:
+    if seconds > SHARED_TIME and own_threads.entered and get_num_threads() > 1:
         name = f"shared-{name}"
     return WAYS[name](rows, weight)
 
