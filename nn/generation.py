@@ -150,7 +150,7 @@ def drawn(
         Draws a number for each row.
     """
     ends = np.cumsum(np.exp(chances), axis=-1)
-    tokens = (ends < generator.random((len(ends), 1)) * ends[:, -1:]).sum(-1)
+    tokens = (ends <= generator.random((len(ends), 1)) * ends[:, -1:]).sum(-1)  # none of chance 0
     return tokens, log_probs[np.arange(len(tokens)), tokens]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 from environment import examples
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from searches import (
@@ -376,17 +377,23 @@ def test_sample_follows_the_rules(problem: Problem, seed: int) -> None:
 # -- the searches of nn/generation.py, which have no options ----------------------------------------
 
 
+@examples(50)
 @given(
     rows=st.integers(1, 3),
-    vocab=st.integers(1, 5),
+    vocab=st.integers(1, 8),
     temperature=st.sampled_from([None, 0.3, 2.5, 1e-300]),
     seed=st.integers(0, 2**32 - 1),
+    bound=st.sampled_from([None, 0.0, np.nextafter(1, 0)]),
 )
 def test_chosen_tokens_and_their_log_probabilities_equal_the_definition(
-    rows: int, vocab: int, temperature: float | None, seed: int
+    rows: int, vocab: int, temperature: float | None, seed: int, bound: float | None
 ) -> None:
+    """Also if the numbers that choose the tokens are the smallest or the largest of all."""
     rng = np.random.default_rng(seed)
     logits, numbers = 500 + 3 * rng.standard_normal((rows, vocab)), rng.random(rows)
+    logits[(rng.random(logits.shape) < 0.3) & (logits < logits.max(-1, keepdims=True))] = -math.inf
+    if bound is not None:
+        numbers[:] = bound
     tokens, log_probs = generation.likeliest(logits)
     assert tokens.tolist() == [row.argmax() for row in logits]
     assert log_probs == pytest.approx([log_softmax(row).max() for row in logits])
@@ -394,8 +401,35 @@ def test_chosen_tokens_and_their_log_probabilities_equal_the_definition(
     tokens, log_probs = generation.sampled(logits, **options, generator=Drawn(numbers))
     for row, token, log_prob, u in zip(logits, tokens, log_probs, numbers, strict=True):
         of_row = log_softmax((row - row.max()) / options.get("temperature", 1.0))
-        assert token == (np.cumsum(np.exp(of_row)) < u).sum()
+        probs = np.exp(of_row)
+        if bound is None:
+            assert token == (np.cumsum(probs) < u).sum()
+        else:  # the first or last token, but for those of no probability
+            others = probs[token + 1 :] if bound else probs[:token]
+            assert probs[token] > 0 and others.sum() == pytest.approx(0, abs=1e-14)
         assert log_prob == pytest.approx(of_row[token])
+
+
+@pytest.mark.parametrize("temperature", [0, -1.5])
+def test_sampled_with_temperature_that_is_not_positive_raises(temperature: float) -> None:
+    with pytest.raises(
+        ValueError, match="sampled: temperature must be finite, greater than 0, got"
+    ):
+        generation.sampled(np.zeros((1, 2)), temperature)
+
+
+@given(max_len=st.sampled_from([1, 2, 3, 300]), appended=st.integers(0, 4))
+@example(max_len=1, appended=2)
+@example(max_len=300, appended=0)
+def test_steps_end_when_the_sequences_have_max_len_new_tokens(max_len: int, appended: int) -> None:
+    """Tokens that the caller appends count."""
+    model = TableModel(2, 0)
+    decoding = generation.Decoding(model, model.start(), np.array([[0], [1]]), max_len)
+    for _ in range(appended):
+        decoding.logits()
+        decoding.advance([1, 1])
+    steps = itertools.islice(decoding.steps(generation.likeliest), max_len + 1)
+    assert len([*steps]) == max(max_len - appended, 0)
 
 
 @given(data=st.data(), translates=st.booleans(), max_len=st.integers(1, 6))
@@ -409,7 +443,7 @@ def test_generate_of_the_book_equals_greedy_search(
     expected = nn.greedy_search(model, source, prompt=prompt, max_len=max_len)
     fed = [*model.fed]
     model.fed.clear()
-    found = generation.generate(model, prompt, source, max_len=max_len)
+    found = generation.generate(model, prompt, source=source, max_len=max_len)
     assert found == [h.tokens for h in expected] and model.fed == fed
 
 
