@@ -69,7 +69,7 @@ def softmax(x, /, axis: int = -1, *, where=None):
         return np.divide(y, total(y, axis), out=y)
     where = np.broadcast_to(booleans("where", where), x.shape)
     top = largest(x, axis, where)
-    y = as_array(np.exp(np.where(where, x - np.where(np.isfinite(top), top, 0), -np.inf)))
+    y = as_array(np.exp(np.where(where, x - np.where(top == -np.inf, 0, top), -np.inf)))
     sums = total(y, axis)
     return np.divide(y, np.where(sums == 0, 1, sums), out=y)
 

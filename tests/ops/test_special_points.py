@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
@@ -70,6 +72,29 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
 def test_value_at_special_point(f: Any, x: Any, expected: Any) -> None:
     x = np.array(x)
     np.testing.assert_allclose(f(Tensor(x, x.dtype.kind == "f")).data, expected, rtol=1e-14)
+
+
+@given(
+    elements=st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0, 709.5, -709.5, INF, -INF, NAN]), st.booleans()),
+        min_size=1,
+        max_size=4,
+    )
+)
+@example(elements=[(INF, True), (1.0, True)])
+def test_softmax_with_where_equals_softmax_of_the_elements_that_count(
+    elements: list[tuple[float, bool]],
+) -> None:
+    """Elements of -inf alone get zeros, like no elements."""
+    x, where = map(np.array, zip(*elements))
+    counted = x[where]
+    with np.errstate(all="ignore"):
+        found = mg.softmax(x, where=where).data
+        if np.isneginf(counted).all():
+            assert not found.any()
+        else:
+            np.testing.assert_allclose(found[where], mg.softmax(counted).data, rtol=1e-14)
+            assert np.isnan(found).any() or not found[~where].any()
 
 
 @pytest.mark.parametrize("f", [mg.sigmoid, mg.softplus, mg.silu, mg.elu, np.tanh, mg.log_sigmoid])
