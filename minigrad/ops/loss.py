@@ -198,7 +198,7 @@ def cross_entropy(
         Reduced loss, or the loss of each row.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
-    if shape_of(target) == shape_of(input) and to_array(target).dtype.kind == "f":
+    if shape_of(target) == shape_of(input) != () and to_array(target).dtype.kind == "f":
         return class_probability_loss(
             "cross_entropy", input, target, weight, label_smoothing, reduction
         )
@@ -251,7 +251,9 @@ def linear_cross_entropy(
     """
     check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     x, linear_weight = as_operand(x), as_operand(linear_weight)
-    if linear_weight.ndim != 2 or linear_weight.shape[1:] != x.shape[-1:]:
+    if not x.ndim:
+        raise ValueError("linear_cross_entropy: x must have features, a last axis, got a scalar")
+    if linear_weight.shape[1:] != x.shape[-1:]:
         raise ValueError(
             f"linear_cross_entropy: linear_weight must have shape (C, {x.shape[-1]}), got "
             f"{linear_weight.shape}"

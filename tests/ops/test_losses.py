@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from environment import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 from properties import normal, seeds
@@ -32,13 +33,14 @@ def test_loss_of_two_elements_equals_its_formula(loss: Any, options: Any, expect
     assert loss([1.0, -3.0], [0.0, 1.0], **options).item() == pytest.approx(expected)
 
 
+@examples(30)
 @given(data=st.data(), seed=seeds)
 def test_cross_entropy_of_probabilities_equals_its_formula(data: st.DataObject, seed: int) -> None:
     classes = data.draw(st.integers(1, 4), "classes")
     rows = tuple(data.draw(st.lists(st.integers(1, 3), max_size=2), "rows"))
     x = normal(seed, *rows, classes)
     p = np.exp(normal(seed + 1, *rows, classes))
-    p /= p.sum(-1, keepdims=True)
+    p *= data.draw(st.sampled_from([1, 2]), "sum") / p.sum(-1, keepdims=True)
     weight = data.draw(st.none() | st.just(np.arange(1.0, classes + 1)), "weight")
     smoothing = data.draw(st.sampled_from([0.0, 0.1, 1.0]), "label_smoothing")
     reduction = data.draw(st.sampled_from(["mean", "sum", "none"]), "reduction")
@@ -50,6 +52,46 @@ def test_cross_entropy_of_probabilities_equals_its_formula(data: st.DataObject, 
     y = mg.cross_entropy(x, p, **options)
     np.testing.assert_allclose(y.data, expected, rtol=1e-10, atol=1e-12)
     mg.gradcheck(lambda x, p: mg.cross_entropy(x, p, **options), [x, p], directions=1, seed=seed)
+
+
+@pytest.mark.parametrize("loss", ["kernel", "definition", "linear"])
+@given(rows=st.integers(1, 3), classes=st.integers(1, 3), more=st.integers(0, 2), seed=seeds)
+def test_cross_entropy_leaves_out_classes_whose_logits_are_minus_infinity(
+    loss: str, rows: int, classes: int, more: int, seed: int
+) -> None:
+    x, target = normal(seed, rows, classes), np.arange(rows) % classes
+    unlikely = np.repeat([0, -np.inf], [classes, more])
+
+    def masked_loss(x: Any) -> Any:
+        weight = np.eye(classes + more, classes)
+        if loss == "linear":
+            return mg.linear_cross_entropy(x, weight, target, linear_bias=unlikely)
+        return mg.cross_entropy(mg.linear(x, weight) + unlikely, target)
+
+    expected = mg.value_and_grad(lambda x: mg.cross_entropy(x, target))(x)
+    with mg.use_definitions("cross_entropy" if loss == "definition" else "gelu"):
+        found = mg.value_and_grad(masked_loss)(x)
+    for y, e in zip(found, expected):
+        np.testing.assert_allclose(y.data, e.data, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [mg.cross_entropy, mg.linear_cross_entropy, mg.nll_loss])
+@given(
+    weight=st.lists(st.sampled_from([1.0, 2.0, 0.0, -1.0]), min_size=1, max_size=3),
+    rows=st.integers(0, 4),
+)
+@example(weight=[0.0, 1.0], rows=1)
+@example(weight=[-1.0], rows=1)
+def test_mean_of_classes_is_the_sum_divided_by_the_weights_of_the_targets(
+    loss: Any, weight: list[float], rows: int
+) -> None:
+    """The divisor is 1 if the sum of the weights is 0."""
+    target = np.arange(rows) % len(weight)
+    options: Any = {"weight": weight} | ({} if loss is mg.nll_loss else {"label_smoothing": 0.5})
+    operands = [normal(0, rows, len(weight))]
+    operands += [np.eye(len(weight))] * (loss is mg.linear_cross_entropy)
+    mean, total = (loss(*operands, target, **options, reduction=r).item() for r in ("mean", "sum"))
+    assert mean == pytest.approx(total / (sum(weight[t] for t in target) or 1))
 
 
 @pytest.mark.parametrize("other", [-100, -2, -1, 0, 1, 2, 3])
@@ -136,11 +178,13 @@ def test_cross_entropy_refuses_smoothing_outside_of_0_to_1(target: Any, smoothin
     ("call", "message"),
     [
         (lambda: mg.cross_entropy(np.zeros((2, 3, 4)), np.zeros((2, 4), int)), r"not on axis 1 .* logits \(2, 3, 4\) and targets \(2, 4\)"),
+        *((lambda target=target: mg.cross_entropy(1.0, target), "input must have classes, a last axis, got a scalar") for target in (0, 0.5)),
         (lambda: mg.cross_entropy(np.zeros((2, 3)), np.zeros((3, 1), int)), r"target must have shape \(2,\), got \(3, 1\)"),
         (lambda: mg.cross_entropy(np.zeros((2, 3, 4)), np.full((2, 3, 4), 0.3335)), "must sum to 1 over the last axis, not over axis 1"),
         (lambda: mg.cross_entropy(np.zeros((2, 2, 3)), np.full((2, 2, 3), 1 / 2)), "must sum to 1 over the last axis, not over axis 1"),
         (lambda: mg.cross_entropy(np.zeros((2, 3)), [0, 1], np.ones(2)), r"weight must have shape \(3,\), got \(2,\)"),
         (lambda: mg.cross_entropy(np.zeros((2, 3)), np.full((2, 3), 1 / 3), np.ones(2)), r"weight must have shape \(3,\), got \(2,\)"),
+        *((lambda weight=weight: mg.linear_cross_entropy(1.0, weight, 0), "x must have features, a last axis, got a scalar") for weight in (np.zeros(3), np.zeros((4, 3)))),
         (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros((4, 2)), [0, 1]), r"linear_weight must have shape \(C, 3\), got \(4, 2\)"),
         (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros(3), [0, 1]), r"linear_weight must have shape \(C, 3\), got \(3,\)"),
         (lambda: mg.linear_cross_entropy(np.zeros((2, 4, 3)), np.zeros((5, 3, 3)), np.zeros((2, 4), int)), r"linear_weight must have shape \(C, 3\), got \(5, 3, 3\)"),
