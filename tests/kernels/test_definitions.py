@@ -91,7 +91,9 @@ def test_blocks_of_logits_are_the_fewest_that_fit_and_equally_long(
 
 def test_cross_entropy_kernels_compute_at_most_a_million_logits_at_once() -> None:
     """Unless the weight is larger: 4 MB of float32 fit the third-level cache."""
-    assert cross_entropy._ONE_BLOCK == 1_048_576
+    weight = np.empty((4, 1))
+    for rows, count in ((1 << 18, 1), ((1 << 18) + 1, 2)):
+        assert len(cross_entropy._blocks_of_logits(rows, weight)) == count
 
 
 @given(data=st.data(), thresholds=lowered(), form=st.sampled_from(("none", "tanh")), seed=seeds)
