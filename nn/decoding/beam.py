@@ -150,7 +150,7 @@ class _Beam:
         """
         vocab, length = totals.shape[1], len(self.alive[0].tokens) + 1
         flat = totals.reshape(-1)
-        count = (1 + max(1, len(self.ends))) * self.size  # `size` remain if all others end
+        count = (1 + len(self.ends)) * self.size  # `size` remain if all others end
         alive: list[Hypothesis] = []
         continued: list[int] = []
         for rank, index in enumerate(_largest(flat, min(count, len(flat))).tolist()):

@@ -74,11 +74,9 @@ class Rules:
     last: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        if self.repetition_penalty != 1:
-            checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
+        checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
         for name in ("min_len", "no_repeat_ngram_size"):
-            if getattr(self, name) != 0:
-                checked_count("Rules", name, getattr(self, name), 0)
+            checked_count("Rules", name, getattr(self, name), 0)
         for name in _TOKEN_LISTS:
             object.__setattr__(self, name, token_ids(name, getattr(self, name)))
         words = tuple(token_ids("bad_words", ids) for ids in _items("bad_words", self.bad_words))
@@ -150,7 +148,7 @@ class Rules:
         if self.repetition_penalty != 1:
             seen, penalty = np.unique(tokens), self.repetition_penalty
             with np.errstate(over="ignore"):
-                row[seen] *= np.where(row[seen] < 0, penalty, 1 / penalty)
+                row[seen] *= np.where(row[seen] > 0, 1 / penalty, penalty)
         if self.no_repeat_ngram_size:
             row[self._ends_of_ngrams(tokens)] = -np.inf
         row[self._ends_of_bad_words(tokens.tolist())] = -np.inf
@@ -168,7 +166,7 @@ class Rules:
         return [
             ids[-1]
             for ids in self.bad_words
-            if len(tokens) >= len(ids) - 1 and tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
+            if tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
         ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -77,7 +78,8 @@ def test_rules_hold_in_every_search() -> None:
         *[(nn.generate, [1], {name: [-1]}, f"{name} must hold token ids from 0 to 11, got -1")
           for name in ("suppress", "begin_suppress", "first", "last")],
         *[(nn.generate, [1], {name: -1}, f"Rules: {name} must be at least 0, got -1") for name in ("min_len", "no_repeat_ngram_size")],
-        *[(nn.generate, [1], {name: True}, f"Rules: {name} must be a ") for name in ("min_len", "no_repeat_ngram_size")],
+        *[(nn.generate, [1], {name: wrong}, f"Rules: {name} must be a ")
+          for name in ("min_len", "no_repeat_ngram_size", "repetition_penalty") for wrong in (True, False)],
         *[(nn.generate, [1], {"eos": wrong}, "eos must ") for wrong in (np.array(3.0), [1.5], True)],
     ],
 )  # fmt: skip
@@ -123,6 +125,24 @@ def test_bad_words_forbid_the_tokens_that_would_complete_them(
         assert np.isneginf(logits[0, token]) == is_bad
 
 
+def test_rules_are_immutable_and_hashable() -> None:
+    rules = nn.Rules(suppress=[1], bad_words=[[1, 2]])
+    assert len({rules, nn.Rules(suppress=(1,), bad_words=((1, 2),))}) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        rules.min_len = 2  # type: ignore[misc]
+
+
+def test_default_rules_return_the_same_logits() -> None:
+    logits = np.zeros((1, 2))
+    assert nn.Rules().apply(logits, np.array([[0]]), 0, False, ()) is logits
+
+
+def test_repetition_penalty_keeps_a_logit_of_zero() -> None:
+    """The reciprocal of the penalty is infinite."""
+    rules = nn.Rules(repetition_penalty=1e-310)
+    assert rules.apply(np.zeros((1, 2)), np.array([[0]]), 1, False, ()).tolist() == [[0, 0]]
+
+
 def test_sample_at_a_tiny_temperature_is_greedy() -> None:
     m, prompts = model(), [[1, 2], [3, 4]]
     drawn = nn.sample(m, prompt=prompts, temperature=1e-308, max_len=6)
@@ -134,3 +154,18 @@ def test_top_p_leaves_out_tokens_behind_an_exact_sum() -> None:
     logits = np.array([[0.0, 0.0, -1e3]])
     kept = Sampling(top_p=float(np.exp(-np.log(2.0)))).restrict(logits)
     assert kept.tolist() == [[0.0, -math.inf, -math.inf]]
+
+
+@pytest.mark.parametrize("limits", [{"top_k": 3}, {"top_k": 4}, {"top_p": 1.0}, {"min_p": 0.0}])
+def test_limits_without_effect_keep_improbable_tokens(limits: dict[str, Any]) -> None:
+    log_probs = np.array([[-50.0, 0.0, -1e3]])
+    assert Sampling(**limits).restrict(log_probs).tolist() == log_probs.tolist()
+
+
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1))
+def test_top_k_keeps_the_k_largest_values_of_each_row(top_k: int, seed: int) -> None:
+    log_probs = np.random.default_rng(seed).standard_normal((300, 301))
+    found = Sampling(top_k=top_k).restrict(log_probs)
+    order = np.sort(log_probs)
+    order[:, :-top_k] = -np.inf
+    assert np.sort(found).tolist() == order.tolist()

@@ -32,6 +32,9 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     maps, source, target = before.attention(before.translate(["a b"], max_len=3)[0])
     assert source == ["a", "b", *["<eos>"] * source_eos]
     assert maps["cross"][0].shape == (2, len(target), len(source))
+    assert maps["encoder"][0].shape == (2, len(source), len(source))
+    assert maps["decoder"][0].shape == (2, len(target), len(target))
+    assert np.triu(maps["encoder"][0], 1).any() and not np.triu(maps["decoder"][0], 1).any()
 
 
 def test_source_eos_counts_as_a_token_of_the_source() -> None:
