@@ -116,17 +116,17 @@ def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str
 
 
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
-    """Return the indices of the `count` largest values of x (n,), largest first."""
-    if len(x) <= 4 * count * width:
-        indices = np.arange(len(x))
-    else:  # they are in the slices with the largest maxima, or in the rest
+    """Return the indices of the `count` largest values of x (n,), largest first.
+
+    Equal values are in the order of their indices. NaN is the smallest value.
+    """
+    tops = x
+    if len(x) > 4 * count * width:  # maxima of slices are enough for a lower bound
         whole = len(x) // width * width
         tops = x[:whole].reshape(-1, width).max(1)
-        slices = np.argpartition(tops, -count)[-count:]
-        indices = np.r_[(slices[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
-        indices.sort()  # of equals the first wins
-    best = indices[np.argpartition(-x[indices], count - 1)[:count]]
-    return best[np.argsort(-x[best], kind="stable")]
+    least = -np.partition(-tops, count - 1)[count - 1]
+    indices = np.flatnonzero(~(x < least))
+    return indices[np.argsort(-x[indices], kind="stable")[:count]]
 
 
 @dataclass

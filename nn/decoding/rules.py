@@ -164,9 +164,7 @@ class Rules:
     def _ends_of_bad_words(self, tokens: list[int]) -> list[int]:
         """Return the tokens that would complete a bad word after `tokens`."""
         return [
-            ids[-1]
-            for ids in self.bad_words
-            if tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
+            ids[-1] for ids in self.bad_words if tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
         ]
 
 

@@ -228,8 +228,8 @@ def beam_by_definition(task: Task, size: int, penalty: float, stop: Any) -> Beam
     return beam
 
 
-def each_rule(vocab: int, most: int = 1) -> dict[str, st.SearchStrategy[Any]]:
-    """Return values of each rule; at most `most` tokens are the last: these have equal scores."""
+def each_rule(vocab: int) -> dict[str, st.SearchStrategy[Any]]:
+    """Return values of each rule."""
     token = st.integers(0, vocab - 1)
     few = st.lists(token, max_size=2)
     return {
@@ -240,12 +240,12 @@ def each_rule(vocab: int, most: int = 1) -> dict[str, st.SearchStrategy[Any]]:
         "begin_suppress": few,
         "bad_words": st.lists(st.lists(token, min_size=1, max_size=3), max_size=3),
         "first": few,
-        "last": st.lists(token, max_size=most),
+        "last": few,
     }
 
 
-def rules_of(vocab: int, most: int = 1) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional=each_rule(vocab, most))
+def rules_of(vocab: int) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=each_rule(vocab))
 
 
 @st.composite

@@ -36,9 +36,7 @@ Problem = tuple[list[Task], dict[str, Any]]
 
 
 @st.composite
-def problems(
-    draw: Any, vocab: int = 3, max_len: int = 4, ruled: bool = True, most_last: int = 1
-) -> Problem:
+def problems(draw: Any, vocab: int = 3, max_len: int = 4) -> Problem:
     """Draw a batch of prompts or of sources, EOS tokens, rules, and a limit of the context."""
     vocab, max_len = draw(st.integers(2, vocab)), draw(st.integers(1, max_len))
     translates = draw(st.booleans())
@@ -54,7 +52,7 @@ def problems(
     if not translates:
         ids["pad_id"] = draw(st.sampled_from([None, 0])) if 0 not in ends else None
     model = TableModel(vocab, draw(st.integers(0, 2**32 - 1)), translates, limit, **ids)
-    rules = draw(rules_of(vocab, most_last)) if ruled else {}
+    rules = draw(rules_of(vocab))
     options = {"max_len": max_len, **rules}
     if not (in_config and ends):
         forms: list[Any] = [tuple(ends), set(ends), np.array(ends)] if ends else [None]
@@ -271,14 +269,14 @@ def test_greedy_search_of_long_texts_follows_each_rule(
     )
     limit = data.draw(st.sampled_from([None, 3, 4, 5]), "limit")
     max_len = data.draw(st.integers(1 if "first" in names else 4, 9), "max_len")
-    rules = {name: data.draw(each_rule(4, 2)[name], name) for name in names}
+    rules = {name: data.draw(each_rule(4)[name], name) for name in names}
     model = TableModel(4, data.draw(st.integers(0, 2**32 - 1), "seed"), limit=limit, eos_id=3)
     tasks = [Task(model, tuple(row), max_len, (3,), limit=limit, rules=rules) for row in rows]
     options = {"prompt": rows, "max_len": max_len, **rules}
     assert_greedy_search_equals_its_definition((tasks, options))
 
 
-@given(problems(max_len=6, most_last=2))
+@given(problems(max_len=6))
 def test_greedy_search_takes_the_likeliest_allowed_token(problem: Problem) -> None:
     assert_greedy_search_equals_its_definition(problem)
 
@@ -370,7 +368,7 @@ def test_sample_draws_from_the_distribution_of_its_definition(
     assert [*first] == expected[20]
 
 
-@given(problems(vocab=5, most_last=2), st.integers(0, 2**32 - 1))
+@given(problems(vocab=5), st.integers(0, 2**32 - 1))
 def test_sample_follows_the_rules(problem: Problem, seed: int) -> None:
     tasks, _ = problem
     numbers = np.random.default_rng(seed).random(12)
@@ -503,8 +501,7 @@ def test_largest_of_many_values_are_those_of_a_sort(
     size = data.draw(st.integers(count, 9 * count * width), "size")
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 9, size) / 1.0 if has_ties else rng.standard_normal(size)
-    x[rng.random(size) < 0.2] = -np.inf
+    x[rng.random(size) < 0.2] = rng.choice([-np.inf, np.nan])
     x[peak % size] = 9.0  # NumPy sorts up to 256 elements that it partitions
     found = _largest(x, count, width)
-    assert len({*found.tolist()}) == count
-    assert x[found].tolist() == np.sort(x)[::-1][:count].tolist()
+    assert found.tolist() == np.argsort(-x, kind="stable")[:count].tolist()
