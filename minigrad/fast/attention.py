@@ -22,7 +22,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     """Replace contiguous scores by softmax(scores) * factor over the last axis, where `mask`."""
     if not scores.size:
         return
-    low, high = scores.min(initial=0), scores.max(initial=0)
+    low, high = scores.min(), scores.max()
     if mask is not None and np.isnan(low):
         np.copyto(scores, 0, where=~mask)  # a masked NaN has no effect
     if needs_shift(low, high, scores.dtype):
@@ -79,8 +79,8 @@ def _attention_vjp(
     for part in _batches(weights.shape):
         p, dy = weights[part], g[part]
         dropped = p if drop_mask is None else p * drop_mask[part]
-        np.matmul(dropped.swapaxes(-1, -2), dy, out=dv[part])
-        ds = np.matmul(dy, value[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped)
+        np.matmul(dropped.mT, dy, out=dv[part])
+        ds = np.matmul(dy, value[part].mT, out=None if drop_mask is None else dropped)
         if drop_mask is not None:
             ds *= drop_mask[part]
         row = np.einsum("nhld,nhld->nhl", dy, y[part])[..., None]  # Σ_j P_ij dP_ij
@@ -92,7 +92,7 @@ def _attention_vjp(
             target += unbroadcast(_each_head(ds, query), target.shape)
         ds *= scale
         np.matmul(ds, key[part], out=dq[part])
-        np.matmul(ds.swapaxes(-1, -2), q[part], out=dk[part])
+        np.matmul(ds.mT, q[part], out=dk[part])
     return dq.reshape(query.shape), dk, dv, None if dbias is None else dbias.reshape(bias.shape)
 
 
@@ -132,7 +132,7 @@ def _attend(
     bias = None if bias is None else four_axes(bias)
     for part in parts:
         kept = weights[part] if keep_weights else weights[: len(q[part])]
-        np.matmul(q[part], key[part].swapaxes(-1, -2), out=kept)
+        np.matmul(q[part], key[part].mT, out=kept)
         kept *= scale
         w = _each_head(kept, query)
         if bias is not None:

@@ -19,7 +19,7 @@ from ..tensor import Tensor, as_operand
 from .activation import softmax
 from .dropout import dropout_mask
 from .product import matmul
-from .shape import broadcast_to, expand_dims, swapaxes
+from .shape import broadcast_to, expand_dims
 
 __all__ = ["merge_heads", "scaled_dot_product_attention", "split_heads"]
 
@@ -82,7 +82,7 @@ def attention_weights(
     The arguments are those of `scaled_dot_product_attention`. Dropout is not applied.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = matmul(query, swapaxes(_repeat_heads(key, query.shape[1]), -1, -2)) * scale
+    scores = matmul(query, _repeat_heads(key, query.shape[1]).mT) * scale
     return softmax(scores if bias is None else scores + bias, where=mask)
 
 
@@ -183,8 +183,7 @@ def scaled_dot_product_attention(
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return a boolean mask with four axes that broadcasts to `shape`, (N, h, L_q, L_kv)."""
-    if type(mask) is not np.ndarray or mask.dtype != bool:
-        mask = booleans("mask", mask, "True = may attend")
+    mask = booleans("mask", mask, "True = may attend")
     if mask.ndim not in (2, 4):
         raise ValueError(
             "mask must have two axes (L_q, L_kv), or four that broadcast to (N, h, L_q, L_kv), "
