@@ -107,12 +107,13 @@ def test_gelu_in_place_equals_gelu(data: Any, thresholds: Any, form: str, seed: 
         )
 
 
+@examples(60)
 @given(data=st.data(), sequences=st.integers(1, 3))
 def test_attention_in_parts_equals_its_definition(data: st.DataObject, sequences: int) -> None:
     """With the weights of 1 to 3 sequences at a time, which `forward_attention` does not keep."""
     sample = data.draw(samples(TABLE["attention"]))
     query, key, _ = sample.operands
-    block = math.ceil(sequences * query.size * key.shape[2] / query.shape[3] / len(query) / 2)
+    block = math.ceil(sequences * math.prod(query.shape[1:3]) * key.shape[2] / 2)
     with mg.use_definitions():
         leaves, (expected,) = sample.run()
         (g,) = data.draw(cotangents([expected]))

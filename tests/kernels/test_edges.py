@@ -159,11 +159,12 @@ def test_losses_and_attention_of_large_scores_do_not_overflow(rows: slice) -> No
 # -- attention, gelu, dropout --------------------------------------------------------------------------------
 
 
-def test_attention_equals_its_formula() -> None:
+@pytest.mark.parametrize(("n", "d"), [(2, 9), (300, 4), (1, 400)])
+def test_attention_equals_its_formula(n: int, d: int) -> None:
     """Each head of keys and values serves two consecutive heads of queries."""
-    q, k, v = normal(2, 4, 3, 9), normal(2, 2, 5, 9), normal(2, 2, 5, 2)
+    q, k, v = normal(n, 4, 3, d), normal(n, 2, 5, d), normal(n, 2, 5, 2)
     mask = np.array([True, False, True, True, False])
-    weights = np.exp(q @ np.repeat(k, 2, 1).swapaxes(-1, -2) / 3) * mask
+    weights = np.exp(q @ np.repeat(k, 2, 1).mT / d**0.5) * mask
     expected = weights / weights.sum(-1, keepdims=True) @ np.repeat(v, 2, 1)
     y = mg.scaled_dot_product_attention(q, k, v, mask[None])
     np.testing.assert_allclose(y.data, expected, rtol=1e-12)

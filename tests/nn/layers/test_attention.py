@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -197,6 +199,8 @@ def layers(draw: Any, cls: Any = nn.MultiHeadAttention, **fixed: Any) -> dict[st
         "qk_norm": draw(st.sampled_from((None, 1e-6, 0.1))),
         "window": draw(windows),
     }
+    if draw(st.booleans(), label="bias by default"):
+        del options["bias"]
     return options | fixed
 
 
@@ -231,6 +235,10 @@ def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) 
     mask = data.draw(masks(*shape), label="mask")
     bias = DistanceBias(shape[1], seed) if data.draw(st.booleans(), label="bias") else None
     attention = nn.MultiHeadAttention(**options, **sizes, position_bias=bias, dtype=float)
+    wanted = options.get("bias", True)
+    for name in ("q", "k", "v", "out"):
+        has_bias = getattr(attention, f"{name}_proj").bias is not None
+        assert has_bias == (wanted if isinstance(wanted, bool) else wanted[name])
     perturb(attention, seed)
     lengths = zip((l_q, l_kv, l_kv), sizes.values())
     inputs = [normal([seed, i], n, length, size or 4) for i, (length, size) in enumerate(lengths)]
@@ -256,16 +264,23 @@ def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) 
     assert_gradients(lambda: attention(*leaves[:3], mask, is_causal=causal), leaves, seed)
 
 
+def scale_by_position(heads: Any, positions: int) -> Any:
+    """Multiply heads by 1 + position, so that scores depend on more than distances."""
+    return heads * (positions + np.arange(1.0, 1 + heads.shape[2]))[:, None]
+
+
 @given(data=st.data(), seed=seeds)
 def test_attention_with_rotary_positions_and_cache_equals_the_definition(
     data: Any, seed: int
 ) -> None:
-    """In one call, in chunks, and token by token; padding is masked on the left."""
+    """Without a cache, in one call, in chunks, and token by token; padding is masked on the left."""
     options = data.draw(layers(head_dim=4), label="options")
-    rotary, biased = data.draw(st.tuples(st.booleans(), st.booleans()), label="rotary, bias")
+    rotations = scale_by_position, nn.RotaryPositions(4, base=100.0), None
+    rotary = data.draw(st.sampled_from(rotations), label="rotary")
+    biased = data.draw(st.booleans(), label="bias")
     attention = nn.MultiHeadSelfAttention(
         **options,
-        rotary=nn.RotaryPositions(4, base=100.0) if rotary else None,
+        rotary=rotary,
         position_bias=DistanceBias(options["num_heads"], seed) if biased else None,
         dtype=float,
     )
@@ -276,10 +291,12 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
     mask = data.draw(st.sampled_from((None, mask)))
     x = normal(seed, n, length, 4)
 
+    rotated = np.arange(length) if isinstance(rotary, nn.RotaryPositions) else None
     q, k, v = (
-        heads_by_definition(attention, name, x, np.arange(length) if rotary and name != "v" else None)
-        for name in "qkv"
-    )  # fmt: skip
+        heads_by_definition(attention, name, x, None if name == "v" else rotated) for name in "qkv"
+    )
+    if rotary is scale_by_position:
+        q, k = scale_by_position(q, 0), scale_by_position(k, 0)
     shape = n, options["num_heads"], length, length
     allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
     for b, head, i, j in np.ndindex(shape):
@@ -288,6 +305,8 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
     y = attend(q, k, v, allowed, bias, attention.scale)[0]
     expected = attention.out_proj(np.moveaxis(y, 1, 2).reshape(n, length, -1)).data
 
+    found = attention(x, mask, is_causal=True).data
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
     for cuts in (st.just([]), st.just([*range(1, length)]), st.sets(st.integers(1, length))):
         parts, cache = (
             np.split(x, sorted(data.draw(cuts, label="cuts")), axis=1),
@@ -353,6 +372,20 @@ def test_attention_dropout_is_drawn_in_training_only() -> None:
     np.testing.assert_array_equal(attention.train()(x).data, evaluated)
 
 
+@given(kv_heads=st.sampled_from((1, 2, 300)), group=st.integers(1, 2))
+def test_attention_repr_has_the_heads_of_keys_if_they_are_fewer(kv_heads: int, group: int) -> None:
+    heads = kv_heads * group
+    shared = f", num_kv_heads={kv_heads}" if group > 1 else ""
+    attention = nn.MultiHeadAttention(4, heads, num_kv_heads=kv_heads, head_dim=1)
+    assert f"(d_model=4, num_heads={heads}{shared}\n" in repr(attention)
+
+
+def test_attention_repr_has_the_pruned_heads() -> None:
+    attention = nn.MultiHeadAttention(4, 4)
+    nn.prune_heads(attention, [0, 2])
+    assert "(d_model=4, num_heads=2, pruned_heads=(0, 2)\n" in repr(attention)
+
+
 def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
     """Run attention of two heads from three queries to `keys` positions."""
     query, key = np.ones((2, 3, 8), np.float32), np.ones((2, keys, 8), np.float32)
@@ -387,35 +420,50 @@ def test_attention_bad_argument_is_named(call: Any, error: Any, message: str) ->
 sizes = st.integers(1, 3)
 
 
-@examples(400)
-@given(data=st.data())
-def test_attention_of_shapes_that_do_not_fit_is_an_error_with_the_shapes(data: Any) -> None:
-    n, h_kv, group, l_q, l_kv, d_k, d_v = (data.draw(sizes) for _ in range(7))
-    q, k, v = shapes = [n, h_kv * group, l_q, d_k], [n, h_kv, l_kv, d_k], [n, h_kv, l_kv, d_v]
-    match data.draw(st.sampled_from(["size", "axes", "heads", "no heads"]), label="misfit"):
-        case "size":  # all but the number of queries and the width of values
-            axes = [(q, 0), (q, 3), (k, 0), (k, 1), (k, 2), (k, 3), (v, 0), (v, 1), (v, 2)]
-            shape, axis = axes[data.draw(st.integers(0, 8), label="shape and axis")]
-            shape[axis] += data.draw(st.sampled_from((-1, 4)))
-        case "axes":
-            for i in data.draw(st.sets(st.integers(0, 2), min_size=1), label="operands"):
-                del shapes[i][0]
-        case "heads":
-            k[1] = v[1] = q[1] + 1
-        case "no heads":
-            k[1] = v[1] = 0
-    message = re.escape(f"got {tuple(q)}, {tuple(k)} and {tuple(v)}")
-    with pytest.raises(ValueError, match="query, key and value must have shapes .* " + message):
-        mg.scaled_dot_product_attention(*map(np.ones, shapes))
+Shape = tuple[int, ...]
 
 
-@examples(60)
+def resized(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def misfits(*shapes: Shape) -> Iterator[list[Shape]]:
+    """Yield shapes of query, key and value with another size, number of axes, or number of heads."""
+    query, key, value = shapes
+    free = (0, 1), (0, 2), (2, 3)  # heads and number of queries, width of values
+    for i, axis in set(itertools.product(range(3), range(4))) - set(free):
+        for size in (shapes[i][axis] - 1, shapes[i][axis] + 4):
+            yield [resized(s, axis, size) if j == i else s for j, s in enumerate(shapes)]
+    for changed in itertools.product((False, True), repeat=3):
+        if any(changed):
+            yield [s[:-1] if c else s for s, c in zip(shapes, changed)]
+            yield [(*s, 1) if c else s for s, c in zip(shapes, changed)]
+    for heads in (0, query[1] + 1):
+        yield [query, resized(key, 1, heads), resized(value, 1, heads)]
+
+
+@given(n=sizes, h_kv=sizes, group=sizes, l_q=sizes, l_kv=sizes, d_k=sizes, d_v=sizes)
+def test_attention_of_shapes_that_do_not_fit_is_an_error_with_the_shapes(
+    n: int, h_kv: int, group: int, l_q: int, l_kv: int, d_k: int, d_v: int
+) -> None:
+    for q, k, v in misfits((n, h_kv * group, l_q, d_k), (n, h_kv, l_kv, d_k), (n, h_kv, l_kv, d_v)):
+        got = re.escape(f"got {q}, {k} and {v}")
+        with pytest.raises(ValueError, match="query, key and value must have shapes .* " + got):
+            mg.scaled_dot_product_attention(*map(np.ones, (q, k, v)))
+
+
+@examples(120)
 @given(data=st.data())
 def test_attention_of_a_mask_that_does_not_broadcast_is_an_error_with_the_shape(data: Any) -> None:
+    """A mask that broadcasts, all True, changes nothing."""
     shape = n, h, l_q, l_kv = tuple(data.draw(sizes) for _ in range(4))
-    mask = list(shape[data.draw(st.sampled_from((0, 2))) :])
-    for axis in data.draw(st.sets(st.integers(0, len(mask) - 1), min_size=1), label="axes"):
-        mask[axis] += data.draw(st.sampled_from((4, 1 if mask[axis] > 1 else 2)))
-    x = np.ones((n, h, l_q, 1)), np.ones((n, h, l_kv, 1)), np.ones((n, h, l_kv, 1))
-    with pytest.raises(ValueError, match="mask must .*" + re.escape(f"got {tuple(mask)}")):
+    last = shape[data.draw(st.sampled_from((0, 2)), label="first axis") :]
+    axes = [st.sampled_from((m, m, 1, 0, 2, 4)) for m in last]
+    mask = data.draw(st.permutations(last).map(tuple) | st.tuples(*axes), label="mask")
+    x = np.ones((n, h, l_q, 1)), np.ones((n, h, l_kv, 1)), normal(0, n, h, l_kv, 1)
+    if all(m in (1, length) for m, length in zip(mask, last)):
+        y = mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool)).data
+        np.testing.assert_array_equal(y, mg.scaled_dot_product_attention(*x).data)
+        return
+    with pytest.raises(ValueError, match="mask must .*" + re.escape(f"got {mask}")):
         mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool))

@@ -58,7 +58,7 @@ add("rms_norm", _rms_norm_sample, _rms_norm)
 
 def _attention_sample(d: Draw) -> Sample:
     """Draw attention with any of its masks, biases, scales and groups of heads."""
-    n, kv, lq, lk = d.one_of(2, 3, 1), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
+    n, kv, lq, lk = d.one_of(2, 3, 1, 0), d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 2, 4)
     h, dk, dv = kv * d.one_of(1, 1, 2), d.one_of(1, 2), d.one_of(1, 3)
     shapes = (None, (n, 1, 1, lk), (1, h, lq, lk), (n, h, lq, lk), (lq, lk))
     mask, bias = d.one_of(*shapes), d.one_of(*shapes, (h, lq, 1))
