@@ -245,7 +245,15 @@ def test_beam_search_of_a_model_equals_one_by_forward_passes(
     except ValueError as error:
         assert "leave no token" in str(error) and not all(beam.finished for beam in beams)
         return
-    assert [listed(h) for h in found] == [approximately(beam.finished) for beam in beams]
+    for hypotheses, beam, task in zip(found, beams, tasks, strict=True):
+        # of hypotheses with equal scores, rounding chooses
+        assert [h.score for h in hypotheses] == pytest.approx(
+            [score for *_, score in beam.finished]
+        )
+        for h in hypotheses:
+            before = [tuple(h.tokens[:i]) for i in range(len(h.tokens))]
+            log_probs = [task.ruled(task.log_probs(t), t)[h.tokens[len(t)]] for t in before]
+            assert h.log_prob == pytest.approx(sum(log_probs))
     try:
         tokens = nn.generate(net, **options)
     except ValueError as error:
