@@ -497,7 +497,7 @@ def test_beam_can_improve_if_a_length_that_counts_gives_a_higher_score(
 @examples(60)
 @given(
     st.data(),
-    st.integers(1, 5) | st.integers(1, 300),
+    st.integers(1, 5) | st.integers(200, 300),
     st.sampled_from([3, 5, 1, 100]),
     st.integers(0, 2**32 - 1),
     st.booleans(),
