@@ -147,8 +147,8 @@ def erf(x, /):
         return BatchedArray(erf.op.forward(x.values))  # type: ignore[attr-defined]
     x = as_floats(np.asarray(x))
     if x.dtype.itemsize <= 4:
-        x = np.clip(x, -4, 4)
-        return np.clip(x * ratio(_SINGLE, x * x), -1, 1)
+        y = np.clip(x.astype(np.float32, copy=False), -4, 4)
+        return np.clip(y * ratio(_SINGLE, y * y), -1, 1).astype(x.dtype, copy=False)
     return np.asarray(_double(x), x.dtype)
 
 

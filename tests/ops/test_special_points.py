@@ -110,6 +110,16 @@ def test_erf_equals_the_c_library_up_to_rounding() -> None:
     assert math.isnan(mg.erf(Tensor(NAN)).item())
 
 
+@pytest.mark.parametrize("dtype, rtol", [(np.float32, 4e-7), (np.float16, 5e-4)])
+def test_erf_in_less_than_double_precision_has_the_digits_of_its_dtype(
+    dtype: Any, rtol: float
+) -> None:
+    x = np.linspace(-5, 5, 20_001).astype(dtype)
+    y = mg.erf(x).data
+    assert y.dtype == dtype and (np.abs(y) <= 1).all()
+    np.testing.assert_allclose(y, [math.erf(v) for v in x.tolist()], rtol=rtol, atol=1e-7)
+
+
 @pytest.mark.parametrize("ord", [0.5, 1, 1.5, 2, 3, -0.5, -1, -2, INF, -INF])
 @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [2.0, 0.0, -3.0]])
 def test_norm_with_zeros_has_finite_gradients(ord: float, values: list[float]) -> None:
