@@ -177,4 +177,4 @@ def xlogy(a, b, /):
     a, b : array_like
         Shapes that broadcast.
     """
-    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))
+    return a * np.log(np.where((a == 0) & ~np.isnan(b), 1.0, b))

@@ -19,6 +19,7 @@ from minigrad import Tensor
 NAN, INF = math.nan, math.inf
 ZEROS = np.zeros((2, 2))
 MASK = np.array([[True, False], [False, False]])
+INFINITE = np.array([[[INF, 1], [0, 1]], [[NAN, 1], [0, 1]], [[0, 0], [0, 0]]])
 
 GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("relu and absolute", lambda x: mg.relu(x) + abs(x), [-1, 0, 1], [-1, 0, 2]),
@@ -36,6 +37,16 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("where with an infinity", lambda x: mg.where(x > 5, INF, x), [1.0, 1.0], [1, 1]),
     ("log behind where", lambda x: np.where(x > 0, np.log(x), 0), [0, 1, 0.5], [0, 1, 2]),
     ("quantile by its rank", lambda q: mg.quantile([5, 1, 2.0], q), [0, 0.5, 1], [2, 6, 6]),
+    (
+        "quantile by the rank of an infinity",
+        lambda q: mg.quantile([1.0, INF], q),
+        [0.0, 1.0],
+        [0, 0],
+    ),
+    ("xlogy by a factor of 0", lambda a: mg.xlogy(a, 0.0), [0.0, 0.5], [0, -INF]),
+    ("xlogy by a factor of 1", lambda a: mg.xlogy(a, [0.0, 2.0]), [1.0, 1.0], [-INF, math.log(2)]),
+    ("interp at knots", lambda x: mg.interp(x, [0.0, 2.0], [1.0, 5.0]), [0.0, 1.0, 2.0], [2, 2, 2]),
+    ("interp outside", lambda y: mg.interp([-INF, INF, 9.0], [0.0, 2.0], y), [1.0, 5.0], [1, 2]),
     ("fmod, whose quotient is rounded up to 10", lambda b: np.fmod(1.0, b), 0.1, -9),
     ("polyval far from 0", lambda x: np.polyval([1.0, 2.0], x), 1e200, 1),
     ("cond of a singular matrix", lambda x: np.linalg.cond(x, 1), [[1, 2], [2, 4]], ZEROS),
@@ -62,6 +73,9 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ("log_softmax", mg.log_softmax, [1e4, 0.0, -1e4], [0, -1e4, -2e4]),
     ("logsumexp", mg.logsumexp, [1e4, 0.0, -1e4], 1e4),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK), [[1, 2], [3, INF]], [[1, 0], [0, 0]]),
+    ("xlogy of infinity", lambda b: mg.xlogy(0.0, b), [0.0, 2.0, INF, NAN], [0, 0, 0, NAN]),
+    ("quantile of NaN", lambda x: mg.quantile(x, [0.0, 0.5]), [NAN, 1.0, 2.0], [NAN, NAN]),
+    ("expm of values that are not finite", lambda x: mg.expm(x)[:, 0, 0], INFINITE, [NAN, NAN, 1]),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
     ("softmax of integers", mg.softmax, [1, 1], [0.5, 0.5]),
     ("softplus far above 0", mg.softplus, 1000.0, 1000),
@@ -118,6 +132,25 @@ def test_erf_in_less_than_double_precision_has_the_digits_of_its_dtype(
     y = mg.erf(x).data
     assert y.dtype == dtype and (np.abs(y) <= 1).all()
     np.testing.assert_allclose(y, [math.erf(v) for v in x.tolist()], rtol=rtol, atol=1e-7)
+
+
+def test_fourth_derivative_of_norm_at_zero_is_that_of_its_powers() -> None:
+    """(1 + x⁴) ** 0.25 is 1 + x⁴ / 4 near 0."""
+    f = lambda x: mg.norm(mg.stack([x, Tensor(1.0)]), 4)
+    for _ in range(4):
+        f = mg.grad(f)
+    assert f(0.0).item() == pytest.approx(6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variance_that_is_small_or_overflows_is_that_of_exact_numbers(dtype: Any) -> None:
+    steps = np.arange(6) % 3
+    x = (1 + steps * np.finfo(dtype).eps).astype(dtype)
+    expected = np.var(steps) * float(np.finfo(dtype).eps) ** 2
+    assert mg.var(x).item() == pytest.approx(expected, rel=0.2 if dtype == np.float64 else 1e-6)
+    large = np.array([1, -1], dtype) * np.finfo(dtype).max
+    y = mg.std(large)
+    assert y.dtype == dtype and (y.item() == large[0] if dtype == np.float32 else y.item() == INF)
 
 
 @pytest.mark.parametrize("ord", [0.5, 1, 1.5, 2, 3, -0.5, -1, -2, INF, -INF])
