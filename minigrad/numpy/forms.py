@@ -45,8 +45,6 @@ class ArgumentAdapter:
         parameters = inspect.signature(self.function).parameters.values()
         kinds = {p.kind for p in parameters}
         names = {p.name for p in parameters}
-        if inspect.Parameter.VAR_KEYWORD in kinds:  # passed on to another function
-            names |= self._defaults.keys() - {"out"}
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             return None, frozenset(names)
         by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -58,7 +56,7 @@ class ArgumentAdapter:
         is_plain = MODE.get().watch is None and not VMAPPED.get()
         if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
-            if self._overwrites and (kwargs or len(args) > 1):
+            if self._overwrites:
                 self._note_overwrite(args, kwargs)
             return result if self.numpy in _CONVERTERS else as_tensors(result)
         count, names = self._accepted
@@ -90,7 +88,7 @@ class ArgumentAdapter:
         options = {}
         for name, value in values.items():
             is_default = name in self._defaults and _same(value, self._defaults[name])
-            if name in _HINTS or is_default or (name == "out" and value is None):
+            if name in _HINTS or is_default:
                 continue
             if name not in names:
                 raise TypeError(refusal(numpy_name(self.numpy), name, value))

@@ -217,6 +217,8 @@ def test_function_of_tensors_in_drawn_forms_equals_numpy(
 
 
 SINGLE = np.array([1.0, 2.0], np.float32)
+SQUARES = np.arange(1.0, 13.0).reshape(3, 4) ** 2
+REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
 
 
 @pytest.mark.parametrize(
@@ -238,6 +240,19 @@ SINGLE = np.array([1.0, 2.0], np.float32)
         Call(np.average, [np.array([1, 2], np.int8)], {"weights": SINGLE}),
         Call(np.nan_to_num, [SINGLE], {"nan": np.float64(0), "posinf": np.array(1)}),
         Call(np.gradient, [SINGLE, np.array(1.5)]),
+        Call(np.gradient, [SQUARES]),
+        Call(np.gradient, [SQUARES, 0.5]),
+        Call(np.gradient, [SQUARES, 0.5, np.array([0.0, 1, 3, 4])]),
+        Call(np.diff, [SQUARES], {"prepend": 0.5, "axis": 0}),
+        Call(np.average, [SQUARES, 0, np.ones((3, 1))]),
+        Call(np.take_along_axis, [SQUARES, np.array([5, 0]), None]),
+        Call(np.take_along_axis, [SQUARES, np.array([[3], [0], [1]])]),
+        Call(np.reshape, [SQUARES, (4, 3)], {"copy": True}),
+        Call(np.reshape, [SQUARES, (4, 3)], {"order": "F", "copy": False}),
+        Call(np.linspace, [np.array(0.0), 1.0, -1]),
+        Call(np.linalg.qr, [REGULAR, "complete"]),
+        Call(np.linalg.lstsq, [SQUARES[:, :2], SQUARES[:, 1:3] ** 2, None]),
+        Call(np.linalg.lstsq, [REGULAR, SQUARES[:2, 0], None]),
         Call(np.full_like, [np.zeros(0, int), np.array(0.0), np.float64]),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]

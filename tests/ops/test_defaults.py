@@ -42,11 +42,24 @@ def test_take_outside_the_axis_equals_numpy(indices: list[int], mode: Any, axis:
         (lambda x: mg.take_along_axis(x, np.array([[0], [1]]), -1), X[[0, 1], [0, 1], None]),
         (lambda x: mg.unfold(x, 1, 2), np.lib.stride_tricks.sliding_window_view(X, 2, 1)),
         (lambda x: mg.unfold(x, 1, 2, 2), X[:, None, :2]),
+        (lambda x: mg.pad(x, {1: (1, 2), 0: 1}), np.pad(X, ((1, 1), (1, 2)))),
+        (lambda x: np.median(x, overwrite_input=True), np.median(X)),
+        (lambda x: np.sort(x, kind=None, order=None, stable=None), np.sort(X)),
+        (lambda x: np.sum(x, axis=0, dtype=None, out=None), np.sum(X, 0)),
     ],
 )  # fmt: skip
 def test_function_with_its_defaults_has_the_values_of_numpy(f: Any, numpy: Any) -> None:
     result = f(Tensor(X, requires_grad=True))
     np.testing.assert_array_equal(getattr(result, "data", result), numpy)
+
+
+def test_tensors_are_created_in_the_dtype_and_mode_that_is_named() -> None:
+    x = Tensor(X, requires_grad=True)
+    assert mg.as_tensor(x) is x and mg.as_tensor(x, dtype=float) is x
+    assert mg.as_tensor(x, dtype=np.float32).dtype == np.float32
+    for y in (mg.linspace(0, 1, 3, dtype=np.float32, requires_grad=True), mg.linspace(0, x[0], 3)):
+        assert y.requires_grad
+    assert mg.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.skipif(not hasattr(np, "cumulative_prod"), reason="needs a function of a newer NumPy")
