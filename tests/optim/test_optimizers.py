@@ -102,6 +102,24 @@ def test_step_after_change_of_param_groups_is_refused(make: Any, change: Any, me
         optimizer.step()
 
 
+@pytest.mark.parametrize(
+    "make, setting, value, off",
+    [(optim.SGD, "momentum", 0.9, 0.0), (optim.Adam, "amsgrad", True, False)],
+)
+def test_step_after_state_is_no_longer_needed_does_not_use_it(
+    make: Any, setting: str, value: Any, off: Any
+) -> None:
+    p, q = leaf(gradient=[1, 2]), leaf(gradient=[1, 2])
+    first, other = make([{"params": [p], setting: value}]), make([q])
+    for optimizer in (first, other):
+        optimizer.step()
+    first.param_groups[0][setting] = off
+    p.grad, q.grad = Tensor([2.0, 1.0]), Tensor([2.0, 1.0])
+    for optimizer in (first, other):
+        optimizer.step()
+    np.testing.assert_allclose(p.data, q.data, rtol=1e-12)
+
+
 # -- arguments and states that are refused -----------------------------------------------------------------
 
 P = leaf()
@@ -259,7 +277,9 @@ def test_add_param_group_that_is_refused_changes_nothing() -> None:
         (lambda s: s["arrays"].pop("0.exp_avg"), "state must have the arrays"),
         (lambda s: s.pop("groups"), "state must have the keys"),
         (lambda s: s["groups"][0].pop("eps"), "state must have the settings"),
+        (lambda s: s["groups"][0].update(momentum=0.9), "state must have the settings"),
         (lambda s: s["groups"][0].update(steps=[1, 2, 3]), "must be one number or 1, got 3"),
+        (lambda s: s["groups"][0].update(steps=[]), "must be one number or 1, got 0"),
     ],
 )
 def test_load_state_dict_refuses_state_and_keeps_its_own(change: Any, message: str) -> None:
@@ -340,6 +360,18 @@ def test_step_that_overflows_changes_nothing(
         optimizer.step()
     np.testing.assert_array_equal(p.data, values)
     np.testing.assert_equal(optimizer.state_dict(), before)
+
+
+def test_step_whose_momentum_overflows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flat, "BLOCK", 2)  # the first block does not overflow
+    p = leaf(0.0, 0.0, 0.0, dtype=np.float32, gradient=[1, 1, 1e12])
+    sgd = optim.SGD([p], lr=1e-3, momentum=1e30)
+    sgd.step()
+    values, before = p.data.copy(), copy.deepcopy(sgd.state_dict())
+    with pytest.raises(OverflowError, match="float32 cannot hold the step"):
+        sgd.step()
+    np.testing.assert_array_equal(p.data, values)
+    np.testing.assert_equal(sgd.state_dict(), before)
 
 
 # -- memory ------------------------------------------------------------------------------------------------

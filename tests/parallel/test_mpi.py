@@ -199,7 +199,9 @@ def test_launched_reads_environment_of_each_launcher(
     assert launched() == place
 
 
-@pytest.mark.parametrize("local_size, bound, cores", [("3", 8, 2), ("9", 8, 1), ("4", 2, 2)])
+@pytest.mark.parametrize(
+    "local_size, bound, cores", [("3", 8, 2), ("9", 8, 1), ("4", 2, 2), ("3", 2, 2)]
+)
 def test_available_cores_are_shared_by_ranks_unless_bound(
     monkeypatch: pytest.MonkeyPatch, local_size: str, bound: int, cores: int
 ) -> None:
@@ -208,6 +210,16 @@ def test_available_cores_are_shared_by_ranks_unless_bound(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(bound), raising=False)
     in_job(monkeypatch, {**MPICH, "MPI_LOCALNRANKS": local_size})
     assert available_cores() == cores
+
+
+@pytest.mark.parametrize("variables", [{}, {**MPICH, "MPI_LOCALNRANKS": "3"}])
+def test_available_cores_of_unknown_machine_are_one(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    in_job(monkeypatch, variables)
+    assert available_cores() == 1
 
 
 def test_trainer_without_mpi4py_raises_one_sentence(

@@ -461,6 +461,20 @@ def test_set_num_threads_sets_threads_of_blas() -> None:
         mg.set_num_threads(0)
 
 
+def test_threads_sets_threads_of_blas_within_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = [3]
+    blas = (lambda n: number.__setitem__(0, n), lambda: number[0])
+    monkeypatch.setattr(runtime, "_blas", lambda: blas)
+    with runtime.threads(2):
+        assert number[0] == mg.get_num_threads() == 2
+    assert number[0] == mg.get_num_threads() == 3
+
+
+def test_memory_of_malloc_default_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIGRAD_MALLOC", "default")
+    assert not runtime.keep_freed_memory.__wrapped__()
+
+
 def test_own_threads_leave_one_thread_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks end in another order than they began, and a number that is set in one stays."""
     number = [3]
@@ -494,6 +508,22 @@ def test_in_parallel_keeps_order_and_context(monkeypatch: pytest.MonkeyPatch) ->
     with mg.no_grad():
         assert runtime.in_parallel(run, range(5)) == [(True, part, False) for part in range(5)]
     assert calls == [1, 2]
+
+
+def test_in_parallel_in_process_that_is_forked_later_starts_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "_blas", lambda: (lambda n: None, lambda: 2))
+    assert runtime.in_parallel(abs, range(3)) == [0, 1, 2]
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            signal.alarm(20)  # ends a process that waits for threads of its parent
+            status = int(runtime.in_parallel(abs, range(3)) != [0, 1, 2])
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def test_in_parallel_raises_error_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
