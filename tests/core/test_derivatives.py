@@ -77,6 +77,13 @@ def test_vjp_and_jvp_multiply_by_the_jacobian() -> None:
     assert (tangents[0].item(), tangents[2].item()) == (0, False)
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_vjp_takes_gradients_of_several_results_one_by_one_or_together(kind: Any) -> None:
+    pullback = mg.vjp(lambda x: kind([x * x, x[:2]]), V)[1]
+    for gs in ([V, A[:, 0]], [kind([V, A[:, 0]])]):
+        np.testing.assert_allclose(pullback(*gs)[0].data, 2 * V * V + [*A[:, 0], 0])
+
+
 def test_hessian_and_hvp_equal_formulas() -> None:
     f, e = lambda x: np.exp(x).sum() ** 2, np.exp(V)
     hessian, v = 2 * np.outer(e, e) + 2 * e.sum() * np.diag(e), rng.standard_normal(3)
@@ -137,6 +144,14 @@ LEAF = Tensor(V, requires_grad=True)
             "return a pair, .* got 3 parts",
         ),
         (lambda: mg.jvp(lambda x: 1.0, V, V), TypeError, "must return a Tensor, got a float"),
+        *[
+            (
+                lambda gs=gs: mg.vjp(np.sin, V)[1](*gs),
+                ValueError,
+                f"pullback must be called with one gradient, got {len(gs)}",
+            )
+            for gs in ([], [V, V])
+        ],
         (lambda: mg.jvp(np.add, (V, V), [V]), ValueError, "must have 2 parts, .* got 1"),
         (
             lambda: mg.grad(np.sin, 1)(1.0),

@@ -130,6 +130,35 @@ def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
         assert_trees_close([y[k] for y in leaves(results)], expected)
 
 
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_vmap_of_values_at_other_indices_in_each_example_equals_a_loop(
+    before: int, shape: tuple[int, ...]
+) -> None:
+    """The index is behind `before` slices, and has these axes."""
+
+    def select_and_write(x: Any, index: Any) -> Any:
+        place = (slice(None),) * before + (index,)
+        chosen = np.tanh(x[place])
+        y = x * 2
+        y[place] = chosen * chosen
+        return y, chosen
+
+    x = mg.Tensor(RNG.standard_normal((3, 4, 4, 4)), requires_grad=True)
+    count = int(np.prod(shape))
+    index = np.stack([RNG.permutation(4)[:count].reshape(shape) for _ in x])
+    rows = [select_and_write(x[k], index[k]) for k in range(len(x))]
+    expected = [np.stack(column) for column in zip(*rows)]
+    results = mg.vmap(select_and_write)(x, index)
+    pairs = [values_and_gradients([*ys], [x]) for ys in (results, expected)]
+    for y, e in zip(*pairs, strict=True):
+        np.testing.assert_allclose(y, e, rtol=1e-12)
+
+
+def test_vmap_takes_a_list_of_numbers_as_one_array() -> None:
+    assert mg.vmap(np.square)([1.0, 2.0, 3.0]).tolist() == [1, 4, 9]
+
+
 def loss(w: Any, x: Any) -> Any:
     return f(x, w).sum()
 
@@ -195,6 +224,12 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
         (lambda x: x * np.asarray(x), TypeError, "contains all examples"),
         (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
         (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
+        (lambda x: np.add.reduceat(x.data, [0]), TypeError, "np.add.reduceat has no batching rule"),
+        (
+            lambda x: np.add(x.data, 1, where=x.data > 0, out=x.data),
+            TypeError,
+            "np.add.__call__ has no batching rule",
+        ),
         (mg.vmap(f), TypeError, "vmap must not be called inside vmap"),
         (
             mg.grad(lambda x: [y := mg.Tensor(x.data), (x * y).sum(), changed(y)][1]),
