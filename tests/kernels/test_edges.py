@@ -256,6 +256,13 @@ def test_relu_dropout_of_a_number_is_dropout_of_its_relu() -> None:
         assert mg.relu_dropout(-x, p=0.1).item() == 0
 
 
+@pytest.mark.parametrize("options", [{"p": 0.9, "training": False}, {"p": 0.0}])
+def test_dropout_that_drops_nothing_returns_its_input_or_the_relu_of_it(options: Any) -> None:
+    x = normal(50)
+    np.testing.assert_array_equal(mg.dropout(x, **options).data, x)
+    np.testing.assert_array_equal(mg.relu_dropout(x, **options).data, np.maximum(x, 0))
+
+
 # -- embedding -----------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
-"""Axes out of range in every function that takes axes: an AxisError, never an axis modulo ndim."""
+"""Axes from the end, and axes out of range: an AxisError, never an axis modulo ndim."""
 
 from __future__ import annotations
 
 import inspect
+import itertools
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,13 @@ def test_axis_out_of_range_is_refused(name: str, parameter: str, tracked: bool) 
             np.exceptions.AxisError, match=f"axis {axis} is out of bounds.* dimension {ndim}"
         ):
             CALLS[name](*call.args, **call.kwargs)
+
+
+@pytest.mark.parametrize("axes", [*itertools.permutations(range(3))])
+def test_gradient_of_transpose_is_transposed_back_by_axes_from_either_end(axes: Any) -> None:
+    x = mg.Tensor(np.zeros((2, 3, 4)), requires_grad=True)
+    weights = np.arange(24.0).reshape(2, 3, 4)
+    for less in itertools.product((0, 3), repeat=3):
+        named = tuple(axis - n for axis, n in zip(axes, less))
+        (g,) = mg.gradients((x.transpose(named) * weights.transpose(axes)).sum(), [x])
+        np.testing.assert_array_equal(g.data, weights)

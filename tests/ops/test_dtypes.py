@@ -66,6 +66,7 @@ SIGNED = np.array([[-128, 100], [127, 2]], np.int8)
         *[(f, [SMALL]) for f in (mg.sigmoid, mg.softplus, mg.elu, mg.log_sigmoid)],
         *[(f, [np.array([2**62] * 3)]) for f in (mg.mean, mg.nanmean, mg.var, mg.std)],
         (mg.mean, [np.array([2**63] * 2, np.uint64)]),
+        *[(f, [SIGNED > 0]) for f in (mg.logsumexp, mg.softmax, mg.log_softmax)],
         (lambda x: mg.quantile(x, 0.3), [SIGNED[0]]),
         (mg.median, [np.array([], int)]),
         *[(f, [SMALL, SMALL[::-1]]) for f in (mg.l1_loss, mg.mse_loss, mg.huber_loss, mg.kl_div)],

@@ -49,7 +49,37 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
     (lambda: mg.split(TWO, 0), ValueError, "sections must be at least 1, got 0"),
+    (lambda: mg.split(THREE, -2), ValueError, "sections must be at least 1, got -2"),
+    (
+        lambda: mg.average(MATRIX, 0, TWO[:, None]),
+        ValueError,
+        r"weights must have the shape \(2, 3\) of x, or be a vector .*, got shape \(2, 1\)",
+    ),
+    (
+        lambda: mg.convolve([], TWO),
+        ValueError,
+        r"vectors that are not empty, got shapes \(0,\) and",
+    ),
+    (
+        lambda: mg.convolve(TWO, []),
+        ValueError,
+        r"vectors that are not empty, got shapes \(2,\) and",
+    ),
+    (lambda: mg.gradient(CUBE, 1.0, 1.0), TypeError, "for each of 3 axes, got 2"),
+    (lambda: mg.gradient(MATRIX, 1.0, 1.0, 1.0), TypeError, "for each of 2 axes, got 3"),
     (lambda: mg.matrix_power(CUBE, 2.0), TypeError, "matrix_power: n must be an integer, got 2.0"),
+    *[
+        (
+            lambda x=x: mg.matrix_power(x, 1),
+            np.linalg.LinAlgError,
+            "matrix_power: x must be square matrices, got shape",
+        )
+        for x in (TWO, MATRIX)
+    ],
+    *[
+        (lambda x=x, mode=mode: mg.qr(x, mode), ValueError, "qr: mode must be 'reduced' or 'r'")
+        for x, mode in ((MATRIX, "raw"), (MATRIX.T, "complete"))
+    ],
     (lambda: mg.eigh(CUBE, None), ValueError, "eigh: UPLO must be 'L' or 'U'"),
     (lambda: mg.expm(MATRIX), np.linalg.LinAlgError, "expm: x must be square matrices"),
     (
@@ -80,6 +110,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "quantile: x must have elements over axis 0",
     ),
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
+    (lambda: mg.cross(THREE, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     # losses
     (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
     (
@@ -121,12 +152,18 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"weight must have the shape of a row, \(3,\), got \(2,\)",
     ),
+    (lambda: mg.linear(1.5, THREE), ValueError, r"x and weight must have shapes .*weight \(3,\)"),
     (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
     (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be at least 0 and less than 1, got 1.0"),
     (lambda: mg.embedding(MATRIX, [0, 3]), IndexError, "indices must be from 0 to 1, got 0 to 3"),
     (lambda: mg.embedding(MATRIX, [0.0]), TypeError, "indices must be integers, got dtype float"),
     (lambda: mg.split_heads(CUBE, 3), ValueError, "num_heads must divide the last axis of x, got"),
     (lambda: attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)), ValueError, "h_kv dividing h, got"),
+    (
+        lambda: attend((1, 1, 2, 4, 1), (1, 1, 2, 4, 1), (1, 1, 2, 4)),
+        ValueError,
+        "must have shapes",
+    ),
     (lambda: attend(mask=np.ones((2, 2))), TypeError, "mask must be booleans, True = may attend"),
     (
         lambda: attend(mask=np.ones((2, 2, 2), bool)),
@@ -143,7 +180,10 @@ def test_op_called_wrongly_names_the_argument(call: Any, error: Any, message: st
         call()
 
 
-def test_padding_index_counts_from_the_end() -> None:
+@pytest.mark.parametrize("padding_idx", range(-3, 3))
+def test_padding_index_counts_from_either_end(padding_idx: int) -> None:
     weight = Tensor(np.ones((3, 2)), requires_grad=True)
-    mg.embedding(weight, [2, 0], padding_idx=-1).sum().backward()
-    np.testing.assert_array_equal(weight.grad.data, [[1, 1], [0, 0], [0, 0]])
+    mg.embedding(weight, [2, 0, 1], padding_idx=padding_idx).sum().backward()
+    expected = np.ones((3, 2))
+    expected[padding_idx] = 0
+    np.testing.assert_array_equal(weight.grad.data, expected)

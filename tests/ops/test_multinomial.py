@@ -21,6 +21,9 @@ def test_multinomial_with_replacement_has_the_frequencies_of_the_weights() -> No
     frequencies = [np.bincount(row, minlength=5) / MANY for row in draws.data.astype(np.intp)]
     np.testing.assert_allclose(frequencies, [WEIGHTS / 8, WEIGHTS[::-1] / 8], atol=0.02)
     assert frequencies[0][0] == frequencies[1][1] == 0
+    draws = mg.multinomial(WEIGHTS, MANY, True, generator=np.random.default_rng(1))
+    assert draws.shape == (MANY,)
+    np.testing.assert_allclose(np.bincount(draws.data) / MANY, WEIGHTS / 8, atol=0.02)
 
 
 def test_multinomial_without_replacement_has_the_frequencies_of_ordered_draws() -> None:

@@ -129,8 +129,9 @@ def _clip(d: Draw) -> Sample:
     x = d.array(shape := d.shape(max_ndim=2), kinks=(-1, 0, 1))
     if d.bool():
         return Sample(x, *d.one_of((-1.0, 1.0), (0.0, None), (None, 0.0)))
-    low, high = d.array(shape, -3, 0), d.array(shape, 0.2, 3)
-    return Sample(*(np.round(v * 5) / 5 + shift for v, shift in ((x, 0), (low, 0.1), (high, 0.1))))
+    x, limit = np.round(x * 5) / 5, np.round(d.array(shape, -3, 3) * 5) / 5 + 0.1
+    low, high = np.minimum(limit, -0.1), np.maximum(limit, 0.3)
+    return Sample(x, *d.one_of((low, high), (limit, None), (None, limit)))
 
 
 add("remainder", _remainder)

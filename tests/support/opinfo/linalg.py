@@ -46,7 +46,7 @@ add("einsum", _einsum)
 def regular(d: Draw) -> np.ndarray:
     """Draw matrices that are far from singular."""
     n = d.one_of(1, 2, 3)
-    return d.array((*d.shape(0, 1, 1, 2), n, n), -1, 1) + np.eye(n) * (n + 1)
+    return d.array((*d.shape(0, 2, 1, 2), n, n), -1, 1) + np.eye(n) * (n + 1)
 
 
 def _solve(d: Draw) -> Sample:
