@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.numpy.nested import signature
 
 X = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]])
 
@@ -42,15 +44,26 @@ def test_take_outside_the_axis_equals_numpy(indices: list[int], mode: Any, axis:
         (lambda x: mg.take_along_axis(x, np.array([[0], [1]]), -1), X[[0, 1], [0, 1], None]),
         (lambda x: mg.unfold(x, 1, 2), np.lib.stride_tricks.sliding_window_view(X, 2, 1)),
         (lambda x: mg.unfold(x, 1, 2, 2), X[:, None, :2]),
+        (lambda x: np.gradient(x, 0.5)[1], np.gradient(X, 0.5)[1]),
+        (lambda x: np.gradient(x, 0.5, [0.0, 1, 3])[1], np.gradient(X, 0.5, [0.0, 1, 3])[1]),
+        (lambda x: np.take_along_axis(x, np.array([5, 0]), None), X.ravel()[[5, 0]]),
+        (lambda x: np.linalg.qr(x[:, :2], "complete")[1], np.linalg.qr(X[:, :2])[1]),
         (lambda x: mg.pad(x, {1: (1, 2), 0: 1}), np.pad(X, ((1, 1), (1, 2)))),
         (lambda x: np.median(x, overwrite_input=True), np.median(X)),
         (lambda x: np.sort(x, kind=None, order=None, stable=None), np.sort(X)),
         (lambda x: np.sum(x, axis=0, dtype=None, out=None), np.sum(X, 0)),
     ],
 )  # fmt: skip
-def test_function_with_its_defaults_has_the_values_of_numpy(f: Any, numpy: Any) -> None:
+def test_function_with_few_or_default_options_has_the_values_of_numpy(f: Any, numpy: Any) -> None:
     result = f(Tensor(X, requires_grad=True))
     np.testing.assert_array_equal(getattr(result, "data", result), numpy)
+
+
+@pytest.mark.parametrize("name", ["isclose", "allclose", "array_equal", "round", "searchsorted"])
+def test_defaults_in_signature_are_those_of_numpy(name: str) -> None:
+    expected = signature(getattr(np, name)).parameters
+    for p in inspect.signature(getattr(mg, name)).parameters.values():
+        assert p.default is p.empty or p.default == expected[p.name].default
 
 
 def test_tensors_are_created_in_the_dtype_and_mode_that_is_named() -> None:
