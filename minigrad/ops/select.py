@@ -175,8 +175,16 @@ def _overwrite(x, value, /, index):
         batch: Any = value
         extra = batch.ndim - np.ndim(y[index])
         value = batch.reshape(batch.shape[max(extra, 0) :])  # as NumPy does for ndarrays
+    elif not _is_distinct(index):  # NumPy writes in the order of memory, and the last value stays
+        value = np.asarray(value, order="C")
+        index = tuple(map(_in_c_order, index)) if isinstance(index, tuple) else _in_c_order(index)
     y[index] = value
     return y
+
+
+def _in_c_order(part: Any) -> Any:
+    """Return an array of an index in the order of its memory in C."""
+    return np.asarray(part, order="C") if isinstance(part, np.ndarray) else part
 
 
 _overwritten: Any = either(_overwrite)

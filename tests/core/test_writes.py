@@ -13,6 +13,7 @@ from write_programs import SIZE, Step, programs, run
 
 import minigrad as mg
 from minigrad import GradientError, Tensor
+from minigrad.ops import select
 
 points = st.lists(st.integers(-9, 9).map(lambda i: i / 4 + 0.06), min_size=SIZE, max_size=SIZE).map(
     np.array
@@ -81,6 +82,23 @@ def test_last_of_several_values_for_an_element_gets_the_gradient() -> None:
     y[[1, 1, 0]] = values
     y.backward(np.array([5.0, 7.0, 9.0]))
     np.testing.assert_array_equal(values.grad.data, [0, 7, 5])
+
+
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True)])
+def test_last_of_several_values_does_not_depend_on_the_order_of_memory(
+    orders: str, tracked: tuple[bool, bool]
+) -> None:
+    """NumPy goes through the index and the values in the order of their memory."""
+    index = np.array([[0, 1, 1], [1, 0, 0]])
+    values = np.arange(1.0, 7).reshape(2, 3)
+    x = Tensor(np.zeros(2), requires_grad=tracked[0])
+    v = Tensor(np.asarray(values, order=orders[0]), requires_grad=tracked[1])
+    y = select._overwrite(x, v, index=np.asarray(index, order=orders[1]))
+    assert y.data.tolist() == [6, 4]
+    if tracked[1]:
+        (y * np.array([1.0, 10.0])).sum().backward()
+        assert v.grad is not None and v.grad.data.tolist() == [[0, 0, 0], [10, 0, 1]]
 
 
 def test_value_with_more_axes_than_its_place_gets_their_gradient() -> None:

@@ -106,8 +106,11 @@ def _overwrite(d: Draw) -> Sample:
 
 
 def _overwritten(x: np.ndarray, value: np.ndarray, index: Any) -> np.ndarray:
+    """Write at an index: of several values for an element, the last in the order of C stays."""
     y = x.copy()
-    y[index] = value
+    ordered = lambda part: np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
+    index = tuple(map(ordered, index)) if isinstance(index, tuple) else ordered(index)
+    y[index] = np.asarray(value, order="C")
     return y
 
 
