@@ -50,18 +50,17 @@ def prompt_of(length: int) -> list[int]:
 
 
 def given_text(name: str) -> tuple[list[int], list[int]]:
-    """Return the token ids of a prompt and of a text that follows it: words with their space.
+    """Return the ids of 400 words of a prompt, and of the words that follow it.
 
-    "code" and "guide" are the second part of a file. "edit" is a file with a new name in it, whose
-    prompt is the file.
+    "code" and "guide": the next 200 words of the file. "edit": the same words, with another name.
     """
     root = Path(__file__).parent.parent
     file = {"code": "nn/attention.py", "guide": "CONTRIBUTING.md", "edit": "nn/block.py"}[name]
     text = (root / file).read_text(encoding="utf-8")
-    words = re.findall(r" ?\w+| ?[^\w\s]|\s+", text)[: 600 if name != "edit" else 400]
-    prompt, following = words[:400], words[400:]
+    words = re.findall(r" ?\w+| ?[^\w\s]|\s+", text)
+    prompt, following = words[:400], words[400:600]
     if name == "edit":
-        prompt, following = words, [word.replace("norm", "scale") for word in words]
+        following = [word.replace("norm", "scale") for word in prompt]
     ids = {word: i for i, word in enumerate(dict.fromkeys(prompt + following))}
     return [ids[word] for word in prompt], [ids[word] for word in following]
 

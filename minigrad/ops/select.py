@@ -183,7 +183,7 @@ def _overwrite(x, value, /, index):
 
 
 def _in_c_order(part: Any) -> Any:
-    """Return an array of an index in the order of its memory in C."""
+    """Return a part of an index, with its memory in C order if it is an array."""
     return np.asarray(part, order="C") if isinstance(part, np.ndarray) else part
 
 

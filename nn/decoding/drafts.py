@@ -27,7 +27,7 @@ LONGEST_MATCH = 2  # as max_matching_ngram_size in transformers
 class DraftedDecoding(Decoding):
     """One growing text whose next tokens are looked up in itself.
 
-    Parameters: those of `Decoding`, and
+    Other parameters: as `Decoding`.
 
     Parameters
     ----------

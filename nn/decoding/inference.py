@@ -84,7 +84,7 @@ def frozen_copy(model: Any, copies: dict[int, Any]) -> Any:
         p._array.flags.writeable = False
     kinds: list[type] = [_Int8 if has_int8 else _ReadOnly, type(made)]
     if hasattr(model, "step"):
-        kinds.insert(0, _StepInt8 if has_int8 else _Step)
+        kinds.insert(0, _Step)
     made.__class__ = type(type(model).__name__, tuple(kinds), {"__module__": type(made).__module__})
     return made
 
@@ -127,20 +127,14 @@ class _Int8(_ReadOnly):
 
 
 class _Step(_ReadOnly):
-    """Leaves the products of a step to threads that `in_parallel` starts, where that is faster."""
+    """Shares the products of a step by the threads of `in_parallel`, where that is faster."""
 
     def step(self, tokens: Any, state: Any, **options: Any) -> np.ndarray:
-        with own_threads if self._is_shared(np.size(tokens)) else nullcontext():
+        rows = np.size(tokens)
+        # BLAS's threads multiply one row of floats, or weights that they must pack, in less time
+        is_faster = isinstance(self, _Int8) or (rows > 1 and has_small_kernels())
+        with own_threads if is_faster and rows <= MOST_ROWS else nullcontext():
             return super().step(tokens, state, **options)  # type: ignore[misc]
-
-    def _is_shared(self, rows: int) -> bool:
-        # BLAS's threads multiply one row, or weights that they must pack, in less time
-        return 1 < rows <= MOST_ROWS and has_small_kernels()
-
-
-class _StepInt8(_Step):
-    def _is_shared(self, rows: int) -> bool:
-        return rows <= MOST_ROWS
 
 
 def _unpickled(kind: type[Module], state: dict[str, Any]) -> Module:

@@ -152,7 +152,7 @@ class Int8Stack:
 
         with own_threads:
             height = blocks[0][1].stop if blocks else 0
-            buffer = _buffer((height, self.shape[1]), self.dtype)
+            buffer = _buffer((height, self.shape[1]), self.dtype)  # only timed, with any values
             way = WAYS[fastest_way(rows, buffer)[0]]
             if total >= SHARED:
                 in_parallel(run, blocks)

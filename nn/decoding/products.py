@@ -153,12 +153,11 @@ def fastest_way(rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
     if PINNED:
         return PINNED, 0.0
     size = (n - 1).bit_length()  # of 2, 3 to 4, 5 to 8 rows ...
-    is_sliced = has_small_kernels() and weight.flags.c_contiguous
     threads = 1 if own_threads.entered else get_num_threads()
-    key = (weight.shape, is_sliced, weight.dtype.char, size, threads)
+    key = (weight.shape, weight.flags.c_contiguous, weight.dtype.char, size, threads)
     if key not in _FASTEST:
         names = ["whole", "flipped"]
-        if is_sliced:
+        if has_small_kernels() and weight.flags.c_contiguous:
             names.append("panels")
         if n <= MOST_SINGLE_ROWS:
             names.append("single")

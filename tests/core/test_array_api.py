@@ -336,7 +336,7 @@ def test_operator_has_the_values_and_dtypes_of_numpy(name: str, data: st.DataObj
     own = [x.copy(), other] if is_left else [other, x.copy()]
     tensors = [Tensor(v.copy()) if v is own[1 - is_left] or as_tensor else v for v in own]
     expected, result = outcome(f, own, {}), outcome(f, tensors, {})
-    if name in ("pow", "ipow") and x.dtype == bool:
+    if name == "pow" and is_left and x.dtype == bool and type(other) in (int, float):
         return  # NumPy's dtype of the square of booleans is not that of their other powers
     assert_same(result, expected)
     if name in IN_PLACE and not isinstance(expected, Exception):

@@ -85,7 +85,7 @@ def test_cross_entropy_leaves_out_classes_whose_logits_are_minus_infinity(
 def test_mean_of_classes_is_the_sum_divided_by_the_weights_of_the_targets(
     loss: Any, weight: list[float], rows: int
 ) -> None:
-    """The divisor is 1 if the sum of the weights is 0."""
+    """If the weights add up to 0, the sum is divided by 1."""
     target = np.arange(rows) % len(weight)
     options: Any = {"weight": weight} | ({} if loss is mg.nll_loss else {"label_smoothing": 0.5})
     operands = [normal(0, rows, len(weight))]

@@ -266,6 +266,8 @@ def test_product_times_each_shape_once(timed_ways: list[str]) -> None:
     assert timed_ways[8:] == ["whole", "flipped", "single", *["flipped"] * 3]
     products.product(weight[:9], weight)
     assert timed_ways[14:] == ["whole", *["flipped"] * 4]  # many single rows are not tried
+    products.product(weight[:9], np.asfortranarray(weight))
+    assert len(timed_ways) == 24  # another order of memory
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_product_times_each_shape_once(timed_ways: list[str]) -> None:
 def test_product_that_takes_long_is_shared_by_own_threads(
     rows: int, is_own: bool, threads: int, way: str, timed_ways: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """The time of a large weight is that of a part of it, multiplied."""
+    """The time of a large weight is estimated from a part of it."""
     monkeypatch.setattr(products, "SAMPLE", 100 * 400)
     monkeypatch.setattr(products, "get_num_threads", lambda: threads)
     weight = np.ones((rows, 400), np.float32)
