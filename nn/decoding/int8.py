@@ -7,6 +7,7 @@ Threads share the blocks, each with a buffer of its own.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -18,16 +19,58 @@ from minigrad.fast.blocks import row_blocks
 from minigrad.fast.runtime import get_num_threads, in_parallel, own_threads
 from minigrad.io.mapped import copy_and_release, release
 
-from .products import WAYS, fastest_way
+from .products import WAYS, fastest_way, is_shared
 
 __all__ = ["Int8Matrix", "Int8Stack"]
 
 BLOCK = 3 << 18  # values that are widened at once: 3 MB of float32
+BUFFER = 3 << 20  # bytes for the widened values of a thread
 QUANTIZED_BLOCK = 1 << 18  # values that are rounded at once
-SHARED = 1 << 19  # values of a matrix from which on threads share a product
+
+Block = tuple[np.ndarray, np.ndarray, slice]
+"""Values and scales of consecutive rows, and which rows they are."""
 
 
-class Int8Matrix:
+class Blocks:
+    """Rows that are multiplied block by block."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    factors: np.ndarray  # of the results (out,): scales of whole rows
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, list[Block]] = {}
+
+    def cut(self, height: int) -> list[Block]:
+        """Return blocks of at most `height` rows."""
+        raise NotImplementedError
+
+    def product(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows (n, in) @ self.T, in new memory."""
+        y = np.empty((len(rows), self.shape[0]), self.dtype)
+
+        def run(block: Block) -> None:
+            values, scales, columns = block
+            wide = widened(values, scales)
+            WAYS[fastest_way(rows, wide)](rows, wide, y[:, columns])
+
+        size = math.prod(self.shape)
+        with own_threads:
+            threads = get_num_threads() if is_shared(len(rows), size) else 1
+            count = threads * math.ceil(max(size, 1) / (threads * BLOCK))
+            height = math.ceil(self.shape[0] / count)
+            if height not in self._blocks:
+                self._blocks[height] = self.cut(height)
+            if threads > 1:
+                in_parallel(run, self._blocks[height])
+            else:
+                for block in self._blocks[height]:
+                    run(block)
+        y *= self.factors
+        return y
+
+
+class Int8Matrix(Blocks):
     """Read-only matrix of 8-bit integers with scales.
 
     Parameters
@@ -40,9 +83,11 @@ class Int8Matrix:
     ndim = 2
 
     def __init__(self, values: np.ndarray, scales: np.ndarray) -> None:
+        super().__init__()
         self.values, self.scales = values, scales
         self.shape, self.size, self.dtype = values.shape, values.size, scales.dtype
         values.flags.writeable = scales.flags.writeable = False
+        self.factors = scales[:, 0] if scales.shape[1] == 1 else np.ones(len(scales), scales.dtype)
 
     @classmethod
     def rounded(cls, weight: np.ndarray) -> Int8Matrix:
@@ -84,6 +129,11 @@ class Int8Matrix:
             release(part)
         return cls(values, scales)
 
+    def cut(self, height: int) -> list[Block]:
+        """Return blocks of at most `height` rows."""
+        parts = row_blocks(len(self.values), 1, height)
+        return [(self.values[rows], self.scales[rows], rows) for rows in parts]
+
     def __getitem__(self, rows: slice) -> Int8Matrix:
         return Int8Matrix(self.values[rows], self.scales[rows])
 
@@ -104,22 +154,8 @@ class Int8Matrix:
             raise ValueError("copy must be None or True to convert an Int8Matrix, got False")
         return self.data.astype(dtype or self.dtype, copy=False)
 
-    def product(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows (n, in) @ self.T, in new memory."""
-        return Int8Stack([self]).product(rows)
 
-    def widened(self, part: slice) -> np.ndarray:
-        """Return rows as floats in the buffer of this thread, without scales of whole rows."""
-        values, scales = self.values[part], self.scales[part]
-        wide = _buffer(values.shape, self.dtype)
-        np.copyto(wide, values)
-        if scales.shape[1] > 1:
-            parts = wide.reshape(*scales.shape, -1)
-            parts *= scales[..., None]
-        return wide
-
-
-class Int8Stack:
+class Int8Stack(Blocks):
     """Matrices of equal width, one below the other, that are multiplied at once.
 
     Parameters
@@ -128,47 +164,43 @@ class Int8Stack:
     """
 
     def __init__(self, matrices: Sequence[Int8Matrix]) -> None:
-        self.matrices, self.dtype = matrices, matrices[0].dtype
-        self.shape = (sum(len(m.values) for m in matrices), matrices[0].shape[1])
+        super().__init__()
+        *starts, end = itertools.accumulate((len(m.values) for m in matrices), initial=0)
+        self.matrices, self.starts = matrices, starts
+        self.shape, self.dtype = (end, matrices[0].shape[1]), matrices[0].dtype
+        self.factors = np.concatenate([m.factors for m in matrices])
 
-    def product(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows (n, in) @ self.T, in new memory."""
-        total, threads = math.prod(self.shape), get_num_threads()
-        shares = threads * max(1, math.ceil(total / (threads * BLOCK)))
-        blocks, start = [], 0
-        for matrix in self.matrices:
-            for part in row_blocks(len(matrix.values), self.shape[1], math.ceil(total / shares)):
-                blocks.append((matrix, part, slice(start + part.start, start + part.stop)))
-            start += len(matrix.values)
-        y = np.empty((len(rows), start), self.dtype)
+    def cut(self, height: int) -> list[Block]:
+        """Return blocks of at most `height` rows, each of one matrix."""
+        return [
+            (values, scales, slice(start + rows.start, start + rows.stop))
+            for matrix, start in zip(self.matrices, self.starts)
+            for values, scales, rows in matrix.cut(height)
+        ]
 
-        def run(block: tuple[Int8Matrix, slice, slice]) -> None:
-            matrix, part, columns = block
-            out = way(rows, matrix.widened(part))
-            if matrix.scales.shape[1] == 1:
-                np.multiply(out, matrix.scales[part, 0], out=y[:, columns])
-            else:
-                y[:, columns] = out
 
-        with own_threads:
-            height = blocks[0][1].stop if blocks else 0
-            buffer = _buffer((height, self.shape[1]), self.dtype)  # only timed, with any values
-            way = WAYS[fastest_way(rows, buffer)[0]]
-            if total >= SHARED:
-                in_parallel(run, blocks)
-            else:
-                for block in blocks:
-                    run(block)
-        return y
+def widened(values: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return a block as floats in a buffer of this thread, without scales of whole rows."""
+    wide = buffer(values.shape, scales.dtype)
+    np.copyto(wide, values)
+    if scales.shape[1] > 1:
+        parts = wide.reshape(*scales.shape, -1)
+        parts *= scales[..., None]
+    return wide
 
 
 _BUFFERS = threading.local()
 
 
-def _buffer(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """Return a matrix in the buffer of this thread."""
+def buffer(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Return the next matrix in the memory of this thread, which is used from end to end.
+
+    Values are widened faster to memory that has left the second-level cache meanwhile.
+    """
     size = math.prod(shape) * dtype.itemsize
-    memory = getattr(_BUFFERS, "memory", None)
-    if memory is None or len(memory) < size:
-        memory = _BUFFERS.memory = np.empty(size, np.uint8)
-    return memory[:size].view(dtype).reshape(shape)
+    start, memory = getattr(_BUFFERS, "next", (0, np.empty(0, np.uint8)))
+    if len(memory) < size:
+        memory = np.empty(max(size, BUFFER), np.uint8)
+    end = start + size if start + size <= len(memory) else size
+    _BUFFERS.next = end, memory
+    return memory[end - size : end].view(dtype).reshape(shape)

@@ -3,9 +3,9 @@
 A decoding step multiplies a row for each sequence or hypothesis. OpenBLAS copies ("packs") the
 whole weight for a product of 2 rows or more, which can take longer than the product. The ways to
 avoid it depend on the processor, the shape and the threads, so they are timed at the first product
-of a shape. In a block of `own_threads`, a product that takes long is shared. Results of different
-ways differ in the last bits. The environment variable MINIGRAD_PRODUCT selects one of `WAYS`
-without timing.
+of a shape. In a block of `own_threads`, threads share a large product. Results of different ways
+differ in the last bits. The environment variable MINIGRAD_PRODUCT selects one of `WAYS` without
+timing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minigrad.fast.blocks import row_blocks
 from minigrad.fast.runtime import (
     get_num_threads,
     has_blas,
@@ -30,14 +31,15 @@ from minigrad.io.mapped import copy_and_release
 if TYPE_CHECKING:
     from .int8 import Int8Matrix, Int8Stack
 
-__all__ = ["MOST_ROWS", "WAYS", "fastest_way", "in_fast_layout", "product"]
+__all__ = ["MOST_ROWS", "WAYS", "fastest_way", "in_fast_layout", "is_shared", "product"]
 
 LARGE_WEIGHT = 1 << 17  # values of a weight from which on ways are timed
 MOST_ROWS = 64
 MOST_SINGLE_ROWS = 8  # one after the other
 SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
-SHARED_TIME = 2e-4  # seconds of a product above which threads share it
+SHARED = 1 << 23  # multiplications of a product from which on threads share it
+LEAST_ROWS = 4  # fewer take as long, because the time is that of reading the weight
 LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
 LARGEST_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
@@ -47,10 +49,22 @@ def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np
     """Return rows (n, in) @ weight.T for a weight (out, in), in new memory."""
     if not isinstance(weight, np.ndarray):
         return weight.product(rows)
-    name, seconds = fastest_way(rows, weight)
-    if seconds > SHARED_TIME and own_threads.entered and get_num_threads() > 1:
-        name = f"shared-{name}"
-    return WAYS[name](rows, weight)
+    y = np.empty((len(rows), len(weight)), weight.dtype)
+    way = WAYS[fastest_way(rows, weight)]
+    if own_threads.entered and is_shared(len(rows), weight.size):
+        parts = row_blocks(len(weight), 1, math.ceil(len(weight) / get_num_threads()))
+        in_parallel(lambda part: way(rows, weight[part], y[:, part]), parts)
+    else:
+        way(rows, weight, y)
+    return y
+
+
+def is_shared(n: int, size: int) -> bool:
+    """Return whether threads share a product of n rows by a weight of `size` values.
+
+    It must take much longer than another thread takes to begin, which is about 50 µs.
+    """
+    return size * max(n, LEAST_ROWS) >= SHARED
 
 
 def in_fast_layout(weight: np.ndarray) -> np.ndarray:
@@ -69,14 +83,14 @@ def in_fast_layout(weight: np.ndarray) -> np.ndarray:
     return copy
 
 
-def whole(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def whole(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     """Multiply by the whole weight."""
-    return rows @ weight.T
+    np.matmul(rows, weight.T, out=y)
 
 
-def flipped(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def flipped(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     """Multiply the whole weight by the transposed rows."""
-    return np.ascontiguousarray((weight @ rows.T).T)
+    y[...] = (weight @ rows.T).T
 
 
 def largest_height(n: int, size: int) -> int:
@@ -84,74 +98,50 @@ def largest_height(n: int, size: int) -> int:
     return min(LARGEST_PANEL // n, LARGEST_SMALL // (n * size))
 
 
-def panels(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def panels(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     """Multiply by slices so small that OpenBLAS reads them in place, on processors with AVX-512."""
     n, size = rows.shape
     height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
     end = len(weight) // height * height
-    y = np.empty((n, len(weight)), weight.dtype)
     slices = weight[:end].reshape(-1, height, size).transpose(0, 2, 1)  # (slices, in, height)
     np.matmul(rows, slices, out=y[:, :end].reshape(n, -1, height).transpose(1, 0, 2))
     np.matmul(rows, weight[end:].T, out=y[:, end:])
-    return y
 
 
-def single_rows(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def single_rows(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     """Multiply one row after another by a slice of the weight, which packs nothing."""
-    y = np.empty((len(rows), len(weight)), weight.dtype)
     height = max(1, CACHED // weight.shape[1])
     for start in range(0, len(weight), height):
         part = slice(start, start + height)
         np.matmul(rows[:, None], weight[part].T, out=y[:, None, part])
-    return y
 
 
-def shared(way: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Return a way in which each thread multiplies by a part of the weight."""
-
-    def multiply(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        y = np.empty((len(rows), len(weight)), weight.dtype)
-        height = math.ceil(len(weight) / get_num_threads())
-
-        def run(start: int) -> None:
-            y[:, start : start + height] = way(rows, weight[start : start + height])
-
-        in_parallel(run, range(0, len(weight), height))
-        return y
-
-    return multiply
-
-
-WAYS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+WAYS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], None]] = {
     "whole": whole,
     "flipped": flipped,
     "panels": panels,
     "single": single_rows,
-    "shared-whole": shared(whole),
-    "shared-flipped": shared(flipped),
-    "shared-panels": shared(panels),
-    "shared-single": shared(single_rows),
 }
-"""Functions of rows (n, in) and a weight (out, in) that return rows @ weight.T, by name."""
+"""Functions that write rows (n, in) @ weight.T, for a weight (out, in), to y (n, out), by name."""
 
 PINNED = os.environ.get("MINIGRAD_PRODUCT")
 if PINNED not in (None, *WAYS):
     raise ValueError(f"MINIGRAD_PRODUCT must be one of {', '.join(WAYS)}, got {PINNED!r:.60}")
 
-_FASTEST: dict[Any, tuple[str, float]] = {}
+_FASTEST: dict[Any, str] = {}
 
 
-def fastest_way(rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
-    """Return the fastest way for this shape that is not shared, and its seconds.
+def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
+    """Return the fastest way for this shape, which is timed once in the process with these arrays.
 
-    It is timed once in the process, with these arrays. What is not timed takes 0 seconds: one row,
-    many rows, a small weight, and the way that the environment selects.
+    One row, many rows and a small weight are multiplied as a whole. The environment can select
+    another way for the rest.
     """
     n = len(rows)
     if not 1 < n <= MOST_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
-        return "whole", 0.0
+        return "whole"
     if PINNED:
-        return PINNED, 0.0
+        return PINNED
     size = (n - 1).bit_length()  # of 2, 3 to 4, 5 to 8 rows ...
     threads = 1 if own_threads.entered else get_num_threads()
     key = (weight.shape, weight.flags.c_contiguous, weight.dtype.char, size, threads)
@@ -161,21 +151,19 @@ def fastest_way(rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
             names.append("panels")
         if n <= MOST_SINGLE_ROWS:
             names.append("single")
-        sample = weight[: max(1, SAMPLE // weight.shape[1])]
-        name, seconds = timed(names, rows, sample)
-        _FASTEST[key] = name, seconds * len(weight) / len(sample)
+        _FASTEST[key] = fastest(names, rows, weight[: max(1, SAMPLE // weight.shape[1])])
     return _FASTEST[key]
 
 
-def timed(names: list[str], rows: np.ndarray, weight: np.ndarray) -> tuple[str, float]:
-    """Return the way with the shortest time, and its seconds; slow ways are timed only once."""
+def fastest(names: list[str], rows: np.ndarray, weight: np.ndarray) -> str:
+    """Return the way with the shortest time; slow ways are timed only once."""
     times = dict.fromkeys(names, math.inf)
+    y = np.empty((len(rows), len(weight)), weight.dtype)
     for _ in range(ROUNDS):
         limit = 1.5 * min(times.values())
         for name in names:
             if times[name] <= limit:
                 start = time.perf_counter()
-                WAYS[name](rows, weight)
+                WAYS[name](rows, weight, y)
                 times[name] = min(times[name], time.perf_counter() - start)
-    best = min(times, key=lambda name: times[name])
-    return best, times[best]
+    return min(names, key=lambda name: times[name])

@@ -71,15 +71,16 @@ PRODUCTS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "MOST_SINGLE_ROWS": (2, 8),
         "SAMPLE": (1, 40),
         "ROUNDS": (1, 2),
-        "SHARED_TIME": (0.0, 1.0),
+        "SHARED": (1, 60, 10**6),
+        "LEAST_ROWS": (1, 4),
         "LARGEST_SMALL": (1, 100, 4000),
         "LARGEST_PANEL": (1, 10, 1000),
         "CACHED": (1, 6, 1000),
     },
     int8: {
         "BLOCK": (1, 7, 50),
+        "BUFFER": (1, 100, 4000),
         "QUANTIZED_BLOCK": (1, 30),
-        "SHARED": (1, 60),
     },
 }
 """Small values of each threshold of the products for inference, by module and name."""
@@ -103,7 +104,7 @@ def product_limits() -> st.SearchStrategy[dict[str, Any]]:
 @contextmanager
 def replaced_products(limits: Mapping[str, Any]) -> Iterator[None]:
     """Set the thresholds of the products for inference within a `with` block."""
-    with pytest.MonkeyPatch.context() as patch:
+    with runtime.threads(1), pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "_FASTEST", {})
         for name, value in limits.items():
             is_function = name in PROCESSORS and name != "PINNED"

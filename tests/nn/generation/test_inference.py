@@ -197,15 +197,16 @@ def test_for_inference_of_a_large_batch_computes_it_in_parts(
     n=st.integers(0, 24),
     dtype=st.sampled_from(("float32", "float32", "float64")),
     order=st.sampled_from("CF"),
+    is_own=st.booleans(),
     seed=seeds,
 )
 def test_product_equals_matrix_product(
-    limits: Any, shape: tuple[int, int], n: int, dtype: str, order: Any, seed: int
+    limits: Any, shape: tuple[int, int], n: int, dtype: str, order: Any, is_own: bool, seed: int
 ) -> None:
-    """With small thresholds, in every way, and in the one that is fastest."""
+    """With small thresholds, in every way, in the one that is fastest, and by 1 to 3 threads."""
     weight = np.asarray(normal(seed, *shape), dtype, order)
     rows = normal([seed, 1], n, shape[1]).astype(dtype)
-    with replaced_products(limits):
+    with replaced_products(limits), runtime.own_threads if is_own else nullcontext():
         fast_weight = products.in_fast_layout(weight)
         y = products.product(rows, fast_weight)
     np.testing.assert_array_equal(fast_weight, weight)
@@ -232,10 +233,10 @@ def timed_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
 
     def way(name: str, seconds: float) -> Any:
-        def multiply(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        def multiply(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
             calls.append(name)
-            clock[0] += seconds * len(weight)
-            return rows @ weight.T
+            clock[0] += seconds
+            np.matmul(rows, weight.T, out=y)
 
         return multiply
 
@@ -243,16 +244,10 @@ def timed_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(products.time, "perf_counter", lambda: clock[0])
     for name, value in (("has_blas", True), ("has_small_kernels", False), ("get_num_threads", 2)):
         monkeypatch.setattr(products, name, lambda value=value: value)
-    ways = {
-        "whole": way("whole", 1e-5),
-        "flipped": way("flipped", 5e-6),
-        "single": way("single", 1),
-    }
-    ways |= {f"shared-{name}": way(f"shared-{name}", 1) for name in ways}
-    monkeypatch.setattr(products, "WAYS", ways)
+    seconds = {"whole": 0.004, "flipped": 0.002, "single": 1.0}
+    monkeypatch.setattr(products, "WAYS", {name: way(name, s) for name, s in seconds.items()})
     monkeypatch.setattr(products, "PINNED", None)
     monkeypatch.setattr(products, "_FASTEST", {})
-    monkeypatch.setattr(products, "SHARED_TIME", 0.001999)
     return calls
 
 
@@ -271,20 +266,27 @@ def test_product_times_each_shape_once(timed_ways: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "is_own", "threads", "way"),
-    [(400, True, 2, "shared-flipped"), (399, True, 2, "flipped"),
-     (400, False, 2, "flipped"), (400, True, 1, "flipped")],
+    ("n", "size", "is_own", "parts"),
+    [(1, 100, True, 2), (4, 100, True, 2), (4, 99, True, 0), (5, 80, True, 2), (5, 79, True, 0),
+     (4, 100, False, 0)],
 )  # fmt: skip
-def test_product_that_takes_long_is_shared_by_own_threads(
-    rows: int, is_own: bool, threads: int, way: str, timed_ways: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    """The time of a large weight is estimated from a part of it."""
-    monkeypatch.setattr(products, "SAMPLE", 100 * 400)
-    monkeypatch.setattr(products, "get_num_threads", lambda: threads)
-    weight = np.ones((rows, 400), np.float32)
+def test_own_threads_share_a_large_product(
+    n: int, size: int, is_own: bool, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 400 multiplications on, where fewer than 4 rows count as 4."""
+    seen: list[int] = []
+
+    def in_parallel(run: Any, parts: Any) -> Any:
+        seen.append(len(parts))
+        return runtime.in_parallel(run, parts)
+
+    monkeypatch.setattr(products, "SHARED", 400)
+    monkeypatch.setattr(products, "in_parallel", in_parallel)
+    monkeypatch.setattr(products, "get_num_threads", lambda: 2)
+    weight, rows = normal(0, size, 1), normal(1, n, 1)
     with runtime.own_threads if is_own else nullcontext():
-        products.product(weight[:3], weight)
-    assert timed_ways[-1] == way
+        np.testing.assert_allclose(products.product(rows, weight), rows @ weight.T)
+    assert sum(seen) == parts
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from thresholds import product_limits, replaced_products
 
 import nn
 from minigrad.fast import runtime
-from nn.decoding import int8
+from nn.decoding import int8, products
 from nn.decoding.int8 import Int8Matrix, Int8Stack
 
 IDS = np.array([[3, 4, 5, 6], [7, 8, 9, 1]])
@@ -258,9 +258,9 @@ def test_threads_share_the_blocks_of_a_large_product(monkeypatch: pytest.MonkeyP
     rows = normal(1, 2, 30).astype(np.float32)
     matrix.product(rows)
     assert seen == []  # small
-    monkeypatch.setattr(int8, "SHARED", 1200)
+    monkeypatch.setattr(products, "SHARED", 4 * 1200)
     before = runtime.get_num_threads()
-    for block, blocks in ((1200, 2), (600, 2), (300, 4), (250, 7)):
+    for block, blocks in ((1200, 2), (600, 2), (300, 4), (250, 6)):
         monkeypatch.setattr(int8, "BLOCK", block)
         y = matrix.product(rows)
         assert seen.pop() == blocks and runtime.get_num_threads() == before
