@@ -99,13 +99,15 @@ def largest_height(n: int, size: int) -> int:
 
 
 def panels(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
-    """Multiply by slices so small that OpenBLAS reads them in place, on processors with AVX-512."""
+    """Multiply slices so small that OpenBLAS reads them in place, on processors with AVX-512."""
     n, size = rows.shape
     height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
     end = len(weight) // height * height
-    slices = weight[:end].reshape(-1, height, size).transpose(0, 2, 1)  # (slices, in, height)
-    np.matmul(rows, slices, out=y[:, :end].reshape(n, -1, height).transpose(1, 0, 2))
-    np.matmul(rows, weight[end:].T, out=y[:, end:])
+    columns = np.empty((len(weight), n), weight.dtype)
+    slices = weight[:end].reshape(-1, height, size)
+    np.matmul(slices, rows.T, out=columns[:end].reshape(-1, height, n))
+    np.matmul(weight[end:], rows.T, out=columns[end:])
+    y[...] = columns.T
 
 
 def single_rows(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
