@@ -32,7 +32,7 @@ Block = tuple[np.ndarray, np.ndarray, slice]
 
 
 class Blocks:
-    """Rows that are multiplied block by block."""
+    """Base of the matrices, which are multiplied block by block."""
 
     shape: tuple[int, int]
     dtype: np.dtype
@@ -193,9 +193,9 @@ _BUFFERS = threading.local()
 
 
 def buffer(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """Return the next matrix in the memory of this thread, which is used from end to end.
+    """Return a matrix in the buffer of this thread, behind the previous matrix or at the start.
 
-    Values are widened faster to memory that has left the second-level cache meanwhile.
+    Values are widened faster to memory that is no longer in the second-level cache.
     """
     size = math.prod(shape) * dtype.itemsize
     start, memory = getattr(_BUFFERS, "next", (0, np.empty(0, np.uint8)))

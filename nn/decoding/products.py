@@ -39,7 +39,7 @@ MOST_SINGLE_ROWS = 8  # one after the other
 SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
 SHARED = 1 << 23  # multiplications of a product from which on threads share it
-LEAST_ROWS = 4  # fewer take as long, because the time is that of reading the weight
+LEAST_ROWS = 4  # fewer rows take as long: the time is spent on reading the weight
 LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
 LARGEST_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
@@ -62,7 +62,7 @@ def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np
 def is_shared(n: int, size: int) -> bool:
     """Return whether threads share a product of n rows by a weight of `size` values.
 
-    It must take much longer than another thread takes to begin, which is about 50 µs.
+    The product must take much longer than another thread takes to begin, about 30 µs.
     """
     return size * max(n, LEAST_ROWS) >= SHARED
 
@@ -99,7 +99,7 @@ def largest_height(n: int, size: int) -> int:
 
 
 def panels(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
-    """Multiply slices so small that OpenBLAS reads them in place, on processors with AVX-512."""
+    """Multiply small slices, which OpenBLAS reads in place on processors with AVX-512."""
     n, size = rows.shape
     height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
     end = len(weight) // height * height

@@ -135,7 +135,7 @@ def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
 def test_vmap_of_values_at_other_indices_in_each_example_equals_a_loop(
     before: int, shape: tuple[int, ...]
 ) -> None:
-    """The index has this shape, and follows `before` slices."""
+    """`before` slices stand in front of an index of shape `shape`."""
 
     def select_and_write(x: Any, index: Any) -> Any:
         place = (slice(None),) * before + (index,)

@@ -138,7 +138,7 @@ def test_default_rules_return_the_same_logits() -> None:
 
 
 def test_repetition_penalty_keeps_a_logit_of_zero() -> None:
-    """The penalty is so small that its reciprocal is infinite."""
+    """The reciprocal of a denormal penalty is infinite."""
     rules = nn.Rules(repetition_penalty=1e-310)
     assert rules.apply(np.zeros((1, 2)), np.array([[0]]), 1, False, ()).tolist() == [[0, 0]]
 
