@@ -151,8 +151,8 @@ def recorded_statements(script: Path) -> dict[str, Any]:
     """Return the statements about a text, computed now or since the script changed."""
     record = MADE / "records" / f"{script.stem}.json"
     if not record.is_file() or record.stat().st_mtime < script.stat().st_mtime:
-        sys.path[:0] = [str(COURSE), str(ROOT / "tests" / "support")]
-        from statements import Statements
+        sys.path[:0] = [str(COURSE), str(ROOT / "tests")]
+        from support.statements import Statements
 
         spec = importlib.util.spec_from_file_location(f"state_{script.stem}", script)
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 os.environ.setdefault("MINIGRAD_PRODUCT", "whole")  # ways of multiplying differ in the last bits
 
 import pytest
-from environment import is_allowed_skip
 from hypothesis import HealthCheck, settings
+from support.environment import is_allowed_skip
 
 from minigrad.io.signals import ENDING
 

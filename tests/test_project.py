@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from environment import OPTIONAL, is_allowed_skip, needs
+from support.environment import OPTIONAL, is_allowed_skip, needs
 
 from tools.operations_table import tables
 
@@ -89,7 +89,7 @@ def test_ci_runs_commands_of_readme_and_all_tests() -> None:
 @pytest.mark.parametrize(
     ("test", "reason", "without_extras", "with_all"),
     [
-        ("tests/ops/test_ops.py", "needs scipy", False, False),
+        ("tests/minigrad/ops/test_ops.py", "needs scipy", False, False),
         ("tests/nn/text/test_text.py::test_x", "needs tokenizers", True, False),
         ("tests/nn/text/test_text.py::test_x", "fails today", False, False),
         ("tests/docs/test_live.py::test_x", "needs chromium and chromedriver", True, True),

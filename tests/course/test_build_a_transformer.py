@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scripts import EXAMPLES, load
+from support.scripts import EXAMPLES, load
 
 import nn
 

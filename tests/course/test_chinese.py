@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from environment import needs
-from scripts import EXAMPLES
+from support.environment import needs
+from support.scripts import EXAMPLES
 
 read_po = needs("babel.messages.pofile").read_po
 LOCALE = EXAMPLES.parent / "docs" / "locale" / "zh_CN" / "LC_MESSAGES"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mutants import mutants
-from scripts import EXAMPLES
+from support.mutants import mutants
+from support.scripts import EXAMPLES
 
 import minigrad as mg
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from environment import needs
-from scripts import EXAMPLES
+from support.environment import needs
+from support.scripts import EXAMPLES
 
 import nn
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
-from scripts import EXAMPLES
+from support.environment import needs
+from support.scripts import EXAMPLES
 
 pytestmark = pytest.mark.slow
 COURSE = EXAMPLES / "course"

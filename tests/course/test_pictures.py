@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from scripts import EXAMPLES
+from support.scripts import EXAMPLES
 
 NAMES, VALUES = ["x", "w", "u", "y"], [2.0, -0.5, -1.0, 1.0]
 GRAPH = [[], [], [(0, -0.5), (1, 2.0)], [(2, -1.0), (2, -1.0)]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scripts import load
+from support.scripts import load
 
 parts = load("random_transformer")
 SOURCE = ["hello", "world"]

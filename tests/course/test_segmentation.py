@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
-from scripts import EXAMPLES
+from support.scripts import EXAMPLES
 
 import nn
 

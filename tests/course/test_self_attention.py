@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scripts import load
+from support.scripts import load
 
 import minigrad as mg
 import nn

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from scripts import EXAMPLES
-from statements import Statements
+from support.scripts import EXAMPLES
+from support.statements import Statements
 
 pytestmark = pytest.mark.slow
 # statements, and those where the text is wrong

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scripts import load
+from support.scripts import load
 
 script = load("things")
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scripts import load
+from support.scripts import load
 
 import nn
 from nn.text.vocabulary import BOS, EOS, PAD

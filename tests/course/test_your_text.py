@@ -8,7 +8,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from scripts import EXAMPLES
+from support.scripts import EXAMPLES
 
 from nn.fit import TrainingLoop
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import needs
+from support.environment import needs
 
 ROOT = Path(__file__).parents[2]
 

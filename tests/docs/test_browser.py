@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import needs
-from fake_pyodide import write_pyodide
+from support.environment import needs
+from support.fake_pyodide import write_pyodide
 
 jinja2 = needs("jinja2")
 needs("jupytext", "babel", "jupyterlite_pyodide_kernel")

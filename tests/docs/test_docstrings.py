@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from environment import needs
+from support.environment import needs
 
 validate = needs("numpydoc.validate")
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
-from fake_pyodide import CORE, write_pyodide
+from support.environment import needs
+from support.fake_pyodide import CORE, write_pyodide
 
 import minigrad as mg
 from nn import Transformer, TransformerConfig, Translator, record_attention, save_weights

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import needs
+from support.environment import needs
 
 needs("jupytext", "babel", "latex2mathml", "docutils")
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from environment import needs
-from scripts import load
+from support.environment import needs
+from support.scripts import load
 
 from nn.text.tokenize import BPETokenizer
 

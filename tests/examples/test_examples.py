@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from commands import call, hide_packages
-from environment import needs
-from scripts import load
-from tiny_folders import encoder_folder, language_model_folder, translator_folder
+from support.commands import call, hide_packages
+from support.environment import needs
+from support.scripts import load
+from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import nn
 from minigrad.io.console import run_script

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripts import load
+from support.scripts import load
 
 from nn.text.batches import PairBatches
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import call
-from environment import needs
-from scripts import load
+from support.commands import call
+from support.environment import needs
+from support.scripts import load
 
 example = load("lotka_volterra")
 

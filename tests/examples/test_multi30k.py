@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import call, error_of, read_json
-from environment import needs
-from scripts import load
+from support.commands import call, error_of, read_json
+from support.environment import needs
+from support.scripts import load
 
 from minigrad.io import load_arrays
 from nn.commands import train, translate

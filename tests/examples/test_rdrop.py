@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scripts import load
+from support.scripts import load
 
 import minigrad as mg
 import nn

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from commands import call, error_of
-from scripts import load
+from support.commands import call, error_of
+from support.scripts import load
 
 texts, fables, char_gpt, classify = (
     load(name) for name in ("texts", "fables", "char_gpt", "classify")

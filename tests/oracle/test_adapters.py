@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
-from published import make, torch
+from support.environment import needs
+from support.published import make, torch
 
 import nn
 

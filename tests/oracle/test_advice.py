@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
+from support.environment import needs
 
 import minigrad as mg
 import nn

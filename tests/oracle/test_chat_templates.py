@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import needs
-from tiny_folders import text_files
+from support.environment import needs
+from support.tiny_folders import text_files
 
 import nn
 

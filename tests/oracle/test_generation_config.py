@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
-from published import (
+from support.environment import needs
+from support.published import (
     MODELS,
     VOCAB,
     make,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from gguf_files import write_gguf
-from published import make
+from support.gguf_files import write_gguf
+from support.published import make
 
 import nn
 

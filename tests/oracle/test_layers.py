@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_databases import assert_same_with_gradients, torch
+from support.torch_databases import assert_same_with_gradients, torch
 
 import minigrad as mg
 import nn

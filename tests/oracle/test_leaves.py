@@ -1,13 +1,13 @@
-"""The programs of `tests/core/test_leaves.py` in PyTorch, whose results they expect, and random ones."""
+"""The programs of `tests/minigrad/test_leaves.py` in PyTorch, whose results they expect, and random ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from environment import examples, needs
-from leaf_machine import LeafMachine
-from life_of_leaves import Ours, Program, all_programs, rounded
+from support.environment import max_examples, needs
+from support.leaf_machine import LeafMachine
+from support.life_of_leaves import Ours, Program, all_programs, rounded
 
 torch = needs("torch")
 
@@ -39,4 +39,4 @@ class BothLibraries(LeafMachine):
 
 
 TestBothLibraries = BothLibraries.TestCase
-TestBothLibraries.settings = examples(60, stateful_step_count=40)
+TestBothLibraries.settings = max_examples(60, stateful_step_count=40)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import draw_batch, make, torch
+from support.published import draw_batch, make, torch
 
 import nn
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from torch_databases import as_ours, assert_same_with_gradients, import_database, torch
+from support.torch_databases import as_ours, assert_same_with_gradients, import_database, torch
 
 import minigrad as mg
 import nn

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from torch_databases import (
+from support.torch_databases import (
     as_array,
     as_ours,
     assert_same_with_gradients,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_databases import as_ours, import_database, torch
+from support.torch_databases import as_ours, import_database, torch
 
 from minigrad import Tensor, optim
 

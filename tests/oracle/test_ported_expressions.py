@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ported_expressions import NUMPY, PYTORCH, REFUSED
-from torch_databases import as_array, assert_same_with_gradients, flat, torch
+from support.ported_expressions import NUMPY, PYTORCH, REFUSED
+from support.torch_databases import as_array, assert_same_with_gradients, flat, torch
 
 import minigrad as mg
 import nn

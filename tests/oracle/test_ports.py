@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
+from support.environment import needs
 
 
 def run(name: str, changes: dict[str, str] | None = None) -> Any:

@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, draw_batch, load_theirs, make, name_in_file, outputs, torch, until_end
+from support.published import (
+    MODELS,
+    draw_batch,
+    load_theirs,
+    make,
+    name_in_file,
+    outputs,
+    torch,
+    until_end,
+)
 
 import nn
 from nn.published.load import FAMILIES

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import THOROUGH, needs
+from support.environment import THOROUGH, needs
 
 import minigrad as mg
 from minigrad import Tensor

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environment import THOROUGH
-from published import (
+from support.environment import THOROUGH
+from support.published import (
     MODELS,
     assert_same_outputs,
     load_theirs,

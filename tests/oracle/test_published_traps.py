@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import (
+from support.published import (
     VOCAB,
     assert_same_outputs,
     load_theirs,

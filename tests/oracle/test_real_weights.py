@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from environment import needs
+from support.environment import needs
 
 import nn
 

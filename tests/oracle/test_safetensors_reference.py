@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from environment import needs
+from support.environment import needs
 
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from environment import needs
+from support.environment import needs
 
 from nn.decoding.search import Sampling
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
 from hypothesis import given
 from hypothesis import strategies as st
+from support.environment import needs
 
 import minigrad as mg
 from minigrad import Tensor

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy_calls
-from environment import needs
+from support import scipy_calls
+from support.environment import needs
 
 import minigrad as mg
 from minigrad.numpy import conversion

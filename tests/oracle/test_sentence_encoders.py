@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
-from published import make, torch
-from tiny_folders import WORDS, modules, text_files
+from support.environment import needs
+from support.published import make, torch
+from support.tiny_folders import WORDS, modules, text_files
 
 import nn
 from minigrad.io.safetensors import write_safetensors

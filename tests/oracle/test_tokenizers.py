@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import needs
+from support.environment import needs
 
 import nn
 

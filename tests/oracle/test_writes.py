@@ -6,10 +6,10 @@ import warnings
 from typing import Any
 
 import numpy as np
-from environment import examples, needs
 from hypothesis import given
 from hypothesis import strategies as st
-from write_programs import SIZE, Step, programs, run
+from support.environment import max_examples, needs
+from support.write_programs import SIZE, Step, programs, run
 
 from minigrad import Tensor
 
@@ -17,7 +17,7 @@ torch = needs("torch")
 points = st.lists(st.integers(-9, 9).map(lambda i: i / 4), min_size=SIZE, max_size=SIZE)
 
 
-@examples(60)
+@max_examples(60)
 @given(program=programs(repeated=False), x=points, seed=st.integers(0, 2**32 - 1))
 def test_program_with_writes_agrees_with_pytorch(
     program: list[Step], x: list[float], seed: int
@@ -38,7 +38,7 @@ def test_program_with_writes_agrees_with_pytorch(
     np.testing.assert_allclose(leaves[0].grad.data, leaves[1].grad.numpy(), rtol=1e-10, atol=1e-10)
 
 
-@examples(100)
+@max_examples(100)
 @given(program=programs(repeated=False, gradients=True), x=points)
 def test_gradients_and_hooks_after_writes_agree_with_pytorch(
     program: list[Step], x: list[float]

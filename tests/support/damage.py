@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from environment import needs
+from support.environment import needs
 
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors

@@ -12,19 +12,19 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 """Whether loops without hypothesis visit all cases."""
 
 OPTIONAL = {
-    "tests/core/test_recommended_calls.py": "calls of SciPy that errors recommend",
+    "tests/minigrad/numpy/test_recommended_calls.py": "calls of SciPy that errors recommend",
     "tests/course/": "lessons with pictures and Chinese catalogs",
     "tests/docs/": "the site",
     "tests/examples/": "examples with pictures, BLEU and published models",
     "tests/nn/commands/": "commands with pictures, BLEU and published models",
-    "tests/nn/generation/test_text_generation.py": "strings to strings, by tokenizers",
+    "tests/nn/decoding/test_text_generation.py": "strings to strings, by tokenizers",
     "tests/nn/inspection/test_plots.py": "pictures by matplotlib",
-    "tests/nn/models/test_pickling.py": "published models with their tokenizers",
-    "tests/nn/pretrained/": "directories of published models with their tokenizers",
-    "tests/nn/test_damaged_files.py": "directories of published models with their tokenizers",
+    "tests/nn/test_pickling.py": "published models with their tokenizers",
+    "tests/nn/published/": "directories of published models with their tokenizers",
+    "tests/nn/published/test_damaged_files.py": "directories of published models with their tokenizers",
     "tests/nn/text/": "tokenizers, templates and scores by other packages",
-    "tests/nn/train/test_progress.py": "a bar by tqdm",
-    "tests/ops/test_advice.py": "calls of SciPy in advice",
+    "tests/nn/runs/test_progress.py": "a bar by tqdm",
+    "tests/minigrad/torch/test_advice.py": "calls of SciPy in advice",
     "tests/oracle/": "PyTorch, transformers and SciPy as references",
 }
 """Fast tests that may be skipped without a package, and why it is needed. All others need NumPy,
@@ -54,7 +54,7 @@ REMAINING = (
 """Starts of the reasons of skips that remain with all extras: systems, programs, older versions."""
 
 
-def examples(count: int, **options: Any) -> settings:
+def max_examples(count: int, **options: Any) -> settings:
     """Return settings of a property with `count` examples, or more if the profile is thorough."""
     count = max(count, settings.default.max_examples if THOROUGH else 0)
     return settings(max_examples=count, **options)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from opinfo import source
-from opinfo.base import integers
+from support.opinfo import source
+from support.opinfo.base import integers
 
 from minigrad.numpy.nested import signature
 

@@ -1,7 +1,7 @@
 """A state machine of what programs do with leaves between operations, and a plain model of it.
 
 The model contains numbers only. Its computed values are elementwise, so it derives them forwards: each
-value has its derivative by every leaf. `tests/core/test_leaves.py` runs the machine in minigrad, and
+value has its derivative by every leaf. `tests/minigrad/test_leaves.py` runs the machine in minigrad, and
 `tests/oracle/test_leaves.py` in PyTorch beside it.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from life_of_leaves import Ours
+from support.life_of_leaves import Ours
 
 from minigrad import GradientError
 

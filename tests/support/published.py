@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from environment import needs
+from support.environment import needs
 
 import nn
 

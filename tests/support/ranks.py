@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-import runs
-from scripts import load
+from support import runs
+from support.scripts import load
 
 import minigrad as mg
 import nn

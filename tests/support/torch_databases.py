@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-from environment import needs
+from support.environment import needs
 
 import minigrad as mg
 from minigrad import Tensor

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from statements import Statements, gap, refusal, same
+from support.statements import Statements, gap, refusal, same
 
 import minigrad as mg
 import nn

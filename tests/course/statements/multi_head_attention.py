@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from several_heads import FEATURES, Heads, heads_differ, learn, make_alike, shifted
-from statements import Statements, gap, refusal, same
+from support.statements import Statements, gap, refusal, same
 
 import minigrad as mg
 import nn

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from exercises.pruning_heads import removal_order
 from pronouns import Resolver, corpus, encode, settings, train
-from statements import Statements
+from support.statements import Statements
 
 import minigrad as mg
 import nn

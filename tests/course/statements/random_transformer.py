@@ -35,7 +35,7 @@ from random_transformer import (
     train,
     two_heads_of_3,
 )  # fmt: skip
-from statements import Statements, gap, same
+from support.statements import Statements, gap, same
 
 import minigrad as mg
 import nn

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from random_transformer import CONFIG, INDEX, Array, exact_matches, generate, train
-from statements import Statements, gap, same
+from support.statements import Statements, gap, same
 
 import minigrad as mg
 import nn

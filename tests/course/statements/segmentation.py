@@ -18,7 +18,7 @@ from scenes import (
     positions_2d,
     train,
 )
-from statements import Statements, same
+from support.statements import Statements, same
 
 TEST_SEED = 999
 MASKS = [

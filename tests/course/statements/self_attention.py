@@ -21,7 +21,7 @@ from pronouns import (
     train,
     where,
 )  # fmt: skip
-from statements import Statements, same
+from support.statements import Statements, same
 
 import minigrad as mg
 import nn

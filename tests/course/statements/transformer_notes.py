@@ -7,7 +7,7 @@ from math import cos, isclose, sin, sqrt
 from typing import Any
 
 import numpy as np
-from statements import Statements, gap, refusal, same
+from support.statements import Statements, gap, refusal, same
 from toy_translation import SOURCE, TARGET, Corpus, train
 
 import minigrad as mg

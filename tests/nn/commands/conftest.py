@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from commands import call
+from support.commands import call
 
 import nn
 from nn.commands import train

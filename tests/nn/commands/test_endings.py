@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
-from scripts import started
+from support.scripts import started
 
 from minigrad.io import load_arrays
 from minigrad.io.console import run_script

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import call
-from environment import THOROUGH, needs
-from scripts import load
-from tiny_folders import encoder_folder, language_model_folder, translator_folder
+from support.commands import call
+from support.environment import THOROUGH, needs
+from support.scripts import load
+from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import minigrad
 from minigrad.io.console import run_script

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import call, error_of, hide_packages, type_lines
-from environment import needs
-from tiny_folders import (
+from support.commands import call, error_of, hide_packages, type_lines
+from support.environment import needs
+from support.tiny_folders import (
     WORDS,
     encoder_folder,
     language_model_folder,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import call, error_of, hide_packages, read_json
-from environment import needs
+from support.commands import call, error_of, hide_packages, read_json
+from support.environment import needs
 
 import nn
 from minigrad.io import load_arrays, save_arrays

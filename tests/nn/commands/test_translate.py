@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import call, error_of, hide_packages, type_lines
-from environment import needs
+from support.commands import call, error_of, hide_packages, type_lines
+from support.environment import needs
 
 from minigrad.io.console import run_script
 from nn.commands import explore, translate

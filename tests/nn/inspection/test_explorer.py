@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explorer_pages import (
+from support.explorer_pages import (
     HOSTILE,
     MAPS,
     SOURCE,

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from environment import needs
-from explorer_pages import (
+from numpy.testing import assert_allclose, assert_array_equal
+from support.environment import needs
+from support.explorer_pages import (
     HOSTILE,
     MAPS,
     SOURCE,
@@ -26,7 +27,6 @@ from explorer_pages import (
     stored_vectors,
     stored_weights,
 )
-from numpy.testing import assert_allclose, assert_array_equal
 
 from docs import check
 from nn import explore

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import hide_packages
-from environment import needs
 from numpy.testing import assert_allclose, assert_array_equal
+from support.commands import hide_packages
+from support.environment import needs
 
 import minigrad as mg
 from minigrad import MissingExtraError

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environment import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.environment import max_examples
 
 import nn
 from nn.text.batches import PairBatches, padded
@@ -31,7 +31,7 @@ def test_padded_rows_are_sequences_and_padding(
     assert array.tolist() == expected
 
 
-@examples(25)
+@max_examples(25)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=40),
     copies=st.sampled_from([1, 20]),
@@ -167,7 +167,7 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
         assert epochs == [rows(batch) for batch in batches.epoch(number)]
 
 
-@examples(40)
+@max_examples(40)
 @given(
     total=st.integers(2, 60),
     length=st.integers(1, 20),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import hide_packages
-from environment import needs
-from tiny_folders import language_model_folder, text_files, translator_folder
+from support.commands import hide_packages
+from support.environment import needs
+from support.tiny_folders import language_model_folder, text_files, translator_folder
 
 import nn
 from minigrad.errors import MissingExtraError

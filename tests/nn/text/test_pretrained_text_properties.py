@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from damage import limits
-from environment import examples, needs
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_folders import WORDS, text_files
+from support.damage import limits
+from support.environment import max_examples, needs
+from support.tiny_folders import WORDS, text_files
 
 import nn
 
@@ -48,7 +48,7 @@ def whole_words() -> Any:
         return nn.text.load(Path(directory))
 
 
-@examples(40)
+@max_examples(40)
 @given(texts)
 def test_byte_level_tokenizer_decodes_what_it_encodes(text: str) -> None:
     tokenizer = byte_level()
@@ -57,7 +57,7 @@ def test_byte_level_tokenizer_decodes_what_it_encodes(text: str) -> None:
     assert "".join(tokenizer.tokens(ids)).isprintable() or not text
 
 
-@examples(100)
+@max_examples(100)
 @given(st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=25))
 def test_stream_of_any_ids_yields_the_decoded_text(ids: list[int]) -> None:
     """Also where bytes of characters are missing."""
@@ -98,7 +98,7 @@ edits = st.tuples(
 )
 
 
-@examples(40)
+@max_examples(40)
 @given(st.sampled_from(["tokenizer.json", "tokenizer_config.json"]), edits, texts)
 def test_load_of_damaged_tokenizer_raises_or_encodes(
     name: str, edit: tuple[float, int, bytes], text: str

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damage import limits
-from environment import needs
+from support.damage import limits
+from support.environment import needs
 
 from minigrad.errors import MissingExtraError
 from nn.text.templates import render

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import hide_packages
-from environment import needs
+from support.commands import hide_packages
+from support.environment import needs
 
 from minigrad import MissingExtraError
 from nn.text.batches import PairBatches

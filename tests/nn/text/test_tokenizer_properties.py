@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from environment import examples, needs
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.environment import max_examples, needs
 
 from nn.text.pairs import read_pairs, split_pairs
 from nn.text.tokenize import (
@@ -30,7 +30,7 @@ texts = st.text(
 )
 
 
-@examples(50)
+@max_examples(50)
 @given(texts, st.sampled_from([WordTokenizer, CharTokenizer, SpaceTokenizer]), st.booleans())
 def test_tokens_of_any_text_are_its_characters_without_spaces(
     text: str, kind: Any, lowercase: bool
@@ -43,7 +43,7 @@ def test_tokens_of_any_text_are_its_characters_without_spaces(
     assert tokenizer_named(**json.loads(json.dumps(tokenizer.to_dict())))(text) == tokens
 
 
-@examples(50)
+@max_examples(50)
 @given(texts)
 def test_join_of_words_splits_into_the_same_words(text: str) -> None:
     for tokenizer in (WordTokenizer(), SpaceTokenizer()):
@@ -51,7 +51,7 @@ def test_join_of_words_splits_into_the_same_words(text: str) -> None:
     assert SpaceTokenizer().join(SpaceTokenizer()(text)) == " ".join(text.split())
 
 
-@examples(50)
+@max_examples(50)
 @given(st.text("ab3Z .,!猫はカ？。", max_size=20))
 def test_join_of_characters_splits_into_the_same_characters(text: str) -> None:
     tokenizer = CharTokenizer()

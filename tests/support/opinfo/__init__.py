@@ -1,6 +1,6 @@
 """Samples and an independent reference of every op and function; properties of ops use them.
 
-All ops with a rule and all compositions with gradients have an entry. `tests/forms` compares other forms of their
+All ops with a rule and all compositions with gradients have an entry. `tests/minigrad/numpy/test_forms.py` compares other forms of their
 arguments with NumPy.
 """
 

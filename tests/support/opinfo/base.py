@@ -281,7 +281,7 @@ class OpInfo:
         The op, on tensors, arrays or a mixture. It returns a tensor or several.
     reference : callable or None
         The same function of arrays, computed another way. None for losses of one element, whose
-        values `tests/ops/test_losses.py` and `tests/oracle/test_op_db.py` compare.
+        values `tests/minigrad/ops/test_losses.py` and `tests/oracle/test_op_db.py` compare.
     samples : callable
         Draws a sample.
     """

@@ -1,0 +1,249 @@
+"""Runs of several ranks under mpiexec: equal to runs of one process, and ended by the first fault."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from support import ranks
+from support.commands import hide_packages
+from support.environment import needs
+from support.runs import copying, timeless
+from support.tiny_folders import encoder_folder
+
+from minigrad import MissingExtraError
+from minigrad.fast.launcher import launched
+from minigrad.fast.parallel import SingleProcess, job
+from minigrad.fast.runtime import available_cores
+from minigrad.io import load_arrays
+
+ROOT = Path(__file__).parents[4]
+
+
+MPIEXEC = shutil.which(  # beside this Python, or on the path
+    "mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+)
+
+
+def under_mpiexec(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that starts a job."""
+    is_missing = MPIEXEC is None or importlib.util.find_spec("mpi4py") is None
+    reason = "needs mpiexec and mpi4py: pip install mpi4py mpich"
+    return pytest.mark.slow(pytest.mark.skipif(is_missing, reason=reason)(test))
+
+
+def run(size: int, *arguments: Any, code: int = 0) -> tuple[str, str]:
+    """Return what a job of `size` ranks with one thread each writes to standard output and error."""
+    environment = {
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "error",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        ),
+    }
+    command = [MPIEXEC, "-n", size, sys.executable, "-m", "support.ranks", *arguments]
+    done = subprocess.run(
+        list(map(str, command)),
+        env={**os.environ, **environment},
+        text=True,
+        capture_output=True,
+        timeout=100,
+    )
+    assert done.returncode == code, f"code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout, done.stderr
+
+
+# -- equal to one process --------------------------------------------------------------------------------
+
+
+@under_mpiexec
+@pytest.mark.parametrize("size", [2, 3])
+def test_run_of_ranks_equals_run_of_one_process(tmp_path: Path, size: int) -> None:
+    assert run(size, "steps") == ("", "")
+    ranks.INDEXED.IndexedPairs.write(tmp_path / "corpus", copying(60), 9)
+    kinds = ["pairs", "file", "list"]
+    assert run(size, "whole_runs", tmp_path / "ranks", *kinds) == ("", "")
+    for kind in kinds:
+        trainer = ranks.trainer(tmp_path / "alone" / kind, kind)
+        trainer.fit()
+        out = tmp_path / "ranks" / kind
+        arrays, _ = load_arrays(out / "last.safetensors")
+        for name, array in trainer.model.state_dict().items():
+            assert_allclose(arrays[f"model.{name}"], array, rtol=1e-8, atol=1e-9, err_msg=name)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        for line, entry in zip(timeless(lines), timeless(trainer.history), strict=True):
+            assert line == pytest.approx(entry, rel=1e-8)
+
+
+@under_mpiexec
+def test_commands_of_two_ranks_print_on_first_rank_only(tmp_path: Path) -> None:
+    needs("tokenizers")
+    needs("sacrebleu")
+    encoder_folder(tmp_path / "encoder")
+    (tmp_path / "labels.tsv").write_text("cat cat\tsame\ndog sat\tother\n" * 12)
+    out, _ = run(2, "examples", tmp_path)
+    for text in ("held-out sentences", "held-out texts; saved"):
+        assert out.count(text) == 1, out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"train", "tuned"}
+
+
+# -- faults ------------------------------------------------------------------------------------------------
+
+
+@under_mpiexec
+def test_resume_after_killed_rank_is_exact(tmp_path: Path) -> None:
+    """Rank and step are drawn anew each time. Random numbers of dropout are part of the state."""
+    rank, step = np.random.default_rng().integers([2, 6]).tolist()
+    run(2, "whole_runs", tmp_path, "dropout")
+    out, err = run(2, "killed_run", tmp_path / "run", rank, step, code=signal.SIGKILL)
+    assert "signal 9" in out + err, (rank, step)
+    run(2, "resumed_run", tmp_path / "run")
+    for name in ("last.safetensors", "best.safetensors"):
+        whole, resumed = ((tmp_path / d / name).read_bytes() for d in ("dropout", "run"))
+        assert resumed == whole, f"{name}, rank {rank} killed in step {step}"
+
+
+@under_mpiexec
+@pytest.mark.parametrize(
+    "case, code, message",
+    [
+        (["one_fails"], 1, r"rank 1 on \S+: error: /data: No space left on device\n"),
+        (["last_save_fails"], 1, r"error: /data: No space left on device\n"),
+        (["killed_run", "no number", 0], 1, r"error: invalid literal .* base 10: 'no number'\n"),
+        (["one_leaves"], 3, "(.|\n)*"),  # a script without `run_script`
+    ],
+)
+def test_failing_rank_ends_job_with_one_message(
+    tmp_path: Path, case: list[Any], code: int, message: str
+) -> None:
+    _, err = run(2, case[0], tmp_path / "run", *case[1:], code=code)
+    assert re.fullmatch(message, err)
+
+
+@under_mpiexec
+def test_fit_with_ranks_that_differ_raises(tmp_path: Path) -> None:
+    *errors, last = run(2, "mismatches", tmp_path)[0].splitlines()
+    for error, (name, _) in zip(errors, ranks.CHANGES.values(), strict=True):
+        pattern = rf"{name} must be .*, got .* on rank 1 \(\S+\) and .* on rank 0 \(\S+\)"
+        assert re.fullmatch(pattern, error)
+    assert last == "step 1: the batch of rank 0 differs from the batches of other ranks"
+
+
+@under_mpiexec
+def test_interrupt_of_one_rank_stops_all_after_same_step(tmp_path: Path) -> None:
+    _, err = run(2, "interrupted_run", tmp_path, code=130)
+    step = load_arrays(tmp_path / "last.safetensors")[1]["trainer"]["step"]
+    assert f"stopped at step {step}; the state is in {tmp_path}\n" in err
+
+
+def test_resume_by_other_number_of_ranks_warns_once(tmp_path: Path) -> None:
+    ranks.trainer(tmp_path, "pairs", max_steps=2, accumulate=1).fit()
+    resumed = ranks.trainer(tmp_path, "pairs", max_steps=3, accumulate=1, parallel=2)
+    message = r"ranks differ from those the run began with \(\[1, 1\], now \[1, 2\]\)"
+    with pytest.warns(UserWarning, match=message):
+        resumed.fit(resume=True)
+    ranks.trainer(tmp_path, "pairs", max_steps=4, accumulate=1, parallel=2).fit(resume=True)
+
+
+# -- launchers ---------------------------------------------------------------------------------------------
+
+
+def in_job(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set the environment of a launcher."""
+    for name in list(os.environ):
+        if name.startswith(("PMI", "MPI_", "OMPI_", "SLURM_")):
+            monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "0",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4"}
+
+
+@pytest.mark.parametrize(
+    "variables, place",
+    [
+        ({**MPICH, "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}, (1, 4, 0, 2)),
+        (MPICH, (1, 4, 1, 1)),
+        (OPEN_MPI, (0, 4, 0, 2)),
+        ({"PMIX_RANK": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, (5, 8, 1, 1)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # a batch script, or srun without MPI
+        ({"PMI_RANK": "x", "PMI_SIZE": "4"}, None),
+    ],
+)
+def test_launched_reads_environment_of_each_launcher(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], place: Any
+) -> None:
+    in_job(monkeypatch, variables)
+    assert launched() == place
+
+
+@pytest.mark.parametrize(
+    "local_size, bound, cores", [("3", 8, 2), ("9", 8, 1), ("4", 2, 2), ("3", 2, 2)]
+)
+def test_available_cores_are_shared_by_ranks_unless_bound(
+    monkeypatch: pytest.MonkeyPatch, local_size: str, bound: int, cores: int
+) -> None:
+    """The machine has 8 cores, and the launcher binds each rank to `bound` of them."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(bound), raising=False)
+    in_job(monkeypatch, {**MPICH, "MPI_LOCALNRANKS": local_size})
+    assert available_cores() == cores
+
+
+@pytest.mark.parametrize("variables", [{}, {**MPICH, "MPI_LOCALNRANKS": "3"}])
+def test_available_cores_of_unknown_machine_are_one(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    in_job(monkeypatch, variables)
+    assert available_cores() == 1
+
+
+def test_trainer_without_mpi4py_raises_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "2"})
+    hide_packages(monkeypatch, "mpi4py")
+    job.begin.cache_clear()
+    job.world.cache_clear()
+    message = r"^a run of several ranks \(mpiexec, srun\) needs mpi4py: pip install mpi4py mpich$"
+    with pytest.raises(MissingExtraError, match=message):
+        ranks.trainer(tmp_path, "pairs")
+    ranks.trainer(tmp_path, "pairs", parallel=SingleProcess, max_steps=1).fit()
+
+
+def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its ranks would see itself alone, and all would train the same."""
+    in_job(monkeypatch, OPEN_MPI)
+    comm = SimpleNamespace(size=1)
+    mpi = SimpleNamespace(COMM_WORLD=comm, Get_library_version=lambda: "MPICH")
+    monkeypatch.setattr(job, "require", lambda *names: mpi)
+    job.world.cache_clear()
+    message = "must use the same MPI library, got 4 processes from the launcher and 1 in MPICH"
+    with pytest.raises(RuntimeError, match=message):
+        job.world()

@@ -1,0 +1,270 @@
+"""NumPy functions on tensors, in drawn forms of their arguments: the result of NumPy, or an error in both.
+
+Calls are drawn from the signatures of NumPy (`tests/support/forms.py`), so a new function is tested once it is
+registered. With tensors that require gradients, a call may also be refused by an error that names the option, or by
+`REFUSED`. First derivatives are compared with differences of NumPy's values, second ones with differences of the first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.forms import BEFORE_2_4, WRITING, Call, calls
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.numpy.complex_tensor import ComplexTensor
+from minigrad.numpy.nested import IN_C, signature
+from minigrad.tensor import DISPATCH
+
+NOT_CALLED = {
+    np.einsum,  # opinfo has samples of its subscripts
+    np.empty_like,  # returns undefined values
+    np.common_type, np.min_scalar_type, np.can_cast, np.result_type,  # about dtypes
+    np.einsum_path, np.may_share_memory, np.shares_memory,  # about work and memory
+    np.array2string, np.array_repr, np.array_str,
+}  # fmt: skip
+FUNCTIONS = sorted(
+    (f for f in DISPATCH if not isinstance(f, (tuple, str)) and f not in NOT_CALLED),
+    key=lambda f: f"{f.__name__} {getattr(f, '__module__', '')}",
+)
+OLDER = {np.concatenate, np.copyto, np.dot, np.inner, np.putmask, np.take, np.vdot, np.where}
+"""Functions that take other forms before NumPy 2.4."""
+
+UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.svd}
+"""Functions that read one half of a symmetric matrix, or whose vectors have any sign; opinfo tests their gradients."""
+
+REFUSED = {
+    **dict.fromkeys(WRITING, "would lose their gradient|a leaf that requires gradients cannot be"),
+    np.cross: "a and b must have 3 elements",  # those of 2 are deprecated in NumPy
+    np.take: "is out of bounds",  # not noticed by NumPy if the result has no elements
+    np.insert: "x must be floating",  # NumPy rounds the inserted values
+    np.gradient: "positions must not require gradients",
+}
+"""Errors of minigrad where NumPy returns a result, besides those that name an option."""
+
+ACCEPTED = {
+    np.sort: "can't be provided at the same time",  # kind= and descending=
+    np.average: "division by zero|sum to zero",  # if the result has no elements
+    np.cross: "integer",  # axis=None, the default, or a list of one axis
+    np.linalg.cross: "integer",
+    np.linalg.outer: "must be one-dimensional",  # as np.outer, which flattens
+    np.insert: "'list' object has no attribute 'ndim'",  # a list of booleans as positions
+    np.linalg.vector_norm: "must be None, an integer or a tuple",  # a list of axes
+}
+"""Errors of NumPy where minigrad returns a result."""
+
+ERRORS = (
+    ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, RuntimeError, AttributeError,
+)  # fmt: skip
+
+
+def outcome(call: Call, replace: Callable[[np.ndarray], Any]) -> Any:
+    """Return the result, or the exception, of a call whose arrays are replaced."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return replace(value)
+        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+            return type(value)(map(change, value))
+        return value
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return call.of(change)
+        except ERRORS as error:
+            return error
+
+
+def flat(value: Any) -> list[Any]:
+    """Return the arrays and numbers in nested lists and tuples."""
+    return (
+        [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+    )
+
+
+def tracked_in(values: list[Any]) -> list[Tensor]:
+    """Return the tensors that require gradients, and the parts of complex ones."""
+    parts = [part for y in values for part in real_parts(y)]
+    return [y for y in parts if isinstance(y, Tensor) and y.requires_grad]
+
+
+def real_parts(y: Any) -> list[Any]:
+    return [y.real, y.imag] if isinstance(y, ComplexTensor) else [y]
+
+
+def is_refused(call: Call, error: Exception) -> bool:
+    """Return whether a call that requires gradients may raise this error."""
+    text = str(error).split("; got")[0]
+    by_name = any(f"{name}=" in text or f"{name} must be" in text for name in call.given)
+    return by_name or bool(re.search(REFUSED.get(call.function, "^$"), text))
+
+
+def assert_same(call: Call, result: Any, expected: Any, tracked: bool) -> None:
+    """Compare a result or an error with the one of NumPy."""
+    if isinstance(expected, Exception):
+        accepted = re.search(ACCEPTED.get(call.function, "^$"), str(expected))
+        assert isinstance(result, Exception) or accepted, f"NumPy raises {expected!r}, not {result}"
+        return
+    if isinstance(result, Exception):
+        assert tracked and is_refused(call, result), f"NumPy returns {expected!r}, not {result!r}"
+        return
+    results = flat(result)
+    expecteds = flat(expected) if isinstance(result, (list, tuple)) else [expected]
+    given = [*flat(list(call.given.values())), *call.args, *expecteds]
+    dtypes = [v.dtype for v in given if isinstance(v, (np.ndarray, np.generic))]
+    dtypes += [np.dtype(v) for v in [call.given.get("dtype")] if v is not None]
+    coarsest = min([dtype.itemsize for dtype in dtypes if dtype.kind == "f"], default=8)
+    where = call.kwargs.get("where", True) if isinstance(call.function, np.ufunc) else True
+    for y, e in zip(results, expecteds, strict=True):
+        y, e = np.asarray(y.data if isinstance(y, Tensor) else y), np.asarray(e)
+        assert (y.shape, y.dtype) == (e.shape, e.dtype)
+        tolerance = {2: 2e-2, 4: 1e-4}.get(coarsest, 1e-9) if e.dtype.kind in "fc" else 0
+        if where is not True:  # the other elements are not set
+            y, e = np.where(where, y, 0), np.where(where, e, 0)
+        np.testing.assert_allclose(y, e, rtol=tolerance, atol=tolerance)
+
+
+def derivative(call: Call, order: int, step: float, seed: int) -> float:
+    """Return a derivative of the weighted results along a random direction, at a distance."""
+    t, rng = Tensor(step, requires_grad=True), np.random.default_rng(seed)
+
+    def move(x: np.ndarray) -> Any:
+        if x.dtype.kind == "f":
+            return x + t * rng.standard_normal(x.shape)
+        return Tensor(x.copy()) if x.dtype.kind in "iub" else x
+
+    ys = tracked_in(flat(outcome(call, move)))
+    y: Any = sum((y * rng.standard_normal(y.shape)).sum() for y in ys)
+    with np.errstate(all="ignore"):
+        for _ in range(order):
+            if not tracked_in([y]):
+                return 0.0
+            (y,) = mg.gradients(y, [t], create_graph=True)
+    return float(y.item())
+
+
+def central(f: Callable[[float], float], h: float) -> tuple[float, float]:
+    """Return the slope of f at 0, and a bound of its error if f is smooth."""
+    near, far = ((f(k * h) - f(-k * h)) / (2 * k * h) for k in (1, 2))
+    bend = (f(2 * h) - 2 * f(0.0) + f(-2 * h)) / (4 * h)
+    return near, max(abs(near - far), abs(bend))
+
+
+def assert_derivatives(call: Call, result: Any, leaves: list[Tensor], seed: int) -> None:
+    """Compare first and second derivatives if the call is smooth and of float64."""
+    ys, leaves = tracked_in(flat(result)), tracked_in(leaves)
+    if not ys or call.function in UNDETERMINED:
+        return
+    weights = [np.ones(y.shape, y.dtype) for y in ys]
+    with np.errstate(all="ignore"):
+        grads = mg.gradients(ys, leaves, weights, allow_unused=True, retain_graph=True)
+    for x, g in zip(leaves, grads):
+        assert g is None or (g.shape == x.shape and g.dtype == x.dtype), f"{g!r} of {x!r}"
+    if any(x.dtype != np.float64 for x in [*leaves, *ys]):
+        return
+    numbers = [v for v in flat(call.args) if isinstance(v, (np.ndarray, int))]
+    numbers += [x.data for x in [*ys, *leaves]]
+    if not all((np.abs(v) < 1e6).all() for v in numbers):
+        return
+    for order, h, bound, rtol in ((1, 1e-6, 1e-5, 1e-3), (2, 1e-5, 1e-3, 1e-2)):
+        found = derivative(call, order, 0.0, seed)
+        expected, doubt = central(lambda step, n=order - 1: derivative(call, n, step, seed), h)
+        if not np.isfinite([found, expected]).all() or doubt > bound * (1 + abs(found)):
+            return
+        assert abs(found - expected) < rtol * (1 + abs(found)), f"f{order}: {found}, not {expected}"
+
+
+def check(call: Call, seed: int) -> None:
+    """Compare a call with NumPy, without and with gradients."""
+    if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
+        return  # NumPy does not check that, and returns something
+    expected = outcome(call, np.copy)
+    for tracked in (False, True):
+        leaves: list[Tensor] = []
+
+        def leaf(value: np.ndarray, tracked: bool = tracked, leaves: Any = leaves) -> Any:
+            if value.dtype.kind not in "fiub":
+                return value
+            leaves.append(Tensor(value.copy(), requires_grad=tracked and value.dtype.kind == "f"))
+            return leaves[-1]
+
+        result = outcome(call, leaf)
+        if leaves and call.has_arrays:
+            assert_same(call, result, expected, tracked)
+            if tracked and not isinstance(expected, Exception):
+                assert_derivatives(call, result, leaves, seed)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@given(data=st.data())
+def test_function_of_tensors_in_drawn_forms_equals_numpy(
+    function: Any, data: st.DataObject
+) -> None:
+    if function in OLDER and BEFORE_2_4:
+        pytest.skip("needs the forms of NumPy 2.4")
+    call, seed = data.draw(st.tuples(calls(function), st.integers(0, 2**32 - 1)))
+    check(call, seed)
+
+
+SINGLE = np.array([1.0, 2.0], np.float32)
+SQUARES = np.arange(1.0, 13.0).reshape(3, 4) ** 2
+REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
+        Call(np.pad, [np.array(2.0), 1]),
+        Call(
+            np.var,
+            [np.array([[-0.514]])],
+            {"dtype": np.float32, "where": np.array([True]), "correction": 1},
+        ),
+        Call(np.cross, [np.arange(3.0), np.array([3.0, 1, 2])], {"axis": None, "axisa": 0}),
+        Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
+        Call(np.linalg.norm, [np.array([[1.7, 2.0, 0.2], [0.9, 0.6, 1.3]]), 1]),  # equal columns
+        Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
+        Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
+        Call(np.average, [SINGLE], {"weights": np.array([True, False])}),
+        Call(np.average, [np.array([1, 2], np.int8)], {"weights": SINGLE}),
+        Call(np.nan_to_num, [SINGLE], {"nan": np.float64(0), "posinf": np.array(1)}),
+        Call(np.gradient, [SINGLE, np.array(1.5)]),
+        Call(np.gradient, [SQUARES]),
+        Call(np.diff, [SQUARES], {"prepend": 0.5, "axis": 0}),
+        Call(np.average, [SQUARES, 0, np.ones((3, 1))]),
+        Call(np.take_along_axis, [SQUARES, np.array([[3], [0], [1]])]),
+        Call(np.reshape, [SQUARES, (4, 3)], {"copy": True}),
+        Call(np.reshape, [SQUARES, (4, 3)], {"order": "F", "copy": False}),
+        Call(np.median, [np.zeros((2, 0, 3)), 1]),
+        Call(np.linspace, [0.0, SQUARES[0], -1]),
+        Call(np.linalg.lstsq, [SQUARES[:, :2], SQUARES[:, 1:3] ** 2, None]),
+        Call(np.linalg.lstsq, [REGULAR, SQUARES[:2, 0], None]),
+        Call(np.full_like, [np.zeros(0, int), np.array(0.0), np.float64]),
+        Call(
+            np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
+        ),
+        Call(
+            np.correlate, [np.array([0.3, 1.7]), np.array([1.0, 3.0, 2.0, 5.0])], {"mode": "same"}
+        ),
+    ],
+)
+def test_call_that_is_seldom_drawn_equals_numpy(call: Call) -> None:
+    check(call, seed=0)
+
+
+@pytest.mark.skipif(BEFORE_2_4, reason="needs signatures of functions in C, which NumPy 2.4 has")
+@pytest.mark.parametrize("function", IN_C, ids=lambda f: f"{f.__name__}")
+def test_signature_of_function_in_c_is_that_of_newer_numpy(function: Any) -> None:
+    expected = inspect.signature(function).parameters.values()
+    assert [*signature(function).parameters.values()] == [*expected]

@@ -1,0 +1,271 @@
+"""`vmap` against a loop over the examples: values, gradients, trees of axes, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.opinfo import TABLE, OpInfo, samples
+from support.opinfo.base import integers
+
+import minigrad as mg
+from minigrad.trees import leaves
+
+REFUSED = {
+    *("top_k", "interp", "lstsq", "unwrap"),
+    *("quantile", "percentile"),  # of levels that are mapped
+    *("dropout", "relu_dropout", "attention", "scaled_dot_product_attention"),
+}
+"""Functions without a batching rule, and ops that draw random values, the last two only with dropout."""
+SCALES = np.array([1.0, 0.9])
+REFUSAL = "has no batching rule; write the batch axis|choose with np.where, or call the function in a loop|random values must not be drawn inside vmap"
+
+
+RNG = np.random.default_rng(0)
+
+
+def values_and_gradients(results: list[Any], xs: list[mg.Tensor]) -> list[Any]:
+    """Return the results, and gradients of a sum with weights in which each element counts."""
+    rng = np.random.default_rng(0)
+    gs = [rng.standard_normal(y.shape) for y in results]
+    gradients = mg.gradients(results, xs, gs, allow_unused=True)
+    return [y.data for y in results] + [0 if g is None else g.data for g in gradients]
+
+
+@st.composite
+def samples_and_axes(draw: Any, info: OpInfo) -> Any:
+    """Draw a sample, and an axis of each operand: 0 for at least one, or None."""
+    sample = draw(samples(info))
+    count = len(sample.floats)
+    first = draw(integers(0, count - 1))
+    return sample, [0 if i == first or not draw(integers(0, 1)) else None for i in range(count)]
+
+
+@pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+@given(data=st.data())
+def test_vmap_of_op_equals_a_loop(info: OpInfo, data: st.DataObject) -> None:
+    """Compare values and gradients; each operand but one can be the same for all examples."""
+    sample, axes = data.draw(samples_and_axes(info))
+    xs = [
+        mg.Tensor(x if axis is None else np.multiply.outer(SCALES, x), requires_grad=True)
+        for x, axis in zip(sample.floats, axes)
+    ]
+    with np.errstate(all="ignore"), mg.use_definitions():
+        rows = [
+            sample.call(*[x if axis is None else x[k] for x, axis in zip(xs, axes)])
+            for k in range(len(SCALES))
+        ]
+        expected = [mg.as_tensor(np.stack(column)) for column in zip(*rows)]
+        try:
+            results = mg.vmap(sample.call, axes)(*xs)
+        except TypeError as error:
+            assert info.name in REFUSED and re.search(REFUSAL, str(error)), str(error)
+            return
+        pairs = zip(*[values_and_gradients(ys, xs) for ys in (results, expected)], strict=True)
+        for y, e in pairs:
+            np.testing.assert_allclose(y, e, rtol=1e-8, atol=1e-9)
+
+
+def sequence_loss(weights: dict[str, Any], ids: Any, mask: Any, targets: Any) -> Any:
+    """Return the loss of one sequence after attention, with ignored targets."""
+    heads = mg.split_heads(mg.embedding(weights["in"], ids)[None], 2)
+    x = mg.scaled_dot_product_attention(heads, heads, heads, mask[None, None, None])
+    y = mg.linear(mg.layer_norm(mg.merge_heads(x)[0]), weights["out"])
+    return mg.cross_entropy(y, targets, ignore_index=0, label_smoothing=0.1)
+
+
+def assert_trees_close(tree: Any, expected: Any) -> None:
+    for x, y in zip(leaves(tree), leaves(expected), strict=True):
+        np.testing.assert_allclose(x.data, y.data, rtol=1e-9, atol=1e-11)
+
+
+def test_vmap_of_grad_gives_the_gradients_of_each_sequence() -> None:
+    weights = {"in": RNG.standard_normal((11, 8)), "out": RNG.standard_normal((8, 8))}
+    mask = np.arange(5) < RNG.integers(1, 6, (4, 1))
+    batch = RNG.integers(0, 11, (4, 5)), mask, RNG.integers(0, 8, (4, 5))
+    gradients = mg.vmap(mg.grad(sequence_loss), (None, 0, 0, 0))(weights, *batch)
+    for k in range(4):
+        expected = mg.grad(sequence_loss)(weights, *[x[k] for x in batch])
+        assert_trees_close([c[k] for c in leaves(gradients)], expected)
+
+
+W, X, V = (RNG.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 4)))
+
+
+def f(x: Any, w: Any = W) -> Any:
+    """Return a vector that depends on each element of x in a nonlinear way."""
+    return np.tanh(w @ x) ** 2 / (1 + (x * x).sum())
+
+
+def changed(y: Any) -> Any:
+    """Change y in place by an operator and by an index, and return it."""
+    y += 1
+    y[0] = y[1]
+    return y
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        mg.jacobian(f),
+        mg.hessian(lambda x: f(x).sum()),
+        mg.hessian(np.prod),
+        mg.hessian(lambda x: np.cumprod(x) @ x),
+        lambda x: changed(x * 2),
+        lambda x: {"same": mg.Tensor(W), "first": (x[0], x.argmax())},
+        lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
+        lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
+        lambda x: (mg.tensor([[x[0], 1.0], [2.0, x[1]]]), mg.as_tensor([x, x]), mg.tensor(x)),
+        lambda x: mg.stack([x, np.ones(4)]).T[np.array([[0], [2]]), :, None].std(0),
+    ],
+)
+def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
+    results = mg.vmap(transformed)(X)
+    for k, x in enumerate(X):
+        expected = leaves(transformed(mg.Tensor(x)))
+        assert_trees_close([y[k] for y in leaves(results)], expected)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_vmap_of_values_at_other_indices_in_each_example_equals_a_loop(
+    before: int, shape: tuple[int, ...]
+) -> None:
+    """`before` slices stand in front of an index of shape `shape`."""
+
+    def select_and_write(x: Any, index: Any) -> Any:
+        place = (slice(None),) * before + (index,)
+        chosen = np.tanh(x[place])
+        y = x * 2
+        y[place] = chosen * chosen
+        return y, chosen
+
+    x = mg.Tensor(RNG.standard_normal((3, 4, 4, 4)), requires_grad=True)
+    count = int(np.prod(shape))
+    index = np.stack([RNG.permutation(4)[:count].reshape(shape) for _ in x])
+    rows = [select_and_write(x[k], index[k]) for k in range(len(x))]
+    expected = [np.stack(column) for column in zip(*rows)]
+    results = mg.vmap(select_and_write)(x, index)
+    pairs = [values_and_gradients([*ys], [x]) for ys in (results, expected)]
+    for y, e in zip(*pairs, strict=True):
+        np.testing.assert_allclose(y, e, rtol=1e-12)
+
+
+def test_vmap_takes_a_list_of_numbers_as_one_array() -> None:
+    assert mg.vmap(np.square)([1.0, 2.0, 3.0]).tolist() == [1, 4, 9]
+
+
+def loss(w: Any, x: Any) -> Any:
+    return f(x, w).sum()
+
+
+def test_vmap_of_a_shared_scalar_that_is_used_twice_has_its_gradient() -> None:
+    shared = mg.Tensor(2.0, requires_grad=True)
+    mg.vmap(lambda x: shared * 1.0 + x * shared)(np.ones(3)).sum().backward()
+    assert shared.grad.item() == 6
+
+
+def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
+    def total(gradients: Any) -> Any:
+        return (gradients**3).sum()
+
+    by_vmap = mg.hessian(lambda w: total(mg.vmap(mg.grad(loss), (None, 0))(w, X)))
+    by_loop = mg.hessian(lambda w: total(np.stack([mg.grad(loss)(w, x) for x in X])))
+    np.testing.assert_allclose(by_vmap(W).data, by_loop(W).data, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(np.round, np.count_nonzero, np.argmax, np.imag, lambda x: x.imag),
+        lambda x: np.full_like(x, 2.0),
+        lambda x: np.pad(x, ((1, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
+    ],
+)
+def test_vmap_of_numpy_function_equals_a_loop(function: Any) -> None:
+    matrices = mg.tensor(RNG.standard_normal((3, 4, 4)), requires_grad=True)
+    expected = np.stack([mg.as_tensor(function(matrix)).data for matrix in matrices])
+    result = mg.vmap(function)(matrices)
+    np.testing.assert_allclose(result.data, expected, rtol=1e-9)
+    assert result.dtype == expected.dtype
+
+
+def test_vmap_of_accumulate_without_gradients_equals_a_loop() -> None:
+    matrices = RNG.standard_normal((3, 4, 5))
+    for axis in (0, -1):
+        result = mg.vmap(lambda x, axis=axis: np.add.accumulate(x, axis=axis))(matrices)
+        expected = [np.add.accumulate(matrix, axis=axis) for matrix in matrices]
+        np.testing.assert_array_equal(result.data, expected)
+
+
+def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
+    def g(tree: Any, scale: Any, factor: int = 2) -> Any:
+        return {"sum": tree["a"] + tree["b"], "constant": (scale * factor,)}
+
+    tree = {"a": X.T, "b": V}
+    result = mg.vmap(g, ({"a": 1, "b": 0}, None), {"sum": -1, "constant": (None,)})(tree, 3.0)
+    np.testing.assert_array_equal(result["sum"].data, (X + V).T)
+    assert result["constant"][0].item() == 6
+    empty = mg.vmap(mg.jacobian(lambda x: x[:0]))(X.astype(np.float32))
+    assert empty.shape == (5, 0, 4) and empty.dtype == np.float32
+    repeated = mg.vmap(g, ({"a": -1, "b": 0}, None))(tree, np.ones(2), factor=3)["constant"][0]
+    np.testing.assert_array_equal(repeated.data, np.full((5, 2), 3.0))
+
+
+@pytest.mark.parametrize(
+    "function, error, message",
+    [
+        (lambda x: x * float(x[0]), TypeError, "contains all examples"),
+        (lambda x: x if x.sum() > 0 else -x, TypeError, "contains all examples"),
+        (lambda x: x * np.asarray(x), TypeError, "contains all examples"),
+        (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
+        (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
+        (lambda x: np.add.reduceat(x.data, [0]), TypeError, "np.add.reduceat has no batching rule"),
+        (
+            lambda x: np.add(x.data, 1, where=x.data > 0, out=x.data),
+            TypeError,
+            "np.add.__call__ has no batching rule",
+        ),
+        (mg.vmap(f), TypeError, "vmap must not be called inside vmap"),
+        (
+            mg.grad(lambda x: [y := mg.Tensor(x.data), (x * y).sum(), changed(y)][1]),
+            mg.GradientError,
+            "multiply: an array of shape .* was changed in place after it was used",
+        ),
+        (mg.dropout, TypeError, "random values must not be drawn inside vmap"),
+        (
+            lambda x: (mg.Tensor(W, True) @ x).sum().backward(),
+            mg.GradientError,
+            "backward: it must not be called inside vmap",
+        ),
+    ],
+)
+def test_vmap_refuses_what_needs_one_example(function: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        mg.vmap(function)(X)
+    assert mg.vmap(f)(X).shape == (5, 3)  # the mode ended
+
+
+@pytest.mark.parametrize(
+    "in_axes, out_axes, args, message",
+    [
+        ((0, 0), 0, [X], "in_axes must have an entry for each of the 1 arguments, got 2"),
+        ((0, True), 0, [X, X], "in_axes must be an integer, None, or a tree of them, got True"),
+        (0, 0, [X, X[:2]], "the axes of the examples must have one length .*, got 2, 5"),
+        (None, 0, [X], "must have one length of at least 1, got no axis"),
+        (0, 0, [X, 2.0], "in_axes must be None for a scalar, got 0"),
+        (2, 0, [X], "vmap: in_axes: axis 2 is out of bounds"),
+        (({"a": 0},), 0, [X], "in_axes must have the structure of the arrays"),
+        (0, None, [X], "out_axes must not be None for a result that differs"),
+        (0, 2, [X], "out_axes: axis 2 is out of bounds"),
+    ],
+)
+def test_vmap_with_wrong_axes_names_them(
+    in_axes: Any, out_axes: Any, args: Any, message: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        mg.vmap(lambda *xs: xs[0], in_axes, out_axes)(*args)

@@ -1,0 +1,197 @@
+"""Values of losses by their formulas, and refused targets; PyTorch's samples have other options."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.environment import max_examples
+from support.properties import normal, seeds
+
+import minigrad as mg
+
+ENTROPIES = math.log1p(math.e), 3 * math.log1p(math.exp(3))  # the positive target counts 3 times
+
+
+@pytest.mark.parametrize(
+    "loss, options, expected",
+    [
+        (mg.mse_loss, {}, (1 + 16) / 2),
+        (mg.l1_loss, {"reduction": "sum"}, 1 + 4),
+        (mg.smooth_l1_loss, {"beta": 2.0}, (1 / 4 + 4 - 1) / 2),
+        (mg.huber_loss, {"delta": 2.0}, (1 / 2 + 2 * 4 - 2) / 2),
+        (mg.kl_div, {}, (0 + 3) / 2),
+        (mg.binary_cross_entropy_with_logits, {"pos_weight": 3.0}, sum(ENTROPIES) / 2),
+    ],
+)
+def test_loss_of_two_elements_equals_its_formula(loss: Any, options: Any, expected: float) -> None:
+    assert loss([1.0, -3.0], [0.0, 1.0], **options).item() == pytest.approx(expected)
+
+
+@max_examples(30)
+@given(data=st.data(), seed=seeds)
+def test_cross_entropy_of_probabilities_equals_its_formula(data: st.DataObject, seed: int) -> None:
+    classes = data.draw(st.integers(1, 4), "classes")
+    rows = tuple(data.draw(st.lists(st.integers(1, 3), max_size=2), "rows"))
+    x = normal(seed, *rows, classes)
+    p = np.exp(normal(seed + 1, *rows, classes))
+    p *= data.draw(st.sampled_from([1, 2]), "sum") / p.sum(-1, keepdims=True)
+    weight = data.draw(st.none() | st.just(np.arange(1.0, classes + 1)), "weight")
+    smoothing = data.draw(st.sampled_from([0.0, 0.1, 1.0]), "label_smoothing")
+    reduction = data.draw(st.sampled_from(["mean", "sum", "none"]), "reduction")
+    smooth = (1 - smoothing) * p + smoothing / classes
+    goal = smooth * (1 if weight is None else weight)
+    losses = -(goal * (x - np.log(np.exp(x).sum(-1, keepdims=True)))).sum(-1)
+    expected = {"mean": losses.mean(), "sum": losses.sum(), "none": losses}[reduction]
+    options = {"weight": weight, "label_smoothing": smoothing, "reduction": reduction}
+    y = mg.cross_entropy(x, p, **options)
+    np.testing.assert_allclose(y.data, expected, rtol=1e-10, atol=1e-12)
+    mg.gradcheck(lambda x, p: mg.cross_entropy(x, p, **options), [x, p], directions=1, seed=seed)
+
+
+@pytest.mark.parametrize("loss", ["kernel", "definition", "linear"])
+@given(rows=st.integers(1, 3), classes=st.integers(1, 3), more=st.integers(0, 2), seed=seeds)
+def test_cross_entropy_leaves_out_classes_whose_logits_are_minus_infinity(
+    loss: str, rows: int, classes: int, more: int, seed: int
+) -> None:
+    x, target = normal(seed, rows, classes), np.arange(rows) % classes
+    unlikely = np.repeat([0, -np.inf], [classes, more])
+
+    def masked_loss(x: Any) -> Any:
+        weight = np.eye(classes + more, classes)
+        if loss == "linear":
+            return mg.linear_cross_entropy(x, weight, target, linear_bias=unlikely)
+        return mg.cross_entropy(mg.linear(x, weight) + unlikely, target)
+
+    expected = mg.value_and_grad(lambda x: mg.cross_entropy(x, target))(x)
+    with mg.use_definitions("cross_entropy" if loss == "definition" else "gelu"):
+        found = mg.value_and_grad(masked_loss)(x)
+    for y, e in zip(found, expected):
+        np.testing.assert_allclose(y.data, e.data, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [mg.cross_entropy, mg.linear_cross_entropy, mg.nll_loss])
+@given(
+    weight=st.lists(st.sampled_from([1.0, 2.0, 0.0, -1.0]), min_size=1, max_size=3),
+    rows=st.integers(0, 4),
+)
+@example(weight=[0.0, 1.0], rows=1)
+@example(weight=[-1.0], rows=1)
+def test_mean_of_classes_is_the_sum_divided_by_the_weights_of_the_targets(
+    loss: Any, weight: list[float], rows: int
+) -> None:
+    """If the weights add up to 0, the sum is divided by 1."""
+    target = np.arange(rows) % len(weight)
+    options: Any = {"weight": weight} | ({} if loss is mg.nll_loss else {"label_smoothing": 0.5})
+    operands = [normal(0, rows, len(weight))]
+    operands += [np.eye(len(weight))] * (loss is mg.linear_cross_entropy)
+    mean, total = (loss(*operands, target, **options, reduction=r).item() for r in ("mean", "sum"))
+    assert mean == pytest.approx(total / (sum(weight[t] for t in target) or 1))
+
+
+@pytest.mark.parametrize("other", [-100, -2, -1, 0, 1, 2, 3])
+@given(
+    classes=st.integers(1, 2),
+    ignored=st.sampled_from([None, -100, -1, 1]),
+    is_linear=st.booleans(),
+)
+def test_cross_entropy_refuses_targets_that_are_no_classes(
+    other: int, classes: int, ignored: int | None, is_linear: bool
+) -> None:
+    """Targets that are ignored may have any value."""
+    target = np.array([0, other])
+    x = normal(0, len(target), classes)
+    if is_linear:
+        loss = lambda: mg.linear_cross_entropy(x, np.eye(classes), target, ignore_index=ignored)
+    else:
+        loss = lambda: mg.cross_entropy(x, target, ignore_index=ignored)
+    if all(0 <= t < classes or t == ignored for t in target):
+        assert np.isfinite(loss().item())
+        return
+    or_ignored = "" if ignored is None else f" or {ignored}"
+    seen = [0 if t == ignored else t for t in target]
+    message = f"target must be from 0 to {classes - 1}{or_ignored}, got {min(seen)} to {max(seen)}"
+    with pytest.raises(IndexError, match=f"cross_entropy: {message}$"):
+        loss()
+
+
+@given(
+    shapes=st.tuples(*[st.lists(st.integers(1, 3), max_size=3).map(tuple)] * 2),
+    is_linear=st.booleans(),
+)
+@example(shapes=((), (2,)), is_linear=False)
+def test_cross_entropy_refuses_targets_of_another_shape(shapes: Any, is_linear: bool) -> None:
+    rows, got = shapes
+    x, target = np.zeros((*rows, 2)), np.zeros(got, int)
+    if is_linear:
+        loss = lambda: mg.linear_cross_entropy(x, np.eye(2), target)
+    else:
+        loss = lambda: mg.cross_entropy(x, target)
+    if rows == got:
+        assert loss().item() == pytest.approx(math.log(2))
+        return
+    is_torch_layout = len(rows) > 1 and got == (rows[0], *rows[2:], 2)
+    message = (
+        "classes must be on the last axis, not on axis 1 as in PyTorch"
+        if is_torch_layout
+        else re.escape(f"target must have shape {rows}, got {got}") + "$"
+    )
+    with pytest.raises(ValueError, match=f"cross_entropy: {message}"):
+        loss()
+
+
+def test_cross_entropy_takes_tensors_as_weight_unless_they_require_gradients() -> None:
+    weight = mg.Tensor([1.0, 2.0])
+    loss = lambda: mg.cross_entropy([[0.0, 1.0], [2.0, 0.0]], [0, 1], weight)
+    assert loss().item() == pytest.approx((math.log1p(math.e) + 2 * math.log1p(math.e**2)) / 3)
+    weight.requires_grad = True
+    with pytest.raises(TypeError, match="must not require gradients; use .detach"):
+        loss()
+
+
+@pytest.mark.parametrize("target", [np.zeros((2, 3), bool), np.zeros((3, 3)), np.zeros(2)])
+def test_cross_entropy_reads_only_floats_of_the_shape_of_logits_as_probabilities(
+    target: Any,
+) -> None:
+    with pytest.raises(
+        (TypeError, ValueError), match=r"target must (have shape \(2,\)|be integers)"
+    ):
+        mg.cross_entropy(np.zeros((2, 3)), target)
+
+
+@pytest.mark.parametrize("target", [np.array([0, 1]), np.full((2, 3), 1 / 3)])
+@given(smoothing=st.sampled_from([-0.01, 1.01, 2.0]))
+def test_cross_entropy_refuses_smoothing_outside_of_0_to_1(target: Any, smoothing: float) -> None:
+    with pytest.raises(ValueError, match=f"label_smoothing must be from 0 to 1, got {smoothing}"):
+        mg.cross_entropy(np.zeros((2, 3)), target, label_smoothing=smoothing)
+    for bound in (0, 1):
+        y = mg.cross_entropy(np.zeros((2, 3)), target, label_smoothing=bound)
+        assert y.item() == pytest.approx(math.log(3))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mg.cross_entropy(np.zeros((2, 3, 4)), np.zeros((2, 4), int)), r"not on axis 1 .* logits \(2, 3, 4\) and targets \(2, 4\)"),
+        *((lambda target=target: mg.cross_entropy(1.0, target), "input must have classes, a last axis, got a scalar") for target in (0, 0.5)),
+        (lambda: mg.cross_entropy(np.zeros((2, 3)), np.zeros((3, 1), int)), r"target must have shape \(2,\), got \(3, 1\)"),
+        (lambda: mg.cross_entropy(np.zeros((2, 3, 4)), np.full((2, 3, 4), 0.3335)), "must sum to 1 over the last axis, not over axis 1"),
+        (lambda: mg.cross_entropy(np.zeros((2, 2, 3)), np.full((2, 2, 3), 1 / 2)), "must sum to 1 over the last axis, not over axis 1"),
+        (lambda: mg.cross_entropy(np.zeros((2, 3)), [0, 1], np.ones(2)), r"weight must have shape \(3,\), got \(2,\)"),
+        (lambda: mg.cross_entropy(np.zeros((2, 3)), np.full((2, 3), 1 / 3), np.ones(2)), r"weight must have shape \(3,\), got \(2,\)"),
+        *((lambda weight=weight: mg.linear_cross_entropy(1.0, weight, 0), "x must have features, a last axis, got a scalar") for weight in (np.zeros(3), np.zeros((4, 3)))),
+        (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros((4, 2)), [0, 1]), r"linear_weight must have shape \(C, 3\), got \(4, 2\)"),
+        (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros(3), [0, 1]), r"linear_weight must have shape \(C, 3\), got \(3,\)"),
+        (lambda: mg.linear_cross_entropy(np.zeros((2, 4, 3)), np.zeros((5, 3, 3)), np.zeros((2, 4), int)), r"linear_weight must have shape \(C, 3\), got \(5, 3, 3\)"),
+        (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros((4, 5)), [0, 1]), r"linear_weight must have shape \(C, 3\), got \(4, 5\)"),
+        (lambda: mg.linear_cross_entropy(np.zeros((2, 3)), np.zeros((4, 3)), [0, 1], linear_bias=np.zeros(3)), r"linear_bias must have shape \(4,\), got \(3,\)"),
+    ],
+)  # fmt: skip
+def test_cross_entropy_of_bad_shapes_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,172 @@
+"""Properties of all ops, on the samples of `tests/support/opinfo`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.environment import max_examples
+from support.opinfo import NO_GRADIENT, NOT_ANALYTIC, TABLE, OpInfo, cotangents, samples
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.graph import topological
+from minigrad.registry import FUNCTIONS, OPS
+
+every = pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+
+
+NESTED = {"block", "np.vsplit", "np.hsplit", "np.dsplit"}
+"""Functions of nested lists of arrays, and of arrays only."""
+DOUBLE = {"interp", "cov", "corrcoef", "quantile", "percentile", "heaviside"}
+"""Functions whose results are of float64 in NumPy."""
+
+
+def gradients(ys: list[Tensor], leaves: list[Tensor], gs: list[np.ndarray]) -> list[Any]:
+    """Return the gradients of `leaves`, None where no result depends on one."""
+    tracked = [(y, g) for y, g in zip(ys, gs) if y.requires_grad]
+    if not tracked:
+        return [None] * len(leaves)
+    results, weights = map(list, zip(*tracked))
+    grads = mg.gradients(results, leaves, weights, allow_unused=True)
+    return [None if g is None else g.data for g in grads]
+
+
+def assert_equal(values: list[Any], expected: list[Any]) -> None:
+    """Compare arrays up to rounding; None equals None."""
+    for value, e in zip(values, expected, strict=True):
+        assert (value is None) == (e is None)
+        if e is not None:
+            assert value.shape == np.shape(e)
+            np.testing.assert_allclose(value, e, rtol=1e-10, atol=1e-12)
+
+
+def test_table_has_entries_of_all_ops_and_functions_with_gradients() -> None:
+    functions = {
+        name
+        for name, f in FUNCTIONS.items()
+        if f.__module__.startswith(("minigrad.ops", "minigrad.numpy", "minigrad.torch.losses"))
+    }
+    needed = set(OPS) | functions - NO_GRADIENT
+    known = {name for name in TABLE if not name.startswith("np.")}
+    assert needed <= known, f"add to tests/support/opinfo: {sorted(needed - known)}"
+    assert known <= needed, f"remove from tests/support/opinfo: {sorted(known - needed)}"
+
+
+@every
+@given(data=st.data())
+def test_op_value_equals_reference_and_records_nothing_without_need(
+    info: OpInfo, data: st.DataObject
+) -> None:
+    sample = data.draw(samples(info))
+    ys = sample.call(*map(Tensor, sample.floats))
+    assert all(type(y.data) is np.ndarray and not y.requires_grad for y in ys)
+    expected = sample.expected()
+    if expected is not None:
+        assert_equal([y.data for y in ys], expected)
+    with mg.no_grad():
+        assert sample.run()[1] == []
+    if info.name not in NESTED and all(x.size for x in sample.arrays):
+        assert_equal([y.data for y in sample.call_lists()], [y.data for y in ys])
+
+
+@every
+@given(data=st.data())
+def test_op_has_first_and_second_derivatives(info: OpInfo, data: st.DataObject) -> None:
+    """Compare along a random direction, with a random cotangent, and by each element of a few.
+
+    First derivatives are compared with a complex step if the op is analytic, or with differences.
+    """
+    sample, seed = data.draw(st.tuples(samples(info), st.integers(0, 2**32 - 1)))
+    xs = sample.floats
+    few = sum(x.size for x in xs) <= 6
+    if info.name in NOT_ANALYTIC:
+        mg.gradcheck(sample.call, xs, elementwise=few, directions=1, seed=seed)
+    else:
+        options: Any = {"complex_step": True, "rtol": 1e-10, "atol": 1e-11}
+        mg.gradcheck(sample.call, xs, elementwise=few, directions=1, seed=seed, **options)
+    mg.gradgradcheck(sample.call, xs, elementwise=False, directions=1, rtol=1e-5, seed=seed)
+
+
+@every
+@given(data=st.data())
+def test_op_gradients_do_not_depend_on_layout_dtype_or_other_operands(
+    info: OpInfo, data: st.DataObject
+) -> None:
+    sample = data.draw(samples(info))
+    leaves = [Tensor(x, requires_grad=True) for x in sample.floats]
+    ys = sample.call(*leaves)
+    gs = data.draw(cotangents(ys))
+    expected = gradients(ys, leaves, gs)
+
+    copies = [Tensor(x.copy(), requires_grad=True) for x in sample.floats]
+    results = sample.call(*copies)
+    assert_equal([y.data for y in results], [y.data for y in ys])
+    assert_equal(gradients(results, copies, [g.copy() for g in gs]), expected)
+
+    for i, leaf in enumerate(leaves):
+        values: list[Any] = list(sample.floats)
+        values[i] = leaf
+        assert_equal(gradients(sample.call(*values), [leaf], gs), [expected[i]])
+
+    leaves = [Tensor(x.astype(np.float32), requires_grad=True) for x in sample.floats]
+    ys = sample.call(*leaves)
+    gs = [g.astype(y.dtype) for g, y in zip(gs, ys)]
+    for y in ys:
+        wider = info.name in DOUBLE or not y.requires_grad or "dtype" in sample.options
+        assert y.dtype == np.float32 or wider
+    for x, g in zip(leaves, gradients(ys, leaves, gs)):
+        assert g is None or (g.dtype == np.float32 and g.shape == x.shape)
+
+
+@every
+@max_examples(6)
+@given(data=st.data())
+def test_op_declares_views_its_rules_share_no_memory_and_its_graph_is_freed(
+    info: OpInfo, data: st.DataObject
+) -> None:
+    """No rule writes to its cotangent, returns a saved array, or gives one array to two operands.
+
+    The graph is freed without the garbage collector.
+    """
+    sample = data.draw(samples(info))
+    gc.disable()
+    try:
+        leaves, ys = sample.run()
+        for y in ys:
+            if any(np.shares_memory(y.data, x.data) for x in leaves):
+                assert y.is_leaf or y._node.op.view
+        for node in topological([y._node for y in ys]):
+            assert_rules_share_no_memory(node)
+        nodes = [weakref.ref(y._node) for y in ys]
+        for y in ys:
+            y.backward(np.ones(y.shape), retain_graph=True)
+        ys = y = node = None
+        assert all(node() is None for node in nodes)
+    finally:
+        gc.enable()
+
+
+def assert_rules_share_no_memory(node: Any) -> None:
+    g = np.broadcast_to(1.5, node.shape)  # read-only
+    for _, rule, args in node.edges:
+        answer = rule(g, *args)
+        results = answer if node.op.joint else [answer]
+        saved = [a for v in args for a in (v if isinstance(v, tuple) else [v])]
+        others = [a for a in saved if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+        for c in results:
+            if c is not None and not np.shares_memory(c, g):
+                assert not any(np.shares_memory(c, other) for other in others)
+                others.append(c)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_power_of_numbers_is_that_of_numpy() -> None:
+    assert np.isnan(mg.power(-0.5, 0.5).item())
+    with pytest.raises(ValueError, match="negative integer powers"):
+        mg.power(2, -1)

@@ -1,0 +1,193 @@
+"""Recorded writes: t[key] = value and t[key] += value, through views, and beside NumPy's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.environment import max_examples
+from support.write_programs import SIZE, Step, programs, run
+
+import minigrad as mg
+from minigrad import GradientError, Tensor
+from minigrad.ops import select
+
+points = st.lists(st.integers(-9, 9).map(lambda i: i / 4 + 0.06), min_size=SIZE, max_size=SIZE).map(
+    np.array
+)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def weighted_sum(program: list[Step], x: Any, weights: np.ndarray) -> Any:
+    """Return the sum of all arrays of a program, with weights, so that no gradient is of ones."""
+    results = run(program, x).results()
+    assert len(results) <= len(weights)
+    return sum([(r * w[: len(r)]).sum() for r, w in zip(results, weights)])
+
+
+@given(program=programs(), x=points)
+def test_program_with_writes_has_the_values_of_numpy(program: list[Step], x: np.ndarray) -> None:
+    ours = run(program, Tensor(x.copy(), requires_grad=True)).results()
+    for result, expected in zip(ours, run(program, x.copy()).results(), strict=True):
+        np.testing.assert_allclose(result.data, expected, rtol=1e-12)
+
+
+@given(program=programs(), x=points, seed=SEEDS)
+def test_program_with_writes_has_the_derivatives_of_finite_differences(
+    program: list[Step], x: np.ndarray, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    weights, direction = rng.standard_normal((12, SIZE)), rng.standard_normal(SIZE)
+    f = lambda t: weighted_sum(program, t, weights)
+    moved = lambda h: f(x + h * direction)
+    h = 1e-5  # the masks of a program do not change so near to these points
+    slope = mg.grad(f)(x).data @ direction
+    expected = (moved(h) - moved(-h)) / (2 * h)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-4 * max(1, abs(moved(0))))
+    curve = mg.grad(lambda t: (mg.grad(f)(t) * direction).sum())(x).data @ direction
+    near = [mg.grad(f)(x + s * direction).data @ direction for s in (h, -h)]
+    scale = max(1, *map(abs, near))
+    np.testing.assert_allclose(curve, (near[0] - near[1]) / (2 * h), rtol=1e-4, atol=1e-3 * scale)
+
+
+@max_examples(6)
+@given(seed=SEEDS, rows=st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_vmap_of_a_function_with_writes_equals_a_loop(seed: int, rows: list[int]) -> None:
+    xs = np.random.default_rng(seed).standard_normal((3, 4))
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y[rows] = x[0] * y[: len(rows)]
+        y[1:] += x[:-1] ** 2
+        return (y * y).sum()
+
+    expected = [mg.grad(f)(x).data for x in xs]
+    np.testing.assert_allclose(mg.vmap(mg.grad(f))(xs).data, expected, rtol=1e-12)
+
+
+def test_constant_tensor_filled_in_a_loop_gets_a_gradient() -> None:
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    r = mg.zeros(3, dtype=float)
+    for i in range(3):
+        r[i] = x[i] * x[0]
+    r.backward(np.array([1.0, 10.0, 100.0]))
+    np.testing.assert_array_equal(x.grad.data, [2 + 20 + 300, 10, 100])
+
+
+def test_last_of_several_values_for_an_element_gets_the_gradient() -> None:
+    y, values = mg.zeros(3, dtype=float), Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y[[1, 1, 0]] = values
+    y.backward(np.array([5.0, 7.0, 9.0]))
+    np.testing.assert_array_equal(values.grad.data, [0, 7, 5])
+
+
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True)])
+def test_last_of_several_values_does_not_depend_on_the_order_of_memory(
+    orders: str, tracked: tuple[bool, bool]
+) -> None:
+    """NumPy goes through the index and the values in the order of their memory."""
+    index = np.array([[0, 1, 1], [1, 0, 0]])
+    values = np.arange(1.0, 7).reshape(2, 3)
+    x = Tensor(np.zeros(2), requires_grad=tracked[0])
+    v = Tensor(np.asarray(values, order=orders[0]), requires_grad=tracked[1])
+    y = select._overwrite(x, v, index=np.asarray(index, order=orders[1]))
+    assert y.data.tolist() == [6, 4]
+    if tracked[1]:
+        (y * np.array([1.0, 10.0])).sum().backward()
+        assert v.grad is not None and v.grad.data.tolist() == [[0, 0, 0], [10, 0, 1]]
+
+
+def test_value_with_more_axes_than_its_place_gets_their_gradient() -> None:
+    y, value = mg.zeros((2, 3), dtype=float), Tensor(np.ones((1, 1, 3)), requires_grad=True)
+    y[0] = value
+    y.backward(np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(value.grad.data, [[[0, 1, 2]]])
+
+
+def test_view_of_a_view_follows_a_write_with_its_gradient() -> None:
+    x = Tensor(np.arange(4.0), requires_grad=True)
+    y = x * 1
+    part = y[1:]
+    square = part.reshape(1, 3)[:, :2]
+    y[1] = x[3] * 10
+    np.testing.assert_array_equal(square.data, [[30, 2]])
+    square.backward(np.array([[1.0, 5.0]]))
+    np.testing.assert_array_equal(x.grad.data, [0, 0, 5, 10])
+
+
+@pytest.mark.parametrize(
+    ("shape", "take"),
+    [
+        ((2, 2), lambda a: a.T[0]),
+        ((4,), lambda a: a.reshape(2, 2)),
+        ((1,), lambda a: a[0, ...].reshape(1, 1)),
+        ((2, 2), lambda a: np.einsum("ii->i", a)),
+        ((2, 1, 2), lambda a: np.moveaxis(a, 0, 2)[0]),
+    ],
+)
+def test_write_through_a_view_of_any_kind_reaches_its_base(
+    shape: tuple[int, ...], take: Any
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape)
+
+    def f(x: Any) -> Any:
+        y = x * 3
+        v = take(y)
+        v *= v
+        return y
+
+    np.testing.assert_array_equal(f(Tensor(x, requires_grad=True)).data, f(x))
+    assert mg.gradcheck(f, (x,)) and mg.gradgradcheck(f, (x,))
+
+
+def test_write_records_nothing_where_nothing_is_tracked() -> None:
+    y = Tensor(np.zeros(3))
+    view = y[1:]
+    y[1] = 5.0
+    with mg.no_grad():
+        y[2] = Tensor([7.0], requires_grad=True)[0]
+    assert y.is_leaf and view.tolist() == [5, 7] and not y.requires_grad
+
+
+def test_tensor_before_a_write_keeps_its_values_in_the_graph() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    z = (y * y).sum()
+    y[0] = 100
+    z.backward()
+    np.testing.assert_array_equal(x.grad.data, [18, 36])
+
+
+def leaf() -> Tensor:
+    return Tensor(np.ones(3), requires_grad=True)
+
+
+def broadcast_view() -> Any:
+    base = leaf() * 2
+    return base, np.broadcast_to(base, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "kind", "message"),
+    [
+        (leaf, 1.0, GradientError, "item assignment: a leaf .* no_grad"),
+        (lambda: (a := leaf(), a[1:]), 1.0, GradientError, "item assignment: a leaf .* no_grad"),
+        (lambda: mg.zeros(3, dtype=int), leaf()[0], TypeError, r"floating dtype .* got int\d+; .*astype"),
+        (broadcast_view, 1.0, GradientError, r"repeats elements \(made by broadcast_to\) .* clone\(\)"),
+        (lambda: (a := np.zeros(3), Tensor(a)), leaf()[0], GradientError, r"used elsewhere.*clone\(\)"),
+        (lambda: (t := mg.zeros(3, dtype=float), t[1:])[::-1], leaf()[0], GradientError, r"used elsewhere.*clone\(\)"),
+        (lambda: leaf() * 2, np.ones(2), ValueError, "overwrite: could not broadcast"),
+        (lambda: leaf() * 2, "a", (TypeError, ValueError), "could not convert"),
+    ],
+)  # fmt: skip
+def test_write_that_would_lose_a_gradient_raises(
+    target: Any, value: Any, kind: Any, message: str
+) -> None:
+    kept = target()
+    t = kept[-1] if isinstance(kept, tuple) else kept
+    with pytest.raises(kind, match=message):
+        t[0 if np.ndim(value) == 0 else slice(None)] = value

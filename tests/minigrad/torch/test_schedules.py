@@ -1,0 +1,155 @@
+"""Learning-rate schedules, compared with formulas and with PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from support.environment import needs
+
+from minigrad import Tensor, optim
+
+
+def leaf() -> Tensor:
+    return Tensor(np.ones(1), requires_grad=True)
+
+
+def sgd() -> optim.SGD:
+    return optim.SGD([leaf()], lr=1.0)
+
+
+def pair() -> tuple[Any, Any, Any]:
+    """Return the same optimizer here and in PyTorch, with two groups, and PyTorch's schedules."""
+    torch = needs("torch")
+    numpy_sgd = optim.SGD([{"params": [leaf()]}, {"params": [leaf()], "lr": 0.1}], lr=0.5)
+    groups = [{"params": [torch.ones(1)]}, {"params": [torch.ones(1)], "lr": 0.1}]
+    return numpy_sgd, torch.optim.SGD(groups, lr=0.5), torch.optim.lr_scheduler
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m, o: m.LambdaLR(o, lambda epoch: 0.9**epoch),
+        lambda m, o: m.StepLR(o, 3, 0.3),
+        lambda m, o: m.LinearLR(o, 0.1, total_iters=7),
+        lambda m, o: m.CosineAnnealingLR(o, 7, 0.01),
+        lambda m, o: m.CosineAnnealingLR(o, 4),
+    ],
+)
+def test_schedule_has_the_rates_of_pytorch(make: Any) -> None:
+    numpy_sgd, torch_sgd, lr_scheduler = pair()
+    schedule, expected = make(optim, numpy_sgd), make(lr_scheduler, torch_sgd)
+    for _ in range(19):
+        assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr(), rel=1e-9, abs=1e-12)
+        for part in (torch_sgd, schedule, expected):
+            part.step()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode, threshold_mode, cooldown", [("min", "rel", 3), ("max", "abs", 0)])
+def test_plateau_has_the_rates_of_pytorch(mode: str, threshold_mode: str, cooldown: int) -> None:
+    numpy_sgd, torch_sgd, lr_scheduler = pair()
+    options: Any = {
+        "mode": mode, "threshold_mode": threshold_mode, "patience": 2, "factor": 0.3, "cooldown": cooldown,
+        "threshold": 0.05, "min_lr": 0.001, "eps": 0.02,
+    }  # fmt: skip
+    schedule = optim.ReduceLROnPlateau(numpy_sgd, **options)
+    expected = lr_scheduler.ReduceLROnPlateau(torch_sgd, **options)
+    for metric in np.random.default_rng(0).uniform(1, 2, 40).cumsum() % 1.7 + 0.1:
+        schedule.step(metric)
+        expected.step(metric)
+        assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr())
+
+
+def test_schedule_copied_deeply_goes_on_by_itself() -> None:
+    schedule = optim.CosineAnnealingLR(sgd(), 7)
+    before, other = schedule.lr, copy.deepcopy(schedule)
+    other.step()
+    assert schedule.lr == before
+    schedule.step()
+    assert schedule.lr == other.lr
+
+
+def test_schedule_pickled_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a Schedule cannot be pickled.*pickle its state_dict\(\)"):
+        pickle.dumps(optim.StepLR(sgd(), 3))
+
+
+def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() -> None:
+    schedule = optim.CosineAnnealingLR(sgd(), 4, eta_min=0.2)
+    schedule.optimizer.param_groups[0]["lr"] = 0.2 + 3 * 0.8
+    for _ in range(2):
+        schedule.step()
+    assert schedule.lr == pytest.approx(0.2 + 3 * 0.4)
+
+
+ADVICE = {
+    "ConstantLR": lambda o: optim.LambdaLR(o, lambda epoch: 0.5 if epoch < 4 else 1.0),
+    "ExponentialLR": lambda o: optim.StepLR(o, 1, 0.5),
+    "MultiStepLR": lambda o: optim.LambdaLR(
+        o, lambda epoch: 0.5 ** sum(epoch >= m for m in (3, 7))
+    ),
+    "PolynomialLR": lambda o: optim.LambdaLR(o, lambda epoch: max(0.0, 1 - epoch / 4) ** 2),
+    "CosineAnnealingWarmRestarts": lambda o: optim.LambdaLR(
+        o, lambda epoch: 0.5 + 0.5 * np.cos(np.pi * (epoch % 4) / 4)
+    ),
+}
+ARGUMENTS: dict[str, Any] = {
+    "ConstantLR": (0.5, 4),
+    "ExponentialLR": (0.5,),
+    "MultiStepLR": ([3, 7], 0.5),
+    "PolynomialLR": (4, 2.0),
+    "CosineAnnealingWarmRestarts": (4,),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ADVICE)
+def test_advice_for_a_schedule_of_pytorch_has_its_rates(name: str) -> None:
+    numpy_sgd, torch_sgd, lr_scheduler = pair()
+    schedule = ADVICE[name](numpy_sgd)
+    expected = getattr(lr_scheduler, name)(torch_sgd, *ARGUMENTS[name])
+    for _ in range(12):
+        assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr(), rel=1e-9, abs=1e-12)
+        for part in (torch_sgd, schedule, expected):
+            part.step()
+    with pytest.raises(AttributeError, match="write (LambdaLR|StepLR)"):
+        getattr(optim, name)
+
+
+def test_schedule_step_that_is_refused_is_not_counted() -> None:
+    values = [1.0, np.nan, 0.5]
+    schedule = optim.LambdaLR(sgd(), lambda epoch: values[epoch])
+    with pytest.raises(ValueError, match="rate at step 2 must be finite"):
+        schedule.step()
+    assert schedule.count == 1
+    values[1] = 0.25
+    schedule.step()
+    assert schedule.lr == 0.25
+
+
+def test_schedule_step_after_a_group_was_added_is_refused() -> None:
+    optimizer = sgd()
+    schedule = optim.StepLR(optimizer, 2)
+    optimizer.add_param_group({"params": [leaf()]})
+    with pytest.raises(ValueError, match="optimizer must have 1 parameter groups, got 2. Make the"):
+        schedule.step()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda o: optim.cosine_schedule(9, 9), "warmup must be less than total .9., got 9"),
+        (lambda o: optim.inverse_sqrt_schedule(0), "_sqrt_schedule: warmup must be at least 1"),
+        (lambda o: optim.Schedule(o, lambda step: np.nan), "rate at step 1 must be finite, at l"),
+        (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
+        (lambda o: optim.ReduceLROnPlateau(o).step(np.nan), "metric must be a number, got nan"),
+    ],
+)
+def test_schedule_refuses_argument(make: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(sgd())

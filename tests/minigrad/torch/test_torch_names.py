@@ -1,0 +1,154 @@
+"""PyTorch's names and arguments on tensors; those that mean something else in NumPy are refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from support.environment import max_examples
+from support.properties import normal, seeds
+
+import minigrad as mg
+import nn
+from minigrad import Tensor
+
+VALUES = np.arange(6.0).reshape(2, 3) ** 2
+X = Tensor(VALUES, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "torch_form, numpy_form",
+    [
+        (lambda x: x.view(3, -1), lambda x: x.reshape(3, 2)),
+        (lambda x: x[None].flatten(1), lambda x: x.reshape(1, 6)),
+        (lambda x: x.flatten(order="F"), lambda x: x.T.ravel()),
+        (lambda x: x.add(1).mul(2).sub(3).div(4), lambda x: ((x + 1) * 2 - 3) / 4),
+        (lambda x: x.std(dim=0, unbiased=True), lambda x: x.std(0, ddof=1)),
+        (lambda x: x[:, None].expand(-1, 4, 3), lambda x: np.repeat(x[:, None], 4, 1)),
+    ],
+)
+def test_torch_form_has_value_and_gradient_of_numpy_form(torch_form: Any, numpy_form: Any) -> None:
+    y, expected = torch_form(X), numpy_form(X)
+    np.testing.assert_array_equal(y.data, expected.data, strict=True)
+    g = np.random.default_rng(0).standard_normal(y.shape)
+    np.testing.assert_array_equal(*[mg.gradients(f, X, g)[0].data for f in (y, expected)])
+
+
+@max_examples(20)
+@given(data=st.data(), seed=seeds)
+def test_joined_split_and_broadcast_tensors_equal_those_of_numpy(
+    data: st.DataObject, seed: int
+) -> None:
+    draw = lambda low, high: data.draw(st.integers(low, high))
+    sides = [draw(1, 6) for _ in range(draw(1, 3))]
+    x, axis = Tensor(normal(seed, *sides), requires_grad=True), draw(0, len(sides) - 1)
+    count, last, new = draw(1, 4), draw(axis, len(sides) - 1), draw(1, 3)
+    length = -(-sides[axis] // count)
+    cuts = range(length, sides[axis], length)
+    flat = [*sides[:axis], math.prod(sides[axis : last + 1]), *sides[last + 1 :]]
+    wide = [new, *[-1 if data.draw(st.booleans()) else side for side in sides]]
+    pairs = [
+        (mg.cat([x, x * 2], dim=axis), np.concatenate([x, x * 2], axis)),
+        (mg.flatten(x, axis, last), x.reshape(flat)),
+        (x.expand(*wide), np.broadcast_to(x, (new, *sides))),
+        *zip(x.chunk(count, dim=axis), np.split(x, [*cuts], axis), strict=True),
+    ]
+    for y, expected in pairs:
+        np.testing.assert_array_equal(y.data, expected.data, strict=True)
+        g = normal([seed, 1], *y.shape)
+        np.testing.assert_array_equal(*[mg.gradients(f, x, g)[0].data for f in (y, expected)])
+
+
+@given(ids=arrays(int, st.lists(st.integers(1, 3), max_size=2).map(tuple), elements=st.integers(0, 4)), more=st.none() | st.integers(0, 2))  # fmt: skip
+def test_one_hot_has_the_rows_of_the_identity(ids: np.ndarray, more: int | None) -> None:
+    classes = ids.max() + 1 + (more or 0)
+    y = mg.one_hot(ids) if more is None else mg.one_hot(ids, classes)
+    np.testing.assert_array_equal(y.data, np.eye(classes, dtype=np.float32)[ids], strict=True)
+
+
+def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
+    assert X.numel() == X.size == pickle.loads(pickle.dumps(X.size)) == 6 and X.dim() == 2
+    assert X.size() == (2, 3) and X.size(-1) == 3 and isinstance(X.size, int)
+    dtypes = {"float": "f4", "double": "f8", "half": "f2", "long": "i8", "bool": "?"}
+    assert all(getattr(X, name)().dtype == dtype for name, dtype in dtypes.items())
+    assert X.to("cpu") is X
+    assert X.to(np.float32).dtype == X.to(Tensor(np.float32(1))).dtype == np.float32
+    assert mg.from_numpy(VALUES).data is VALUES
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: X.max(dim=1), TypeError, "write x.max.axis=...., and x.argmax"),
+        (lambda: X.transpose(0, 1), ValueError, "write x.T"),
+        (lambda: X[None].transpose(0, 1), ValueError, r"write swapaxes\(0, 1\)"),
+        (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
+        (lambda: X.repeat(2, 1), TypeError, r"axis must be given by name, got \(2, 1\)"),
+        (lambda: X.repeat(2, 1, 1), TypeError, r"write x.tile\(\(2, 1, 1\)\), as in PyTorch"),
+        (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
+        (lambda: X.view_as, AttributeError, "no `view_as`: write x.reshape.y.shape."),
+        (lambda: X.to("cuda"), ValueError, "to: device must be 'cpu', got 'cuda'"),
+        (lambda: X.view(np.int64), TypeError, "view: shape must be integers, got .*; convert to a"),
+        (lambda: X.view("int64"), TypeError, "view: shape must be integers, got 'int64'"),
+        (lambda: X.to("quick"), TypeError, "a tensor, or the device 'cpu', got 'quick'"),
+        (lambda: X.add_(1), AttributeError, "tensors are not changed in place; write x = x.add"),
+        (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
+    ],
+)
+def test_tensor_refuses_what_numpy_means_otherwise(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_tensor_has_no_attribute_that_pickle_or_numpy_would_misread() -> None:
+    assert not hasattr(X, "no_such_name") and not hasattr(X, "__array_interface__")
+
+
+LAYOUTS = [
+    np.arange(3.0), np.array(2.0), np.arange(6.0)[::-1], np.arange(3), np.array([True]), np.zeros((0, 2)),
+    np.arange(6.0, dtype="f4").reshape(2, 3).T, np.broadcast_to(1.0, (2, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", LAYOUTS, ids=lambda a: f"{a.dtype}{a.strides}")
+def test_other_libraries_read_a_tensor(array: np.ndarray) -> None:
+    if not (array.flags.writeable or hasattr(np, "cumulative_sum")):
+        pytest.skip("needs a function of a newer NumPy")  # which exports read-only arrays
+    np.testing.assert_array_equal(np.from_dlpack(Tensor(array)), array, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("array", LAYOUTS, ids=lambda a: f"{a.dtype}{a.strides}")
+def test_pytorch_reads_a_tensor(array: np.ndarray) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for read in (torch.as_tensor, torch.tensor, torch.asarray, torch.from_dlpack):
+        np.testing.assert_array_equal(read(Tensor(array)).numpy(), array, strict=True)
+
+
+def test_other_libraries_read_no_tensor_that_requires_gradients() -> None:
+    with pytest.raises(BufferError, match=r"must not require gradients; write x.detach\(\)"):
+        np.from_dlpack(X)
+    assert np.from_dlpack(X.detach()).shape == X.shape
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("minigrad.sofmax", "softmax"), ("minigrad.optim.Adm", "Adam"), ("nn.Liner", "Linear"),
+        ("nn.functional.sofmax", "softmax"), ("minigrad.ones(3).sofmax()", "softmax"),
+    ],
+)  # fmt: skip
+def test_misspelt_name_is_corrected(
+    code: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AttributeError) as error:
+        eval(code, {"minigrad": mg, "nn": nn})
+    sys.__excepthook__(error.type, error.value, error.tb)  # as Python does at the end of a program
+    assert capsys.readouterr().err.endswith(f"Did you mean: '{name}'?\n")

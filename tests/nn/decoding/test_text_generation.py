@@ -1,0 +1,108 @@
+"""Generated text up to one of the strings that end it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.environment import needs
+from support.tiny_folders import language_model_folder
+
+import minigrad as mg
+import nn
+from nn.decoding.text_generation import until_stop
+
+needs("tokenizers")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "stop", "expected"),
+    [
+        (["one", " two E", "N", "DING three"], ["END!"], ["one", " two ", "ENDING three"]),
+        (["a EN", "D b"], ["END"], ["a "]),
+        (["aa", "ab c"], ["aab"], ["a"]),  # it begins inside of another beginning
+        (["xaby"], ["aby", "b"], ["xa"]),  # the one that is complete first
+        (["xab"], ["b", "ab"], ["x"]),  # of several, the longest
+        (["x", "aab"], ["ab", "aabc"], ["x", "a"]),
+        (["END"], ["END"], []),
+        (["a E"], ["END"], ["a ", "E"]),
+    ],
+)
+def test_until_stop_yields_text_as_soon_as_no_string_can_begin_in_it(
+    pieces: list[str], stop: list[str], expected: list[str]
+) -> None:
+    assert [*until_stop(pieces, stop)] == expected
+
+
+def test_stream_text_with_stop_takes_no_more_tokens_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    language_model_folder(tmp_path)
+    model, text, steps = nn.load(tmp_path), nn.text.load(tmp_path), []
+
+    def written(**options: Any) -> str:
+        drawn = {"do_sample": True, "temperature": 2.0, "generator": np.random.default_rng(0)}
+        return "".join(nn.stream_text(model, text, "the cat", max_len=12, **drawn, **options))
+
+    whole, step = written(), type(model).step
+    word = whole.split()[2]
+    monkeypatch.setattr(type(model), "step", lambda *a, **k: steps.append(0) or step(*a, **k))
+    assert written(stop=[word]) == whole[: whole.index(word)] and len(steps) < 12
+    for wrong in (["x", ""], "x", None, [3]):
+        with pytest.raises((TypeError, ValueError), match="stop must "):
+            written(stop=wrong)
+
+
+def test_temperature_chooses_the_search(tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+
+    def written(**options: Any) -> tuple[str, str]:
+        mg.manual_seed(0)
+        found = nn.generate_text(model, text, "the cat", max_len=12, **options)
+        mg.manual_seed(0)
+        pieces = nn.stream_text(model, text, "the cat", max_len=12, **options)
+        return found, "".join(pieces)
+
+    greedy, drawn = written(do_sample=False), written(do_sample=True, temperature=3.0)
+    assert greedy != drawn and greedy[0] == greedy[1]
+    assert written(temperature=0) == written(temperature=0.0) == written() == greedy
+    assert written(temperature=3.0) == drawn
+    assert written(top_k=5) == written(do_sample=True, top_k=5)
+    with pytest.raises(ValueError, match="do_sample must be True for temperature=3.0"):
+        written(do_sample=False, temperature=3.0)
+    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
+        written(do_sample=True, temperature=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("max_length", "write max_len, the number of new tokens"),
+        ("seed", r"write generator=np.random.default_rng\(seed\)"),
+        ("stop", r"write stream_text\(..., stop="),
+        ("attention_mask", "write padding_mask"),
+    ],
+)
+def test_generate_text_with_option_of_another_library_names_ours(
+    tmp_path: Path, option: str, fix: str
+) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+    with pytest.raises(TypeError, match=f"got {option}; {fix}"):
+        nn.generate_text(model, text, "the cat", **{option: 3})
+
+
+def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+    message = (
+        r"ids must be integer token ids \(N, L\), got rows of 1 to 2 ids; text.batch\(texts\) of"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(text.encode(["the", "the cat"]))
+    with pytest.raises(ValueError, match=r"got int\d+ \(2,\); put a single sequence in a list"):
+        model(text.encode("the cat"))
+    assert model([text.encode("the cat")]).shape == model(*text.batch(["the cat"])[:2]).shape

@@ -1,0 +1,384 @@
+"""GGUF files: arrays of every type, names, tokenizers, and damaged files."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.damage import limits
+from support.environment import max_examples, needs
+from support.gguf_files import write_gguf
+
+import nn
+from minigrad.io import load_arrays
+from minigrad.io.safetensors import write_safetensors
+from nn.decoding import int8
+from nn.decoding.int8 import Int8Matrix
+
+needs("tokenizers")
+gguf = needs("gguf")
+
+IDS = np.arange(3, 13)[None]
+
+
+def is_decoded(kind: Any) -> bool:
+    """Return whether the package decodes a type."""
+    try:
+        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+KINDS = [kind.name for kind in gguf.GGML_QUANT_SIZES if is_decoded(kind)]
+STRING, ARRAY, INT32, UINT32, FLOAT32, BOOL = (
+    gguf.GGUFValueType[name] for name in ("STRING", "ARRAY", "INT32", "UINT32", "FLOAT32", "BOOL")
+)
+
+
+def make(name: str, directory: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Save a tiny Llama or GPT-2, and return its config.json and arrays."""
+    rms = name == "llama"
+    config = nn.LanguageModelConfig(
+        40, 256, 4, 2, 256, max_len=64, norm_first=True, norm="rms" if rms else "layer", gated=rms, bias=not rms,
+        activation="silu" if rms else "gelu_tanh", positions="rotary" if rms else "learned", tie=not rms,
+        attention=nn.AttentionConfig(num_kv_heads=2 if rms else None), bos_id=1, eos_id=2, **options,
+    )  # fmt: skip
+    model = nn.LanguageModel(config, np.random.default_rng(0))
+    for p in model.parameters():
+        p.data += 0.05 * np.random.default_rng(p.size).standard_normal(p.shape).astype(np.float32)
+    nn.save(directory, model)
+    return json.loads((directory / "config.json").read_text()), load_arrays(
+        directory / "model.safetensors"
+    )[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_load_decodes_every_type(tmp_path: Path, kind: str) -> None:
+    """Logits are those of the decoded arrays in a directory."""
+    path = tmp_path / "model.gguf"
+    for name in ("llama", "gpt2") if kind == "Q8_0" else ("llama",):
+        decoded = write_gguf(path, name, *make(name, tmp_path), kind)
+        model = nn.load(path)
+        write_safetensors(tmp_path / "model.safetensors", decoded)
+        expected = nn.load(tmp_path)(IDS).data
+        np.testing.assert_array_equal(model(IDS).data, expected)
+        quick = nn.load(path, weights="int8")
+        if kind == "Q8_0":
+            np.testing.assert_allclose(quick(IDS).data, expected, atol=1e-4)
+            assert quick.output.weight.scales.shape == (40, 8)
+        else:
+            rounded = nn.for_inference(model, "int8")
+            np.testing.assert_allclose(quick(IDS).data, rounded(IDS).data, atol=1e-4)
+        assert isinstance(quick.embedding.tokens.weight, Int8Matrix)
+
+
+def test_load_reads_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gguf(tmp_path / "m.gguf", "llama", *make("llama", tmp_path), "Q4_0")
+    whole = nn.load(tmp_path / "m.gguf", weights="int8")(IDS).data
+    monkeypatch.setattr(int8, "QUANTIZED_BLOCK", 3 * 256)
+    np.testing.assert_array_equal(nn.load(tmp_path / "m.gguf", weights="int8")(IDS).data, whole)
+
+
+def test_save_of_a_gguf_file_writes_a_directory(tmp_path: Path) -> None:
+    settings, arrays = make("llama", tmp_path)
+    ids = {f"tokenizer.ggml.{name}_token_id": (i, UINT32) for name, i in (("bos", 1), ("eos", 2))}
+    write_gguf(tmp_path / "m.gguf", "llama", settings, arrays, metadata=ids)
+    model = nn.load(tmp_path / "m.gguf")
+    nn.save(tmp_path / "saved", model)
+    np.testing.assert_array_equal(nn.load(tmp_path / "saved")(IDS).data, model(IDS).data)
+    for key in ("rope_theta", "rms_norm_eps", "num_key_value_heads", "eos_token_id"):
+        assert model.origin.settings[key] == settings[key]
+
+
+Q = "llama."
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({Q + "expert_count": (8, UINT32)}, "llama.expert_count must be 0"),
+    ({Q + "rope.dimension_count": (32, UINT32)}, "llama.rope.dimension_count must be 64"),
+    ({Q + "rope.scaling.type": ("longrope", STRING)}, "llama.rope.scaling.type must be none"),
+    ({Q + "attention.causal": (False, BOOL)}, "llama.attention.causal must be True"),
+    (
+        {Q + "logit_scale": (2.0, FLOAT32)},
+        "keys must be known to the architecture, got llama.logit",
+    ),
+    ({Q + "vocab_size": (41, UINT32)}, "llama.vocab_size must be 40"),
+]
+
+
+@pytest.mark.parametrize(("metadata", "message"), REFUSED)
+def test_load_refuses_settings_that_change_results(
+    tmp_path: Path, metadata: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: metadata: {message}"):
+        nn.load(path)
+
+
+def test_load_refuses_other_architectures_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, "mamba", *make("llama", tmp_path))
+    message = (
+        "general.architecture must be one of gemma, gpt2, llama, mistral, qwen2, qwen3, got mamba"
+    )
+    with pytest.raises(ValueError, match=message):
+        nn.load(path)
+
+
+def test_load_refuses_types_that_the_package_does_not_decode(tmp_path: Path) -> None:
+    path, data = tmp_path / "model.gguf", b""
+    write_gguf(path, "llama", *make("llama", tmp_path), "Q8_0")
+    data = path.read_bytes()
+    name = b"token_embd.weight" + (2).to_bytes(4, "little")
+    at = data.index(name) + len(name) + 16
+    assert data[at] == gguf.GGMLQuantizationType.Q8_0
+    for kind, message in (
+        (99, "token_embd.weight: unknown type 99"),
+        (41, "type Q1_0 is not supp|unknown type 41"),
+    ):
+        path.write_bytes(data[:at] + bytes([kind]) + data[at + 1 :])
+        with pytest.raises(ValueError, match=message):
+            nn.load(path)
+
+
+@pytest.mark.parametrize("read", [nn.sentence_encoder, nn.load, nn.text.load])
+def test_gguf_in_a_directory_names_the_call(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    (tmp_path / "tiny.gguf").touch()
+    pattern = "must be a directory with config.json; a GGUF .*nn.load.*tiny.gguf|no such file"
+    with pytest.raises((ValueError, OSError), match=pattern):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("factor", [8.0, 32.0, 5.0])
+def test_load_reads_the_factors_of_llama3(tmp_path: Path, factor: float) -> None:
+    settings, arrays = make("llama", tmp_path)
+    scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"rope_scaling": scaling}))
+    wavelengths = 2 * np.pi * 10000.0 ** (np.arange(32) / 32)
+    factors = []
+    for wavelength in wavelengths:
+        smooth = (8192 / wavelength - 1) / 3
+        is_low, is_high = wavelength > 8192, wavelength < 2048
+        blend = 1 / ((1 - smooth) / factor + smooth)
+        factors.append(factor if is_low else 1.0 if is_high else blend)
+    path = tmp_path / "model.gguf"
+    write_gguf(path, "llama", settings, arrays | {"rope_freqs.weight": np.array(factors)})
+    if factor == 5:
+        with pytest.raises(ValueError, match="rope_freqs.weight must be the factors of Llama 3.1"):
+            nn.load(path)
+    else:
+        ids = np.arange(60)[None] % 40
+        np.testing.assert_allclose(nn.load(path)(ids).data, nn.load(tmp_path)(ids).data, atol=1e-4)
+
+
+# -- tokenizers --------------------------------------------------------------------------------------
+
+TEXTS = [
+    "the cat sat on the mat",
+    " a dog,  it's 1234!\n\n",
+    "für Katzen 猫 🐈",
+    "",
+    "the\tmat <|end|> x",
+]
+
+
+def byte_level(pre: str) -> tuple[Any, dict[str, Any]]:
+    """Return a trained byte-level tokenizer, and its metadata."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    byte = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    digits = [pre_tokenizers.Digits(individual_digits=True)] if pre == "smollm" else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*digits, byte])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<|end|>"],
+        initial_alphabet=byte.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS[:3] * 3, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    name = "tokenizer.ggml."
+    return tokenizer, {
+        name + "model": ("gpt2", STRING),
+        name + "pre": (pre, STRING),
+        name + "tokens": (tokens, ARRAY, STRING),
+        name + "token_type": ([3] + [1] * (len(tokens) - 1), ARRAY, INT32),
+        name + "merges": ([" ".join(pair) for pair in model["merges"]], ARRAY, STRING),
+        name + "eos_token_id": (0, UINT32),
+        "tokenizer.chat_template": ("{{ messages[0].content }}", STRING),
+    }
+
+
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm"])
+def test_byte_level_tokenizer_equals_the_original(tmp_path: Path, pre: str) -> None:
+    original, metadata = byte_level(pre)
+    path = tmp_path / "m.gguf"
+    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    text = nn.text.load(path)
+    for string in TEXTS:
+        ids = text.encode(string)
+        assert ids == original.encode(string).ids
+        assert text.decode(ids) == original.decode(ids)
+    assert text.eos_id == 0 and text.bos_id is None
+    needs("jinja2")
+    assert text.chat([{"role": "user", "content": "the cat"}]) == "the cat"
+
+
+def with_scores() -> tuple[list[str], list[float], dict[str, Any]]:
+    """Return tokens, scores and metadata of a tokenizer like that of Llama 2."""
+    words = [
+        *"▁thecasomndg",
+        "th",
+        "he",
+        "▁t",
+        "▁the",
+        "at",
+        "cat",
+        "▁c",
+        "▁cat",
+        "sat",
+        "▁s",
+        "on",
+        "the",
+    ]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *words]
+    types = [2, 3, 3] + [6] * 256 + [1] * len(words)
+    scores = [0.0] * 259 + [-float(i) for i in np.random.default_rng(3).permutation(len(words))]
+    name = "tokenizer.ggml."
+    return (
+        tokens,
+        scores,
+        {
+            name + "model": ("llama", STRING),
+            name + "tokens": (tokens, ARRAY, STRING),
+            name + "scores": (scores, ARRAY, FLOAT32),
+            name + "token_type": (types, ARRAY, INT32),
+            name + "bos_token_id": (1, UINT32),
+            name + "eos_token_id": (2, UINT32),
+            name + "unknown_token_id": (0, UINT32),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a tokenizer with scores that is read from a file."""
+    path = tmp_path_factory.mktemp("scored")
+    write_gguf(path / "m.gguf", "llama", *make("llama", path), metadata=with_scores()[2])
+    return nn.text.load(path / "m.gguf")
+
+
+@given(string=st.text(st.sampled_from("thecasomndg é猫"), max_size=20))
+def test_tokenizer_with_scores_equals_its_definition(scored: Any, string: str) -> None:
+    """Join the pair of neighbours with the best joint token, the first of equal ones, until none is left."""
+    tokens, scores, _ = with_scores()
+    vocab = {token: i for i, token in enumerate(tokens)}
+    parts = list(("▁" + string).replace(" ", "▁")) if string else []
+    while True:
+        pairs = [
+            (-scores[vocab[a + b]], i)
+            for i, (a, b) in enumerate(itertools.pairwise(parts))
+            if a + b in vocab
+        ]
+        if not pairs:
+            break
+        i = min(pairs)[1]
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    ids = [1]
+    for part in parts:
+        ids += [vocab[part]] if part in vocab else [3 + byte for byte in part.encode()]
+    assert scored.encode(string) == ids
+    assert scored.decode(ids) == string
+
+
+def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:
+    for changes, message in (
+        (
+            {"tokenizer.ggml.pre": ("tekken", STRING)},
+            'tokenizer.ggml.pre must be one of .*"tekken"',
+        ),
+        ({"tokenizer.ggml.model": ("t5", STRING)}, 'tokenizer.ggml.model must be .*"t5"'),
+    ):
+        metadata = byte_level("gpt-2")[1] | changes
+        write_gguf(tmp_path / "m.gguf", "llama", *make("llama", tmp_path), metadata=metadata)
+        with pytest.raises(ValueError, match=f"m.gguf: metadata: {message}"):
+            nn.text.load(tmp_path / "m.gguf")
+
+
+# -- damaged files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write files of two architectures and three types, with a tokenizer."""
+    paths = {}
+    for name, kind in (("llama", "F32"), ("llama", "Q4_K"), ("gpt2", "Q8_0")):
+        path = tmp_path_factory.mktemp("whole")
+        arguments = (name, *make(name, path), kind, byte_level("gpt-2")[1])
+        write_gguf(path / "model.gguf", *arguments)
+        paths[f"{name} {kind}"] = path / "model.gguf"
+    return paths
+
+
+BYTES = st.one_of(
+    st.sampled_from([b"\0", b"\xff", b"\x7f", b"\x80"]), st.binary(min_size=1, max_size=1)
+)
+DAMAGE = st.one_of(
+    st.tuples(st.just("cut"), st.integers(0, 30) | st.floats(0, 0.999)),
+    st.tuples(st.just("set"), st.floats(0, 1), BYTES, st.sampled_from([1, 2, 4, 8])),
+    st.tuples(st.just("set data"), st.floats(0, 1), BYTES, st.sampled_from([1, 2, 4, 8, 4096])),
+    st.tuples(st.just("insert"), st.floats(0, 1), BYTES, st.sampled_from([1, 2, 4, 8])),
+    st.tuples(st.just("delete"), st.floats(0, 1), st.sampled_from([1, 2, 4, 8])),
+)  # fmt: skip
+
+
+def damaged(data: bytes, change: tuple[Any, ...]) -> bytes:
+    """Return the content of a file after a change at a fraction of its header or of all bytes."""
+    what, at, *rest = change
+    if what == "cut":
+        return data[: at if isinstance(at, int) else int(at * len(data))]
+    end = data.index(b"blk.1.ffn_down.weight") + 60  # of the header, about
+    start = int(at * (len(data) if what == "set data" else end))
+    new = b"" if what == "delete" else rest[0] * rest[1]
+    removed = {"insert": 0, "delete": rest[0]}.get(what, len(new))
+    return data[:start] + new + data[start + removed :]
+
+
+@pytest.mark.slow
+@max_examples(200, deadline=None)
+@given(
+    name=st.sampled_from(["llama F32", "llama Q4_K", "gpt2 Q8_0"]),
+    change=DAMAGE,
+    weights=st.sampled_from(["float", "int8"]),
+)
+def test_damaged_files_raise_one_line_with_the_file(
+    whole_files: dict[str, Path], name: str, change: tuple[Any, ...], weights: str
+) -> None:
+    """A file that is cut is refused; so is one with other bytes, unless it is still valid."""
+    data = whole_files[name].read_bytes()
+    path = whole_files[name].parent / "damaged.gguf"
+    path.unlink(missing_ok=True)  # a mapped file must not become shorter
+    path.write_bytes(damaged(data, change))
+    try:
+        with limits(memory=1 << 30):
+            model, _ = nn.load(path, weights=weights), nn.text.load(path)
+            with np.errstate(all="ignore"):  # damaged values may be large
+                assert model(np.array([[1, 2]])).shape[:2] == (1, 2)
+            assert change[0] != "cut" or path.read_bytes() == data
+    except (ValueError, OSError) as error:
+        assert str(error).startswith(str(path)) and "\n" not in str(error)
+        assert len(str(error)) < 1500

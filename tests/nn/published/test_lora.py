@@ -1,0 +1,169 @@
+"""Adapters of low rank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.environment import needs
+from support.tiny_folders import encoder_folder
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from minigrad.io.safetensors import SafetensorsFile
+
+IDS = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
+
+
+def model() -> nn.LanguageModel:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dropout=0.0)
+    return nn.LanguageModel(config, np.random.default_rng(0))
+
+
+def classifier() -> nn.EncoderClassifier:
+    """Return a small BERT that classifies in three classes."""
+    config = nn.EncoderConfig(
+        30, 16, 4, 1, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", positions="learned",
+        embeddings=nn.EmbeddingConfig(scale=False, norm=True), activation="gelu",
+    )  # fmt: skip
+    return nn.EncoderClassifier(config)
+
+
+def trained(lm: nn.LanguageModel) -> nn.LanguageModel:
+    """Train a model, and check that its loss falls."""
+    optimizer = optim.AdamW([p for p in lm.parameters() if p.requires_grad], lr=0.05)
+    first = lm.loss(IDS).item()
+    for _ in range(5):
+        optimizer.zero_grad()
+        lm.loss(IDS).backward()
+        optimizer.step()
+    assert lm.loss(IDS).item() < first - 0.03
+    return lm
+
+
+def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
+    lm = nn.lora(model(), 2, 4, "linear2")
+    np.testing.assert_array_equal(lm(IDS).data, model()(IDS).data)
+    names = {name for name, p in lm.named_parameters() if p.requires_grad}
+    path = "layers.layers.{}.feed_forward.linear2.lora_{}"
+    assert names == {path.format(i, part) for i in (0, 1) for part in "ab"}
+    assert nn.lora(classifier()).output.weight.requires_grad
+
+
+def test_loss_with_lora_or_hook_of_the_output_projection_uses_it() -> None:
+    """Avoid the fused loss, which reads the weight without adapters and hooks."""
+    lm = trained(nn.lora(model(), 2, 4, ("output",)))
+    expected = mg.cross_entropy(lm(IDS[:, :-1]), IDS[:, 1:])
+    assert lm.loss(IDS).item() == pytest.approx(expected.item(), rel=1e-5)
+    with_hook = model()
+    with_hook.output.register_forward_hook(lambda module, arguments, logits: logits * 0)
+    assert with_hook.loss(IDS).item() == pytest.approx(np.log(30), rel=1e-6)
+
+
+def test_merge_lora_keeps_the_outputs() -> None:
+    lm = trained(nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj", "out_proj", "linear1")))
+    expected = lm.eval()(IDS).data
+    for merged in (nn.for_inference(lm), nn.merge_lora(lm)):
+        np.testing.assert_allclose(merged(IDS).data, expected, rtol=1e-4, atol=1e-5)
+    assert all(p.requires_grad for p in lm.parameters())
+    assert lm.state_dict().keys() == model().state_dict().keys()
+
+
+def test_merge_lora_keeps_the_bias_of_marian_frozen(tmp_path: Path) -> None:
+    config = nn.TransformerConfig(
+        20, 20, 16, 4, 1, 1, 32, tie="all", output_bias=True, max_len=20, positions="sinusoidal_halves"
+    )  # fmt: skip
+    translator = nn.Transformer(config)
+    translator.output.bias.data[...] = 1
+    nn.save(tmp_path, translator)
+    loaded = nn.load(tmp_path)
+    merged = nn.merge_lora(nn.lora(loaded, 2, 4))
+    assert [name for name, p in merged.named_parameters() if not p.requires_grad] == ["output.bias"]
+
+
+def check_loaded(directory: Path, adapted: nn.LanguageModel) -> nn.LanguageModel:
+    """Assert that the adapter of a directory gives the outputs of a model, and return its model."""
+    loaded = nn.load_adapter(directory, model())
+    np.testing.assert_allclose(loaded(IDS).data, adapted(IDS).data, rtol=1e-5, atol=1e-6)
+    return loaded
+
+
+def test_save_adapter_of_a_joined_layer_writes_one_array(tmp_path: Path) -> None:
+    lm = trained(nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj")))
+    lm.layers.layers[0].self_attention.k_proj.scale = 5.0  # one scale is written for all
+    nn.save_adapter(tmp_path / "1", lm)
+    nn.save_adapter(tmp_path / "2", check_loaded(tmp_path / "1", lm))
+    check_loaded(tmp_path / "2", lm)
+    file = SafetensorsFile(tmp_path / "2/adapter_model.safetensors")
+    assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
+
+
+def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> None:
+    lm = trained(nn.lora(model(), 2, 4, ("v_proj", "linear1")))
+    nn.save_adapter(tmp_path, lm, "base")
+    path = tmp_path / "adapter_config.json"
+    settings = json.loads(path.read_text())
+    assert settings["base_model_name_or_path"] == "base"
+    patterns = {"alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}
+    path.write_text(json.dumps(settings | patterns))
+    several = nn.load_adapter(tmp_path, model())
+    assert not np.allclose(several(IDS).data, lm(IDS).data, atol=1e-3)
+    nn.save_adapter(tmp_path / "again", several)
+    check_loaded(tmp_path / "again", several)
+
+
+def test_lora_layers_have_the_mode_of_the_model() -> None:
+    for lm in (model(), model().eval()):
+        assert {m.training for m in nn.lora(lm).modules()} == {lm.training}
+
+
+def trains_embedding() -> nn.LanguageModel:
+    """Return a model with adapters whose embedding is trained as well."""
+    lm = nn.lora(model(), 2, 4)
+    lm.embedding.tokens.requires_grad_(True)
+    return lm
+
+
+def test_save_of_loaded_model_with_adapter_on_its_tied_output_raises(tmp_path: Path) -> None:
+    """The files of the model have one array for the embedding and the output."""
+    nn.save(tmp_path / "tied", model())
+    lm = nn.merge_lora(nn.lora(nn.load(tmp_path / "tied"), 2, 4, ("output",)))
+    with pytest.raises(ValueError, match=r"parameters of its family, got also output\.weight; nn"):
+        nn.save(tmp_path / "again", lm)
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: nn.lora(model(), targets=("q_proj", "query")), "targets must be ends of .* such as k_proj, linear1, .*, got query"),
+        (lambda: nn.lora(model(), 2, float("nan")), "lora: alpha must be finite, at least 0, got nan"),
+        (lambda: nn.lora(model(), 2, dropout=1), "lora: dropout must be finite, at least 0, less than 1, got 1"),
+        (lambda: nn.lora(nn.lora(model())), "model must have no adapters; merge_lora"),
+        (lambda: nn.save_adapter("x", trains_embedding()), "must train only adapters, linear layers and a head, but it trains .*; nn.save"),
+        (lambda: nn.save_adapter("x", nn.lora(classifier(), targets="dense")), "model must have adapters outside of its head"),
+        (lambda: nn.save_adapter("x", nn.lora(model(), 2, 4, ("output", "linear1"))), "layers with weights of their own, got one on output"),
+        (lambda: nn.save("x", nn.lora(model())), "merge_lora"),
+    ],
+)  # fmt: skip
+def test_lora_with_bad_arguments_raises(
+    call: Callable[[], object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_load_adapter_of_another_head_names_its_layers(tmp_path: Path) -> None:
+    needs("tokenizers")
+    encoder_folder(tmp_path / "encoder")
+    model = nn.lora(nn.load(tmp_path / "encoder", head="classes", num_classes=3))
+    nn.save_adapter(tmp_path / "adapter", model)
+    message = r"got adapters for .*bert.encoder.layer.0.* load the model with the head that"
+    with pytest.raises(ValueError, match=message):
+        nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "encoder"))

@@ -1,0 +1,356 @@
+"""Directories of published models, without other libraries: loading, saving and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import perturb, seeds
+from support.published import MODELS
+
+import nn
+from minigrad.io.json import Settings
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from nn.published import llama
+from nn.published.load import FAMILIES, read_config
+
+LM = (30, 16, 4, 2, 32)  # sizes of all models: vocabulary, width, heads, layers, inner width
+GPT2 = nn.LanguageModelConfig(*LM, max_len=20, bos_id=1, eos_id=2)
+LLAMA = nn.LanguageModelConfig(
+    *LM, max_len=20, norm="rms", norm_eps=1e-6, gated=True, activation="silu", bias=False, positions="rotary",
+    attention=nn.AttentionConfig(num_kv_heads=2), tie=False,
+)  # fmt: skip
+MARIAN = nn.TransformerConfig(30, *LM[:4], 2, 32, tie="all", max_len=20, positions="sinusoidal_halves")  # fmt: skip
+
+
+def bert(**changes: Any) -> nn.EncoderConfig:
+    """Return the configuration of a BERT, with some options changed."""
+    options = {"num_types": 2, "positions": "learned", "activation": "gelu", "norm_eps": 1e-12}
+    embeddings = nn.EmbeddingConfig(scale=False, norm=True)
+    return nn.EncoderConfig(*LM, **{**options, "embeddings": embeddings, "max_len": 20, **changes})
+
+
+CLASSES = bert(num_classes=3, pool="first", head_activation="tanh")
+MADE: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: nn.LanguageModel(GPT2),
+    "llama": lambda: nn.LanguageModel(LLAMA),
+    "marian": lambda: nn.Transformer(MARIAN),
+    "bert": lambda: nn.EncoderModel(bert()),
+    "bert, masked": lambda: nn.MaskedLanguageModel(bert()),
+    "bert, classes": lambda: nn.EncoderClassifier(CLASSES),
+}
+
+
+def result(model: Any) -> np.ndarray:
+    """Return the output of a model for two sequences of four tokens."""
+    ids = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
+    return model(ids, ids).data if isinstance(model, nn.Transformer) else model(ids).data
+
+
+def folder(path: Path, name: str = "gpt2", **changes: Any) -> Path:
+    """Save a model, with changes to its config.json."""
+    nn.save(path, MADE[name]().eval())
+    change_settings(path, **changes)
+    return path
+
+
+def change_settings(path: Path, **changes: Any) -> None:
+    """Change entries of a directory's config.json."""
+    settings = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(settings | changes))
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """Read the weights of a directory."""
+    file = SafetensorsFile(path / "model.safetensors")
+    return {name: file.read(name) for name in file}
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
+
+
+def check_saved_again(path: Path, model: Any, *names: str) -> None:
+    """Assert that a loaded model is saved with the same bytes."""
+    nn.save(path / "again", model)
+    for name in (*names, "model.safetensors"):
+        assert (path / "again" / name).read_bytes() == (path / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(st.data())
+def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> None:
+    """Draw the sizes of a model, its weights, and settings that its family can have."""
+    draw = lambda *choices: data.draw(st.sampled_from(choices))
+    heads = draw(1, 2, 4)
+    sizes: dict[str, Any] = {
+        "d_model": 4 * heads, "num_heads": heads, "d_ff": draw(1, 8), "max_len": draw(4, 9),
+        "dropout": draw(0.0, 0.1),
+    }  # fmt: skip
+    if name == "marian":
+        sizes |= {"num_encoder_layers": draw(1, 2), "num_decoder_layers": draw(1, 3)}
+    else:
+        sizes |= {"num_layers": draw(1, 2), "norm_eps": draw(1e-5, 1e-6)}
+    if name == "llama":
+        sizes["attention"] = nn.AttentionConfig(num_kv_heads=draw(1, heads))
+        sizes["tie"] = draw(True, False)
+    made = MADE[name]()
+    model = type(made)(replace(made.config, **sizes)).eval()
+    perturb(model, data.draw(seeds))
+    with TemporaryDirectory() as directory:
+        path = Path(directory)
+        nn.save(path, model)
+        again = nn.load(path)
+        assert type(again) is type(model) and not again.training
+        np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
+        check_saved_again(path, again, "config.json")
+
+
+def lm(**options: Any) -> nn.LanguageModel:
+    return nn.LanguageModel(nn.LanguageModelConfig(*LM, **options))
+
+
+BIAS = nn.AttentionConfig(bias="qk")
+REFUSED: list[tuple[Callable[[], nn.Module], str]] = [
+    (lambda: nn.Linear(2, 2), "model must be a model of nn, got Linear; nn.save_weights"),
+    (lambda: nn.Transformer(replace(MARIAN, positions="sinusoidal")), r"the options of Marian, got positions.kind='sinusoidal' \(expected 'sinusoidal_halves'\);"),
+    (lambda: lm(positions="alibi"), "the options of GPT2, got positions.kind='alibi'"),
+    (lambda: lm(norm="rms", positions="rotary", bias=False, attention=BIAS), 'Llama: attention_bias must be true or false, got "qk"'),
+    (lambda: nn.EncoderClassifier(bert(num_classes=3)), r"the options of Bert, got pool='mean' \(expected 'first'\)"),
+    (lambda: nn.EncoderModel(bert(num_types=0)), "save: Bert: type_vocab_size must be"),
+    (lambda: lm(pruned_heads={"layers.layers.0.self_attention": [1]}), "model must have all heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_save_of_a_model_that_no_family_describes_raises(
+    tmp_path: Path, make: Callable[[], nn.Module], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        nn.save(tmp_path, make())  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_save_with_another_dtype_raises(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="dtype must be 'float16', 'bfloat16'.*, got 'int8'"):
+        nn.save(tmp_path, MADE["gpt2"](), dtype="int8")
+
+
+def test_load_of_narrow_weights_widens_them(tmp_path: Path) -> None:
+    nn.save(tmp_path, MADE["llama"](), dtype="bfloat16")
+    model = nn.load(tmp_path)
+    assert {p.dtype for p in model.parameters()} == {np.dtype("float32")}
+    nn.save(tmp_path / "again", model, dtype="bfloat16")
+    np.testing.assert_equal(arrays_of(tmp_path / "again"), arrays_of(tmp_path))
+    assert nn.load(tmp_path, dtype="float64").output.weight.dtype == "float64"
+
+
+def test_load_with_another_head_keeps_the_body(tmp_path: Path) -> None:
+    path, ids = folder(tmp_path, "bert, masked"), np.array([[3, 4]])
+    model = nn.load(path, head="classes", num_classes=4)
+    np.testing.assert_array_equal(model.hidden(ids).data, nn.load(path).hidden(ids).data)
+    nn.save(tmp_path / "classes", model)
+    settings = json.loads((tmp_path / "classes/config.json").read_text())
+    assert settings["architectures"] == ["BertForSequenceClassification"]
+    assert len(settings["id2label"]) == 4
+    again = nn.load(tmp_path / "classes")
+    np.testing.assert_array_equal(result(again), result(model))
+    wider = nn.load(tmp_path / "classes", head="classes", num_classes=7)
+    assert wider.output.out_features == 7
+    np.testing.assert_array_equal(wider.dense.weight.data, again.dense.weight.data)
+
+
+def test_load_with_another_head_draws_its_layers(tmp_path: Path) -> None:
+    """Draw a pooler instead of the zeros in the file of a bare BERT."""
+    path = folder(tmp_path, "bert")
+    labels = nn.load(path, head="classes", num_classes=3)
+    masked = nn.load(path, head="mlm")
+    for head in (labels, masked):
+        assert head.dense.weight.data.std() == pytest.approx(0.02, rel=0.2)
+        assert not head.dense.bias.data.any()
+    assert (masked.norm.weight.data == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("bert, masked", {"head": "words"}, "head must be none or mlm or classes or tokens for Bert, got 'words'"),
+        ("bert, masked", {"head": "classes"}, "num_classes must be given for head='classes'"),
+        ("gpt2", {"head": "classes", "num_classes": 2}, "config.json: head must be nothing for GPT2, got 'classes'"),
+        ("gpt2", {"dtype": "bfloat16"}, "dtype must be float32, float64 or float16, got 'bfloat16'"),
+    ],
+)  # fmt: skip
+def test_load_with_bad_arguments_raises(
+    tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        nn.load(folder(tmp_path, name), **options)
+
+
+TOKENS = "transformer.wte.weight"
+BUFFER = "transformer.h.0.attn.bias"
+Arrays = dict[str, np.ndarray]
+OTHER_ARRAYS: dict[str, Callable[[Arrays], Arrays]] = {
+    "gpt2": lambda arrays: {**arrays, "lm_head.weight": arrays[TOKENS], BUFFER: np.ones((1, 1, 20, 20), bool)},
+    "llama": lambda arrays: {**arrays, "model.layers.1.self_attn.rotary_emb.inv_freq": np.ones(2, "f4")},
+    "bert, masked": lambda arrays: {"bert.embeddings.position_ids": np.arange(20)[None]} | {
+        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): a for name, a in arrays.items()},
+    "marian": lambda arrays: {
+        **arrays, "model.encoder.embed_tokens.weight": arrays["model.shared.weight"],
+        "model.encoder.embed_positions.weight": np.ones((20, 16), "f4")},
+}  # fmt: skip
+"""Arrays of older files: masks and tables, tied weights under a second name, norms with gamma and beta."""
+
+
+@pytest.mark.parametrize("name", OTHER_ARRAYS)
+def test_load_of_arrays_that_older_versions_wrote_computes_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    expected = result(nn.load(folder(tmp_path, name)))
+    write_arrays(tmp_path, OTHER_ARRAYS[name](arrays_of(tmp_path)))
+    model = nn.load(tmp_path)
+    np.testing.assert_array_equal(result(model), expected)
+    check_saved_again(tmp_path, model)
+
+
+def test_load_with_another_output_projection_unties_it(tmp_path: Path) -> None:
+    """A stored projection that differs is used, whatever config.json contains."""
+    arrays, tied = arrays_of(folder(tmp_path)), nn.load(tmp_path)
+    write_arrays(tmp_path, {**arrays, "lm_head.weight": 2 * arrays[TOKENS]})
+    model = nn.load(tmp_path)
+    np.testing.assert_allclose(result(model), 2 * result(tied), rtol=1e-5)
+    check_saved_again(tmp_path, model)
+
+
+def test_load_of_a_second_name_that_differs_raises(tmp_path: Path) -> None:
+    arrays = arrays_of(folder(tmp_path, "marian"))
+    arrays["model.decoder.embed_tokens.weight"] = 2 * arrays["model.shared.weight"]
+    write_arrays(tmp_path, arrays)
+    with pytest.raises(ValueError, match="model.shared.weight differs from the array that"):
+        nn.load(tmp_path)
+
+
+def test_load_without_embedding_uses_a_tied_output_projection(tmp_path: Path) -> None:
+    """Take it for the embedding only if config.json ties the two."""
+    arrays = arrays_of(folder(tmp_path, tie_word_embeddings=True))
+    output = arrays["lm_head.weight"] = arrays.pop(TOKENS)
+    write_arrays(tmp_path, arrays)
+    np.testing.assert_array_equal(nn.load(tmp_path).embedding.tokens.weight.data, output)
+    change_settings(tmp_path, tie_word_embeddings=False)
+    with pytest.raises(ValueError, match=f"do not fit config.json: missing: {TOKENS}$"):
+        nn.load(tmp_path)
+
+
+def test_load_reads_generation_config(tmp_path: Path) -> None:
+    path = folder(tmp_path, bad_words_ids=[[7], [3, 4]], forced_bos_token_id=5)
+    (path / "generation_config.json").write_text('{"eos_token_id": [2, 9], "suppress_tokens": [8]}')
+    model = nn.load(path)
+    assert model.config.end_ids == (2, 9)
+    assert model.origin.generation == {"eos_token_id": (2, 9), "suppress_tokens": (8,)}
+    check_saved_again(tmp_path, model, "generation_config.json")
+
+
+def test_load_reads_the_first_token_of_a_translation_from_generation_config(tmp_path: Path) -> None:
+    path = folder(tmp_path, "marian")
+    (path / "generation_config.json").write_text('{"decoder_start_token_id": 4}')
+    assert nn.load(path).config.bos_id == 4
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+
+
+def test_pixels_are_scaled_and_normalized_by_channel(tmp_path: Path) -> None:
+    mean, std = [0.5, 0.4, 0.3], [0.5, 0.25, 0.2]
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(json.dumps({"image_mean": mean, "image_std": std, "rescale_factor": 1 / 255}))
+    expected = ((IMAGES / 255 - mean) / std).transpose(0, 3, 1, 2)
+    images = nn.pixels(tmp_path, IMAGES)
+    np.testing.assert_allclose(images, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"must be uint8 \(N, H, W, C\), .*, got float32 \(2, 3,"):
+        nn.pixels(tmp_path, images)
+    file.write_text(json.dumps({"do_rescale": False, "do_normalize": False}))
+    np.testing.assert_array_equal(nn.pixels(tmp_path, IMAGES), IMAGES.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([np.zeros((2, 3, 8, 8), "u1")], r"images must be floats \(N, 3, 8, 8\), got uint8"),
+        ([np.zeros((1, 3, 8, 8)), np.ones((1, 5), bool)], "padding_mask must be None for images"),
+    ],
+)
+def test_image_model_with_other_inputs_raises(arguments: list[np.ndarray], message: str) -> None:
+    model = nn.EncoderModel(nn.EncoderConfig(0, 16, 4, 1, 32, image_size=8, patch_size=4))
+    with pytest.raises(ValueError, match=message):
+        model(*arguments)
+    with pytest.raises(ValueError, match="attribute: ids must be one sequence"):
+        nn.attribute(model, arguments[0])
+
+
+def test_families_of_contributing_are_those_of_the_library() -> None:
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = page.partition("## How to add a family")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    library = Path(llama.__file__).read_text(encoding="utf-8")
+    assert code.count("class ") == 2 and all(
+        part.strip() in library for part in code.split("\n\n\n")
+    )
+
+
+def test_command_prints_the_effective_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_module("nn.published", run_name="main")["main"]
+    main([str(folder(tmp_path, "llama", use_cache=True))])
+    printed = capsys.readouterr().out
+    count = nn.load(tmp_path).num_parameters()
+    assert printed.startswith(f"LanguageModel (LlamaForCausalLM), {count:,} parameters\n")
+    for line in (
+        r"attention.scale *= 0\.5", "keys that were.*num_key_value_heads", "keys without effect.*use_cache",
+        "arrays that are not used: none",
+    ):  # fmt: skip
+        assert re.search(f"^{line}", printed, re.MULTILINE)
+    with pytest.raises(SystemExit, match="error: .*config.json: no such file"):
+        main([str(tmp_path / "none")])
+
+
+OLDER_KEYS: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_ctx": 1024, "task_specific_params": {"text-generation": {"do_sample": True}}, "auto_map": {"AutoConfig": "x"}},
+    "bert": {
+        "directionality": "bidi", "pooler_fc_size": 768, "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3,
+        "pooler_size_per_head": 128, "pooler_type": "first_token_transform", "position_embedding_type": "absolute"},
+    "distilbert": {"tie_weights_": True, "output_past": True},
+    "albert, masked": {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0},
+    "llama": {"is_llama_config": True, "transformers.js_config": {"dtype": "q4"}, "torch_dtype": "float32"},
+    "opt": {"prefix": "</s>", "some_null": None, "some_flag": False, "some_list": [], "some_object": {}},
+    "marian": {"bad_words_ids": [[48]], "classif_dropout": 0.0, "static_position_embeddings": True},
+    "mbart": {"add_final_layer_norm": True, "normalize_before": True},
+    "t5": {"n_positions": 512},
+}  # fmt: skip
+"""Keys of well-known files that change nothing, and that classes of transformers no longer have."""
+
+
+@pytest.mark.parametrize("name", OLDER_KEYS)
+def test_read_config_accepts_keys_of_published_files(name: str) -> None:
+    settings = Settings(MODELS[name][1] | OLDER_KEYS[name], "config.json")
+    read_config(settings, FAMILIES[name.partition(",")[0]])
+
+
+def test_load_of_a_length_without_table_takes_no_memory(tmp_path: Path) -> None:
+    """Rotary positions and caches grow with the text, so a length of 10¹² is as good as 20."""
+    folder(tmp_path, "llama", max_position_embeddings=10**12)
+    tracemalloc.start()
+    nn.generate(nn.load(tmp_path), [3, 4, 5], max_len=5)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()

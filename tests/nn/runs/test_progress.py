@@ -1,0 +1,59 @@
+"""Progress: a bar in a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import pytest
+from support.commands import Terminal, hide_packages
+from support.environment import needs
+
+from nn.runs.progress import ProgressLine
+
+LINES = ["step 8/20  valid_loss 0.25", "step 16/20  valid_loss 0.25"]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: Any, **options: Any) -> str:
+    """Return what a progress line writes to `stream` in 16 steps with two milestones."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    with ProgressLine(20, initial=4, **options) as line:
+        for step in range(5, 21):
+            line.update(step, loss="0.5")
+            if step % 8 == 0:
+                line.milestone(step, valid_loss="0.25")
+    return stream.getvalue()
+
+
+def test_progress_in_terminal_is_bar_with_lines_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("tqdm")
+    text = shown(monkeypatch, Terminal())
+    assert all(part in text for part in ["20/20", "loss=0.5", f"{LINES[0]}\n", LINES[1]])
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_progress_in_file_or_without_tqdm_is_lines(
+    monkeypatch: pytest.MonkeyPatch, stream: Any
+) -> None:
+    hide_packages(monkeypatch, "tqdm")
+    assert shown(monkeypatch, stream).splitlines() == LINES
+
+
+def test_progress_not_shown_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, Terminal(), shown=False) == ""
+
+
+class ClosedTerminal(Terminal):
+    """A terminal that is closed after it has shown the empty bar."""
+
+    def write(self, text: str) -> int:
+        if "loss" in text:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+def test_progress_in_closed_terminal_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hidden in ([], ["tqdm"]):
+        hide_packages(monkeypatch, *hidden)
+        assert "valid_loss" not in shown(monkeypatch, ClosedTerminal())

@@ -1,0 +1,154 @@
+"""Trainer: learning, history, and exact resuming after every kind of end."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from support.environment import THOROUGH
+from support.runs import assert_same_run, at_step, trainer, weights
+from support.scripts import started
+
+import nn
+from minigrad import optim
+from minigrad.io import load_arrays, save_arrays
+
+
+def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
+    t = trainer(tmp_path, max_epochs=15)
+    history = t.fit()
+    valid = [e["valid_loss"] for e in history if "valid_loss" in e]
+    assert len(valid) == 15 and valid[-1] < 0.7 * valid[0] and t.best == min(valid)
+    entries = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert entries == history
+    names = {"step", "epoch", "loss", "lr", "grad_norm", "targets_per_second", "seconds"}
+    assert history[0].keys() == names
+    best = trainer()
+    metadata = nn.load_weights(tmp_path / "best.safetensors", best.model)
+    assert metadata["step"] == t.best_step
+    assert best.evaluate(best.valid) == pytest.approx(t.best, rel=1e-5)
+    assert not t.model.training
+
+
+def test_evaluate_without_targets_raises() -> None:
+    with pytest.raises(ValueError, match="batches must have at least one target, got none"):
+        trainer().evaluate([])
+
+
+def test_fit_with_patience_stops_early() -> None:
+    t = trainer(patience=2, max_epochs=50)
+    losses = iter([3.0, 2.0, 2.5, 2.1, 1.0])
+    t.evaluate = lambda batches: next(losses)  # type: ignore[method-assign]
+    t.fit()
+    assert t.epoch == 4 and t.best == 2.0
+
+
+def test_accumulate_equals_joined_batch() -> None:
+    """Two batches of different numbers of targets in one step give the update of one batch."""
+    ids = np.random.default_rng(0).integers(1, 9, (7, 6))
+    ids[:4, 2:] = 0  # padding
+    config = nn.LanguageModelConfig(9, 8, 2, 1, 16, dropout=0.0, max_len=8, dtype="float64")
+    trained = []
+    for batches in ([(ids,)], [(ids[:3],), (ids[3:],)]):
+        model = nn.LanguageModel(config, np.random.default_rng(0))
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        options = {"accumulate": len(batches), "max_steps": 1, "progress": False}
+        trained.append(nn.Trainer(model, sgd, batches, **options))
+        trained[-1].fit()
+    joined, separate = trained
+    for name, array in weights(joined).items():
+        assert_allclose(weights(separate)[name], array, atol=1e-12, err_msg=name)
+    assert separate.history[0]["loss"] == pytest.approx(joined.history[0]["loss"], rel=1e-12)
+
+
+def test_fit_with_accumulate_ends_epoch_with_smaller_step() -> None:
+    t = trainer(accumulate=3, max_epochs=1)
+    t.fit()
+    assert t.step == math.ceil(len(t.train.plan(0)) / 3)
+
+
+SCRIPT = """
+import sys; sys.path[:0] = {paths!r}
+from pathlib import Path
+from support.runs import trainer
+t = trainer(Path({run!r}), save_every=2, max_epochs=6)
+print("ready", flush=True)
+t.fit(resume=True)
+"""
+
+
+@pytest.mark.slow
+def test_resume_after_kills_at_random_times_is_exact(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
+    whole.fit()
+    tests = Path(__file__).parents[2]
+    script = SCRIPT.format(paths=[str(tests.parent), str(tests)], run=str(tmp_path / "cut"))
+    draw = np.random.default_rng(0)
+    for number in [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP] * (15 if THOROUGH else 1):
+        with started([sys.executable, "-c", script]) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(draw.uniform(0.01, 0.25))
+            process.send_signal(number)
+            # the last code comes from within `fit`, when the run is saved
+            assert process.wait() in (0, -number, 128 + number)
+    again = trainer(tmp_path / "cut", save_every=2, max_epochs=6)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["step", "validation"])
+def test_ctrl_c_stops_after_step_and_saves(tmp_path: Path, training: bool) -> None:
+    whole = trainer(tmp_path / "whole")
+    whole.fit()
+    cut = trainer(tmp_path / "cut")
+    step = 3 if training else len(cut.train.plan(0))
+    at_step(cut, step, lambda: signal.raise_signal(signal.SIGINT), training)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step \d+; the state is in .*cut"):
+        cut.fit()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    state = load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]
+    assert (state["step"], state["validated"]) == (4 if training else step, -1)
+    again = trainer(tmp_path / "cut")
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
+def test_second_ctrl_c_stops_within_step(tmp_path: Path) -> None:
+    t = trainer(tmp_path, save_every=2)
+    at_step(t, 3, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    with pytest.raises(KeyboardInterrupt):
+        t.fit()
+    state = load_arrays(tmp_path / "last.safetensors")[1]["trainer"]
+    assert t.step == 3 and state["step"] == 2
+
+
+def test_trainer_with_missing_argument_raises() -> None:
+    with pytest.raises(ValueError, match="Trainer: max_epochs or max_steps must be given"):
+        trainer(max_epochs=None)
+    with pytest.raises(ValueError, match="Trainer: run_dir must be given to resume"):
+        trainer().fit(resume=True)
+
+
+def test_resume_from_weights_alone_raises(tmp_path: Path) -> None:
+    save_arrays(tmp_path / "last.safetensors", {"a": np.ones(1)})
+    with pytest.raises(ValueError, match="last.safetensors: not the state of a run"):
+        trainer(tmp_path).fit(resume=True)
+
+
+def test_resume_and_load_weights_of_other_model_raise(tmp_path: Path) -> None:
+    trainer(tmp_path, max_steps=1).fit()
+    wide = nn.Transformer(nn.TransformerConfig(9, 9, 32, 2, 1, 1, 32, max_len=16))
+    t = nn.Trainer(wide, optim.Adam(wide.parameters()), [], max_steps=3, run_dir=tmp_path)
+    message = "last.safetensors: the state of another model: .* d_model=32 .expected 16"
+    with pytest.raises(ValueError, match=message):
+        t.resume()
+    save_arrays(tmp_path / "best.safetensors", {"x": np.ones(1)})
+    with pytest.raises(ValueError, match="best.safetensors: the state does not fit Transformer"):
+        nn.load_weights(tmp_path / "best.safetensors", wide)

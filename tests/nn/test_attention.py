@@ -1,0 +1,469 @@
+"""Attention and its masks: properties, and the texts of errors."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from support.environment import max_examples
+from support.properties import assert_gradients, normal, perturb, seeds
+
+import minigrad as mg
+import nn
+from minigrad import Tensor
+from minigrad.ops.attention import attention_weights
+from nn.masks import attention_mask
+
+windows = st.none() | st.integers(1, 6)
+
+
+def may_see(i: int, j: int, l_q: int, l_kv: int, window: int | None) -> bool:
+    """Return whether causal query i, of the last l_q positions, attends to key j."""
+    position = l_kv - l_q + i
+    return position - (window or l_kv) < j <= position
+
+
+@st.composite
+def masks(draw: Any, n: int, h: int, l_q: int, l_kv: int) -> np.ndarray | None:
+    """Draw a mask of scores (n, h, l_q, l_kv): of any shape that broadcasts, or of padding."""
+    kind = draw(st.sampled_from(["none", "lengths", "rows", "scores", "any"]))
+    if kind == "none":
+        return None
+    if kind == "lengths":
+        lengths = draw(st.lists(st.integers(0, l_kv), min_size=n, max_size=n))
+        return (np.arange(l_kv) < np.array(lengths)[:, None])[:, None, None]
+    if kind == "rows":  # rows that attend to all keys, and rows that attend to none
+        rows = draw(arrays(bool, (n, h, l_q, 1)))
+        return rows.repeat(l_kv, axis=-1)
+    if kind == "scores":
+        return draw(arrays(bool, (l_q, l_kv)))
+    shape = [draw(st.sampled_from((1, length))) for length in (n, h, l_q, l_kv)]
+    return draw(arrays(bool, tuple(shape)))
+
+
+def attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.ndarray, bias: Any, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute attention by its definition, one query after the other: results and weights."""
+    group = q.shape[1] // k.shape[1]
+    y = np.zeros((*q.shape[:3], v.shape[-1]))
+    weights = np.zeros((*q.shape[:3], k.shape[2]))
+    bias = np.broadcast_to(bias, weights.shape)
+    for b, head, i in np.ndindex(q.shape[:3]):
+        keys = np.flatnonzero(allowed[b, head, i])
+        scores = [
+            q[b, head, i] @ k[b, head // group, j] * scale + bias[b, head, i, j] for j in keys
+        ]
+        exponentials = np.exp(np.array(scores) - max(scores, default=0))
+        for j, e in zip(keys, exponentials):
+            weights[b, head, i, j] = e / exponentials.sum()
+            y[b, head, i] += weights[b, head, i, j] * v[b, head // group, j]
+    return y, weights
+
+
+# -- masks -----------------------------------------------------------------------------------------
+
+
+@given(l_q=st.integers(0, 6), start=st.integers(0, 6), window=windows)
+def test_causal_mask_is_true_where_a_query_may_see_a_key(
+    l_q: int, start: int, window: int | None
+) -> None:
+    mask = nn.causal_mask(l_q, start, window)
+    assert mask.dtype == bool and mask.shape == (l_q, start + l_q)
+    for (i, j), seen in np.ndenumerate(mask):
+        assert seen == may_see(i, j, l_q, start + l_q, window), (i, j)
+    np.testing.assert_array_equal(nn.causal_mask(l_q), nn.causal_mask(l_q, 0, None))
+
+
+@given(l_kv=st.integers(1, 6), window=windows)
+def test_attention_mask_of_a_single_query_is_none_unless_its_window_is_short(
+    l_kv: int, window: int | None
+) -> None:
+    mask = attention_mask(None, True, (1, 1, 1, l_kv), window)
+    assert (mask is None) == (window is None or window >= l_kv)
+    assert mask is None or not mask.flags.writeable  # it is kept for the next call
+
+
+@given(st.data())
+def test_attention_mask_is_the_mask_and_causality_and_the_window(data: Any) -> None:
+    n, h, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 2), (1, 4), (0, 4)))
+    shape = n, h, l_q, past + l_q
+    mask, window = data.draw(masks(*shape)), data.draw(windows)
+    causal = data.draw(st.booleans(), label="is_causal")
+    made = attention_mask(mask, causal, shape, window)
+    assert made is None or made.ndim == 4
+    seen = np.broadcast_to(True if made is None else made, shape)
+    given_mask = np.broadcast_to(True if mask is None else mask, shape)
+    for (b, head, i, j), found in np.ndenumerate(seen):
+        expected = given_mask[b, head, i, j]
+        if causal:
+            expected = expected and may_see(i, j, *shape[2:], window)
+        assert found == expected, (b, head, i, j)
+
+
+@given(st.data())
+def test_valid_lens_mask_is_true_for_the_first_keys(data: Any) -> None:
+    n, l_q, l_kv = (data.draw(st.integers(low, 4)) for low in (0, 0, 1))
+    lens = data.draw(
+        arrays(int, st.sampled_from([(n,), (n, l_q)]), elements=st.integers(0, l_kv), fill=st.nothing())
+    )  # fmt: skip
+    mask = np.broadcast_to(nn.valid_lens_mask(lens, (n, l_q, l_kv)), (n, l_q, l_kv))
+    for (b, i, j), seen in np.ndenumerate(mask):
+        assert seen == (j < (lens[b] if lens.ndim == 1 else lens[b, i]))
+
+
+@given(arrays(int, st.integers(1, 4), elements=st.integers(-2, 5)))
+def test_valid_lens_mask_refuses_lengths_that_are_no_numbers_of_keys(lens: np.ndarray) -> None:
+    if lens.min() >= 0 and lens.max() <= 3:
+        assert nn.valid_lens_mask(lens, (len(lens), 2, 3)).sum() == lens.sum()
+        return
+    message = f"valid_lens must be from 0 to 3, got {lens.min()} to {lens.max()}$"
+    with pytest.raises(ValueError, match=message):
+        nn.valid_lens_mask(lens, (len(lens), 2, 3))
+
+
+@pytest.mark.parametrize("lens", [np.ones(2), np.ones(3, int), np.ones((2, 4), int)])
+def test_valid_lens_mask_refuses_floats_and_other_shapes(lens: np.ndarray) -> None:
+    got = re.escape(f"{lens.dtype} {lens.shape}")
+    with pytest.raises(ValueError, match=rf"integers of shape \(2,\) or \(2, 3\), got {got}$"):
+        nn.valid_lens_mask(lens, (2, 3, 4))
+
+
+@given(arrays(int, st.tuples(st.integers(0, 3), st.integers(0, 4)), elements=st.integers(0, 3)))
+def test_padding_mask_is_true_for_other_ids(ids: np.ndarray) -> None:
+    for pad_id in (0, 3):
+        expected = [[token != pad_id for token in row] for row in ids.tolist()]
+        np.testing.assert_array_equal(
+            nn.padding_mask_of(ids, pad_id), np.reshape(expected, ids.shape)
+        )
+    np.testing.assert_array_equal(nn.padding_mask_of(ids), ids != 0)
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_weights_without_options_divide_by_the_root_of_the_width(
+    data: Any, seed: int
+) -> None:
+    n, h, l_q, l_kv, d = (data.draw(st.integers(1, 3)) for _ in range(5))
+    q, k = normal(seed, n, h, l_q, d), normal(seed + 1, n, h, l_kv, d)
+    _, expected = attend(q, k, k, np.ones((n, h, l_q, l_kv), bool), 0.0, d**-0.5)
+    np.testing.assert_allclose(attention_weights(q, k).data, expected, rtol=1e-9, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 2), min_size=1, max_size=5))
+def test_heads_are_split_and_merged_of_arrays_with_three_and_four_axes(shape: list[int]) -> None:
+    x = np.ones(shape)
+    for function, axes in ((mg.split_heads, 3), (mg.merge_heads, 4)):
+        options = (1,) if axes == 3 else ()
+        if len(shape) == axes:
+            assert function(x, *options).size == x.size
+            continue
+        with pytest.raises(ValueError, match=r"x must have shape \(N, "):
+            function(x, *options)
+
+
+# -- layers of attention -------------------------------------------------------------------------------
+
+
+class DistanceBias:
+    """A trained bias for each head and distance from query to key."""
+
+    def __init__(self, num_heads: int, seed: int) -> None:
+        self.table = Tensor(normal([seed, 2], num_heads, 41), requires_grad=True)
+
+    def __call__(self, l_q: int, l_kv: int) -> Tensor:
+        positions = np.arange(l_kv)
+        return self.table[:, 20 + positions - positions[l_kv - l_q :, None]]
+
+
+@st.composite
+def layers(draw: Any, cls: Any = nn.MultiHeadAttention, **fixed: Any) -> dict[str, Any]:
+    """Draw the options of an attention of at most 4 heads."""
+    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    options: dict[str, Any] = {
+        "d_model": 4,
+        "num_heads": kv_heads * group,
+        "num_kv_heads": draw(st.sampled_from((kv_heads, None) if group == 1 else (kv_heads,))),
+        "head_dim": draw(st.sampled_from((None, 2, 4))),
+        "bias": draw(
+            st.booleans()
+            | st.fixed_dictionaries(dict.fromkeys(("q", "k", "v", "out"), st.booleans()))
+        ),
+        "scale": draw(st.sampled_from((None, 0.3, 2.0))),
+        "qk_norm": draw(st.sampled_from((None, 1e-6, 0.1))),
+        "window": draw(windows),
+    }
+    if draw(st.booleans(), label="bias by default"):
+        del options["bias"]
+    return options | fixed
+
+
+def heads_by_definition(
+    attention: nn.MultiHeadAttention, name: str, x: np.ndarray, positions: Any
+) -> np.ndarray:
+    """Return the projected, normalized and rotated heads (N, h, L, d_k) of x."""
+    linear, d = getattr(attention, f"{name}_proj"), attention.d_k
+    y = x @ linear.weight.data.T + (0 if linear.bias is None else linear.bias.data)
+    y = np.moveaxis(y.reshape(*x.shape[:2], -1, d), 2, 1)
+    norm = getattr(attention, f"{name}_norm", None)
+    if norm is not None:
+        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + norm.eps) * norm.weight.data
+    if positions is None:
+        return y
+    rotated = y.copy()
+    for i in range(d // 2):
+        pair = (y[..., i] + 1j * y[..., i + d // 2]) * np.exp(
+            1j * positions * 100.0 ** (-2 * i / d)
+        )
+        rotated[..., i], rotated[..., i + d // 2] = pair.real, pair.imag
+    return rotated
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
+    options = data.draw(layers(), label="options")
+    n, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 4), (0, 4)))
+    l_kv, causal = l_q + past, data.draw(st.booleans(), label="is_causal")
+    sizes = {name: data.draw(st.sampled_from((None, 3))) for name in ("query_size", "key_size", "value_size")}  # fmt: skip
+    shape = n, options["num_heads"], l_q, l_kv
+    mask = data.draw(masks(*shape), label="mask")
+    bias = DistanceBias(shape[1], seed) if data.draw(st.booleans(), label="bias") else None
+    attention = nn.MultiHeadAttention(**options, **sizes, position_bias=bias, dtype=float)
+    wanted = options.get("bias", True)
+    for name in ("q", "k", "v", "out"):
+        has_bias = getattr(attention, f"{name}_proj").bias is not None
+        assert has_bias == (wanted if isinstance(wanted, bool) else wanted[name])
+    perturb(attention, seed)
+    lengths = zip((l_q, l_kv, l_kv), sizes.values())
+    inputs = [normal([seed, i], n, length, size or 4) for i, (length, size) in enumerate(lengths)]
+
+    q, k, v = (heads_by_definition(attention, name, x, None) for name, x in zip("qkv", inputs))
+    allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
+    if causal:
+        for b, head, i, j in np.ndindex(shape):
+            allowed[b, head, i, j] &= may_see(i, j, l_q, l_kv, options["window"])
+    added = 0.0 if bias is None else bias(l_q, l_kv).data
+    scale = attention.d_k**-0.5 if options["scale"] is None else options["scale"]
+    y, weights = attend(q, k, v, allowed, added, scale)
+    out = attention.out_proj
+    expected = np.moveaxis(y, 1, 2).reshape(n, l_q, -1) @ out.weight.data.T
+    expected += 0 if out.bias is None else out.bias.data
+
+    leaves = [Tensor(x, requires_grad=True) for x in inputs]
+    with nn.record_attention(attention) as recorded:
+        found = attention(*leaves, mask, is_causal=causal).data
+    np.testing.assert_allclose(recorded[""][0], weights, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    leaves += [*attention.parameters(), *([] if bias is None else [bias.table])]
+    assert_gradients(lambda: attention(*leaves[:3], mask, is_causal=causal), leaves, seed)
+
+
+def scale_by_position(heads: Any, positions: int) -> Any:
+    """Multiply heads by 1 + position, so that scores depend on more than distances."""
+    return heads * (positions + np.arange(1.0, 1 + heads.shape[2]))[:, None]
+
+
+@given(data=st.data(), seed=seeds)
+def test_attention_with_rotary_positions_and_cache_equals_the_definition(
+    data: Any, seed: int
+) -> None:
+    """Without a cache, in one call, in chunks, and token by token; padding is masked on the left."""
+    options = data.draw(layers(head_dim=4), label="options")
+    rotations = scale_by_position, nn.RotaryPositions(4, base=100.0), None
+    rotary = data.draw(st.sampled_from(rotations), label="rotary")
+    biased = data.draw(st.booleans(), label="bias")
+    attention = nn.MultiHeadSelfAttention(
+        **options,
+        rotary=rotary,
+        position_bias=DistanceBias(options["num_heads"], seed) if biased else None,
+        dtype=float,
+    )
+    perturb(attention, seed)
+    n, length = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 20)), label="n, length")
+    padding = data.draw(st.lists(st.integers(0, length), min_size=n, max_size=n), label="padding")
+    mask = (np.arange(length) >= np.array(padding)[:, None])[:, None, None]
+    mask = data.draw(st.sampled_from((None, mask)))
+    x = normal(seed, n, length, 4)
+
+    rotated = np.arange(length) if isinstance(rotary, nn.RotaryPositions) else None
+    q, k, v = (
+        heads_by_definition(attention, name, x, None if name == "v" else rotated) for name in "qkv"
+    )
+    if rotary is scale_by_position:
+        q, k = scale_by_position(q, 0), scale_by_position(k, 0)
+    shape = n, options["num_heads"], length, length
+    allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
+    for b, head, i, j in np.ndindex(shape):
+        allowed[b, head, i, j] &= may_see(i, j, length, length, options["window"])
+    bias = attention.position_bias(length, length).data if biased else 0.0
+    y = attend(q, k, v, allowed, bias, attention.scale)[0]
+    expected = attention.out_proj(np.moveaxis(y, 1, 2).reshape(n, length, -1)).data
+
+    found = attention(x, mask, is_causal=True).data
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+    for cuts in (st.just([]), st.just([*range(1, length)]), st.sets(st.integers(1, length))):
+        parts, cache = (
+            np.split(x, sorted(data.draw(cuts, label="cuts")), axis=1),
+            nn.AttentionCache(),
+        )
+        found = []
+        with mg.no_grad():
+            for part in parts:
+                end = cache.length + part.shape[1]
+                seen = None if mask is None else mask[..., :end]
+                found.append(attention(part, seen, is_causal=True, cache=cache).data)
+        np.testing.assert_allclose(np.concatenate(found, 1), expected, rtol=1e-9, atol=1e-11)
+
+
+@given(data=st.data(), seed=seeds)
+def test_keys_and_values_projected_beforehand_give_the_same_attention(data: Any, seed: int) -> None:
+    attention = nn.MultiHeadCrossAttention(**data.draw(layers(), label="options"), dtype=float)
+    perturb(attention, seed)
+    query, key, value = (normal([seed, i], 2, length, 4) for i, length in enumerate((3, 5, 5)))
+    rows = data.draw(st.lists(st.integers(0, 1), min_size=2, max_size=2), label="rows")
+    memory = attention.keys_and_values(key, value)
+    memory.select(np.array(rows))
+    expected = nn.MultiHeadAttention.forward(attention, query, key[rows], value[rows]).data
+    np.testing.assert_allclose(attention(query, memory).data, expected, rtol=1e-9, atol=1e-11)
+
+
+@given(data=st.data(), seed=seeds)
+def test_scored_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
+    n, l_q, l_kv = (data.draw(st.integers(1, high)) for high in (2, 3, 4))
+    lens = data.draw(
+        st.none() | arrays(int, st.sampled_from([(n,), (n, l_q)]), elements=st.integers(0, l_kv)),
+        label="valid_lens",
+    )
+    additive = data.draw(st.booleans(), label="additive")
+    q, k, v = (
+        Tensor(normal([seed, i], n, length, size), requires_grad=True)
+        for i, (length, size) in enumerate(((l_q, 3), (l_kv, 2 if additive else 3), (l_kv, 4)))
+    )
+    attention: Any = nn.DotProductAttention()
+    if additive:
+        attention = nn.AdditiveAttention(3, 2, 5, dtype=float)
+        of_query, of_key, w = (p.data.T for p in attention.parameters())
+    expected = np.zeros((n, l_q, 4))
+    for b, i in np.ndindex(n, l_q):
+        length = l_kv if lens is None else lens[b] if lens.ndim == 1 else lens[b, i]
+        a, keys = q.data[b, i], k.data[b, :length]
+        if additive:
+            scores = (np.tanh(a @ of_query + keys @ of_key) @ w)[:, 0]
+        else:
+            scores = keys @ a / np.sqrt(3)
+        e = np.exp(scores)
+        expected[b, i] = (e / e.sum() if length else e) @ v.data[b, :length]
+    np.testing.assert_allclose(attention(q, k, v, lens).data, expected, rtol=1e-9, atol=1e-11)
+    leaves = [q, k, v, *attention.parameters()]
+    assert_gradients(lambda: attention(q, k, v, lens), leaves, seed)
+
+
+def test_attention_dropout_is_drawn_in_training_only() -> None:
+    attention, x = nn.MultiHeadSelfAttention(8, 2, dropout=0.5), normal(0, 2, 6, 8)
+    assert not np.array_equal(attention(x).data, attention(x).data)
+    evaluated = attention.eval()(x).data
+    attention.dropout = 0.0
+    np.testing.assert_array_equal(attention.train()(x).data, evaluated)
+
+
+@given(kv_heads=st.sampled_from((1, 2, 300)), group=st.integers(1, 2))
+def test_attention_repr_has_the_heads_of_keys_if_they_are_fewer(kv_heads: int, group: int) -> None:
+    heads = kv_heads * group
+    shared = f", num_kv_heads={kv_heads}" if group > 1 else ""
+    attention = nn.MultiHeadAttention(4, heads, num_kv_heads=kv_heads, head_dim=1)
+    assert f"(d_model=4, num_heads={heads}{shared}\n" in repr(attention)
+
+
+def test_attention_repr_has_the_pruned_heads() -> None:
+    attention = nn.MultiHeadAttention(4, 4)
+    nn.prune_heads(attention, [0, 2])
+    assert "(d_model=4, num_heads=2, pruned_heads=(0, 2)\n" in repr(attention)
+
+
+def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
+    """Run attention of two heads from three queries to `keys` positions."""
+    query, key = np.ones((2, 3, 8), np.float32), np.ones((2, keys, 8), np.float32)
+    return nn.MultiHeadAttention(8, 2)(query, key, mask=mask, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: nn.MultiHeadAttention(8, 3), ValueError, "divisible by num_heads, got d_model=8 and num_heads=3"),
+        (lambda: nn.MultiHeadAttention(8, 0), ValueError, "divisible by num_heads, got d_model=8 and num_heads=0"),
+        (lambda: attention_to(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
+        (lambda: attention_to(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
+        (lambda: attention_to(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias=dict.fromkeys("qkvo", True) | {"out": True}), ValueError, "a mapping with the keys q, k, v and out"),
+        (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), bool)), TypeError, "bias must be floating, got bool"),
+        (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), int)), TypeError, r"bias must be floating, got int\d+"),
+        (lambda: nn.MultiHeadAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
+        (
+            lambda: nn.functional.scaled_dot_product_attention(*(np.ones((1, h, 3, 4)) for h in (4, 2, 2))), ValueError,
+            r"query, key and value .* broadcast, got \(1, 4, 3, 4\), \(1, 2, 3, 4\), \(1, 2, 3, 4\); minigrad\.",
+        ),
+        (lambda: nn.valid_lens_mask([1, 4], (2, 2, 3)), ValueError, "valid_lens must be from 0 to 3, got 1 to 4"),
+    ],
+)  # fmt: skip
+def test_attention_bad_argument_is_named(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+sizes = st.integers(1, 3)
+
+
+Shape = tuple[int, ...]
+
+
+def resized(shape: Shape, axis: int, size: int) -> Shape:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+def misfits(*shapes: Shape) -> Iterator[list[Shape]]:
+    """Yield shapes of query, key and value with another size, number of axes, or number of heads."""
+    query, key, value = shapes
+    free = (0, 1), (0, 2), (2, 3)  # heads and number of queries, width of values
+    for i, axis in set(itertools.product(range(3), range(4))) - set(free):
+        for size in (shapes[i][axis] - 1, shapes[i][axis] + 4):
+            yield [resized(s, axis, size) if j == i else s for j, s in enumerate(shapes)]
+    for changed in itertools.product((False, True), repeat=3):
+        if any(changed):
+            yield [s[:-1] if c else s for s, c in zip(shapes, changed)]
+            yield [(*s, 1) if c else s for s, c in zip(shapes, changed)]
+    for heads in (0, query[1] + 1):
+        yield [query, resized(key, 1, heads), resized(value, 1, heads)]
+
+
+@given(n=sizes, h_kv=sizes, group=sizes, l_q=sizes, l_kv=sizes, d_k=sizes, d_v=sizes)
+def test_attention_of_shapes_that_do_not_fit_is_an_error_with_the_shapes(
+    n: int, h_kv: int, group: int, l_q: int, l_kv: int, d_k: int, d_v: int
+) -> None:
+    for q, k, v in misfits((n, h_kv * group, l_q, d_k), (n, h_kv, l_kv, d_k), (n, h_kv, l_kv, d_v)):
+        got = re.escape(f"got {q}, {k} and {v}")
+        with pytest.raises(ValueError, match="query, key and value must have shapes .* " + got):
+            mg.scaled_dot_product_attention(*map(np.ones, (q, k, v)))
+
+
+@max_examples(120)
+@given(data=st.data())
+def test_attention_of_a_mask_that_does_not_broadcast_is_an_error_with_the_shape(data: Any) -> None:
+    """A mask that broadcasts, all True, changes nothing."""
+    shape = n, h, l_q, l_kv = tuple(data.draw(sizes) for _ in range(4))
+    last = shape[data.draw(st.sampled_from((0, 2)), label="first axis") :]
+    axes = [st.sampled_from((m, m, 1, 0, 2, 4)) for m in last]
+    mask = data.draw(st.permutations(last).map(tuple) | st.tuples(*axes), label="mask")
+    x = np.ones((n, h, l_q, 1)), np.ones((n, h, l_kv, 1)), normal(0, n, h, l_kv, 1)
+    if all(m in (1, length) for m, length in zip(mask, last)):
+        y = mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool)).data
+        np.testing.assert_array_equal(y, mg.scaled_dot_product_attention(*x).data)
+        return
+    with pytest.raises(ValueError, match="mask must .*" + re.escape(f"got {mask}")):
+        mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool))

@@ -1,0 +1,1 @@
+"""Helpers of the tests: samples, programs, files and references."""
