@@ -2,10 +2,10 @@
 
 An op is declared once:
 
-    @op(numpy=np.tanh, methods="tanh", x=lambda g, y: g * (1 - y * y))
-    def tanh(x, /):
-        "Compute the hyperbolic tangent."
-        return np.tanh(x)
+    @op(numpy=np.exp, methods="exp", x=lambda g, y: g * y)
+    def exp(x, /):
+        "Compute eˣ."
+        return np.exp(x)
 
 The parameters before the `/` are operands, the others are options. Each differentiable operand has
 a rule in plain NumPy. The first parameter of a rule is `g`, the gradient of the result.

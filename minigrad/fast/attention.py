@@ -27,18 +27,18 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
         np.copyto(scores, 0, where=~mask)  # a masked NaN has no effect
     if needs_shift(low, high, scores.dtype):
         if mask is None:
-            scores -= scores.max(-1, keepdims=True)
+            top = scores.max(-1, keepdims=True)
         else:
             top = np.max(scores, axis=-1, keepdims=True, where=mask, initial=-np.inf)
-            np.subtract(scores, np.where(top == -np.inf, 0, top), out=scores)
+        np.subtract(scores, np.where(top == -np.inf, 0, top), out=scores)
+        if mask is not None:
             np.minimum(scores, 0, out=scores)  # masked scores must not overflow
     np.exp(scores, out=scores)
     if mask is not None:
         scores *= mask
     length = scores.shape[-1]
     total = row_sums(scores.reshape(-1, length))[:, 0]
-    if mask is not None:
-        total[total == 0] = 1  # rows that may attend to nothing
+    total[total == 0] = 1  # rows that may attend to nothing
     np.divide(factor, total, out=total)
     # for a short last axis, repeated values are multiplied faster than broadcast ones
     scores *= np.repeat(total, length).reshape(scores.shape)

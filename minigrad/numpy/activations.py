@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import check_choice
 from ..fuse import fusible
 from ..ops.activation import as_floats, sigmoid
-from ..ops.arithmetic import multiply, negative, tanh
+from ..ops.arithmetic import multiply, negative
 from ..ops.select import where
 from ..ops.shape import floating
 from ..registry import function, op
@@ -165,7 +165,7 @@ def _gelu(x: Any, approximate: str) -> Tensor:
     """Compute x Φ(x), with Φ(x) = (1 + erf(x / √2)) / 2, or its tanh form."""
     if approximate == "none":
         return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
-    return x * 0.5 * (1 + tanh((x + x * x * x * CUBIC) * SLOPE))
+    return x * sigmoid((x + x * x * x * CUBIC) * (2 * SLOPE))
 
 
 @function(methods="gelu")

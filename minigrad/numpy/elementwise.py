@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.activation import logistic
 from ..ops.arithmetic import divide, safe_divide, sqrt
 from ..registry import function, op, ufunc
 from ..tensor import Tensor
@@ -64,18 +65,20 @@ def rsqrt(x: Any) -> Tensor:
     return divide(1.0, sqrt(x))
 
 
-def times_exp(g: Any, x: Any, y: Any) -> Any:
-    """Return g * exp(x - y); 0 if y is -inf, since all terms are, and g if x and y are inf."""
-    same = (x == y) & (y == np.inf)  # the difference is 0, not inf - inf
-    return g * np.exp(np.where(same, 0, x) - np.where(same | np.isneginf(y), 0, y))
+def share(a: Any, b: Any, unit: float = 1.0) -> Any:
+    """Return eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
+    same = (a == b) & np.isinf(a)  # the difference would be NaN
+    with np.errstate(over="ignore"):
+        difference = np.where(same, np.minimum(a, 0), a - np.where(same, 0, b))
+    return logistic(difference * unit)
 
 
 logaddexp = ufunc(
     np.logaddexp,
     "Compute log(eᵃ + eᵇ), without overflow.",
     "logaddexp",
-    a=lambda g, y, a: times_exp(g, a, y),
-    b=lambda g, y, b: times_exp(g, b, y),
+    a=lambda g, a, b: g * share(a, b),
+    b=lambda g, a, b: g * share(b, a),
 )
 
 

@@ -15,7 +15,6 @@ from ..ops.select import where as choose
 from ..ops.shape import astype, concatenate, reshape
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
-from .elementwise import times_exp
 from .forms import numpy_form
 
 __all__ = [
@@ -146,10 +145,17 @@ def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     return reduce.max(x, axis, keepdims=keepdims) - reduce.min(x, axis, keepdims=keepdims)
 
 
-@op(
-    methods="logsumexp",
-    x=lambda g, y, x, axis: times_exp(restored(g, x.shape, axis), x, restored(y, x.shape, axis)),
-)
+def _shares(x: Any, axis: Axis) -> Any:
+    """Return softmax(x) over `axis`; 0 in a slice of -inf. Elements of inf share the 1."""
+    top = largest(unwrap(x), axis)
+    infinite = np.isinf(top)
+    limits = np.where((top == np.inf) & (unwrap(x) == np.inf), 0, -np.inf)
+    terms = np.exp(np.where(infinite, limits, x - np.where(infinite, 0, top)))
+    sums = total(terms, axis)
+    return terms / np.where(sums == 0, 1, sums)
+
+
+@op(methods="logsumexp", x=lambda g, x, axis: restored(g, x.shape, axis) * _shares(x, axis))
 def logsumexp(x, /, axis=None, keepdims=False):
     """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf.
 

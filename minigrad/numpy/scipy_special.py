@@ -52,12 +52,15 @@ def _slope_of_log_ndtr(x: Any) -> Any:
     return np.where(x < 0, tail, _normal(high) / sp.ndtr(high))
 
 
-def _slope_of_erfcx(y: Any, x: Any) -> Any:
-    """Return 2 x erfcx(x) - 2 / √π, by its asymptotic series where the terms cancel."""
-    far = x > 100
-    u = 0.5 / np.where(far, x, 1) ** 2
-    series = -2 * u * (1 - 3 * u * (1 - 5 * u * (1 - 7 * u * (1 - 9 * u))))
-    return np.where(far, series / ROOT_PI, 2 * x * y - 2 / ROOT_PI)
+def _one_less(product: Any, x: Any, sign: int) -> Any:
+    """Return 1 - product, which is 2 x dawsn(x) (sign 1) or √π x erfcx(x) (sign -1).
+
+    Far from 0, where the difference cancels, return the asymptotic series.
+    """
+    far = np.abs(x) > np.finfo(x.dtype).eps ** (-1 / 7)
+    u = 0.5 * sign / np.where(far, x, 1) ** 2
+    series = -u * (1 + 3 * u * (1 + 5 * u * (1 + 7 * u * (1 + 9 * u))))
+    return np.where(far & ((sign > 0) | (x > 0)), series, 1 - product)
 
 
 def _gamma_density(a: Any, x: Any) -> Any:
@@ -106,17 +109,17 @@ def _slope_of_spence(x: Any) -> Any:
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
-    "erfcx": (lambda g, y, x: g * _slope_of_erfcx(y, x),),
+    "erfcx": (lambda g, y, x: g * _one_less(y * x * ROOT_PI, x, -1) * (-2 / ROOT_PI),),
     "erfi": (lambda g, x: g * np.exp(x * x) * (2 / ROOT_PI),),
-    "dawsn": (lambda g, y, x: g * (1 - 2 * x * y),),
+    "dawsn": (lambda g, y, x: g * _one_less(2 * x * y, x, 1),),
     "erfinv": (lambda g, y: g * np.exp(y * y) * (ROOT_PI / 2),),
     "erfcinv": (lambda g, y: -g * np.exp(y * y) * (ROOT_PI / 2),),
     "ndtr": (lambda g, x: g * _normal(x),),
     "log_ndtr": (lambda g, x: g * _slope_of_log_ndtr(x),),
     "ndtri": (lambda g, y: g / _normal(y),),
     # logistic functions, exponentials and logarithms
-    "expit": (lambda g, y: g * y * (1 - y),),
-    "logit": (lambda g, x: g / (x * (1 - x)),),
+    "expit": (OPS["sigmoid"].rules["x"],),
+    "logit": (lambda g, x: g / x + g / (1 - x),),
     "log_expit": (lambda g, x: g * sp.expit(-x),),
     "exp10": (lambda g, y: g * y * math.log(10),),
     "boxcox": (lambda g, x, p: g * x ** (p - 1), None),
@@ -141,7 +144,7 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
         lambda g, delta, x: g * np.clip(x, -delta, delta),
     ),
     "pseudo_huber": (
-        lambda g, delta, x: g * x**2 * (2 / (delta + (s := np.hypot(delta, x))) - 1 / s),
+        lambda g, delta, x: g * (t := x * (x / (delta + (s := np.hypot(delta, x))))) * (t / s),
         lambda g, delta, x: g * x * delta / np.hypot(delta, x),
     ),
     "rel_entr": (lambda g, a, b: g * (np.log(a / b) + 1), lambda g, a, b: -g * a / b),

@@ -199,8 +199,8 @@ def _at_positions(
     with np.errstate(over="ignore", invalid="ignore"):
         rise = ordered[..., np.minimum(start + 1, end)] - ordered[..., start]
     fraction = astype(position - low, dtype)
-    steep = ~np.isfinite(rise.data)
-    y = ordered[..., low] + where(steep, 0, rise) * fraction
+    steep = np.isinf(rise.data)
+    y = ordered[..., low] + where(steep, 0, rise) * fraction  # NaN between two equal infinities
     if all_true(~steep):
         return y
     steep = steep & (low != high)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_array
+from ..arrays import all_true, as_array
+from ..op import Op, either
 from ..ops.arithmetic import add, ratio, safe_divide
 from ..ops.select import getitem, where
 from ..ops.shape import clone
@@ -16,7 +17,7 @@ from ..registry import function, op, ufunc
 from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
 from .compare import floor_divide
-from .elementwise import remainder, times_exp
+from .elementwise import remainder, share
 from .forms import numpy_form
 
 __all__ = [
@@ -56,39 +57,70 @@ LN2 = math.log(2)
 # -- logarithms and angles
 
 log2 = ufunc(
-    np.log2, "Compute the base-2 logarithm.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2))
+    np.log2, "Compute the base-2 logarithm.", "log2", x=lambda g, x: safe_divide(g * (1 / LN2), x)
 )
 log10 = ufunc(
     np.log10,
     "Compute the base-10 logarithm.",
     "log10",
-    x=lambda g, x: safe_divide(g, x * math.log(10)),
+    x=lambda g, x: safe_divide(g * (1 / math.log(10)), x),
 )
 hypot = ufunc(
     np.hypot,
     "Compute sqrt(a² + b²), without overflow.",
     "hypot",
-    a=lambda g, y, a: g * ratio(a, y),
-    b=lambda g, y, b: g * ratio(b, y),
+    a=lambda g, a, b: g * cosine(a, b),
+    b=lambda g, a, b: g * cosine(b, a),
+)
+
+
+def _cosine(a: Any, b: Any, /) -> Any:
+    """Compute a / hypot(a, b), also where the length is infinite; 0 at the origin."""
+    with np.errstate(over="ignore"):
+        length = np.hypot(a, b)
+    if not all_true(np.isfinite(length)):
+        infinite = np.isinf(a) | np.isinf(b)
+        a, b = (np.where(infinite, np.isinf(x) * np.sign(x), x / 4) for x in (a, b))
+        length = np.hypot(a, b)
+    return ratio(a, length)
+
+
+cosine: Any = either(
+    Op(
+        _cosine,
+        {
+            "a": lambda g, a, b: ratio(g * cosine(b, a) ** 2, np.hypot(a, b)),
+            "b": lambda g, y, a, b: ratio(-g * y * cosine(b, a), np.hypot(a, b)),
+        },
+    ).function
+)
+
+
+def _one_minus_square(x: Any, /) -> Any:
+    return (1 - x) * (1 + x)  # exact near 1
+
+
+one_minus_square: Any = either(
+    Op(_one_minus_square, {"x": lambda g, x: g * x * -2.0}).function  # exact near 0
 )
 tan = ufunc(np.tan, "Compute the tangent; x is in radians.", "tan", x=lambda g, y: g * (1 + y * y))
 arcsin = ufunc(
     np.arcsin,
     "Return the angle in [-π/2, π/2] with sine x.",
     "arcsin",
-    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
+    x=lambda g, x: safe_divide(g, np.sqrt(one_minus_square(x))),
 )
 arccos = ufunc(
     np.arccos,
     "Return the angle in [0, π] with cosine x.",
     "arccos",
-    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
+    x=lambda g, x: safe_divide(-g, np.sqrt(one_minus_square(x))),
 )
 arctan = ufunc(
     np.arctan,
     "Return the angle in (-π/2, π/2) with tangent x.",
     "arctan",
-    x=lambda g, x: g / (1 + x * x),
+    x=lambda g, x: g / (length := np.hypot(x, 1.0)) / length,
 )
 sinh = ufunc(np.sinh, "Compute the hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh(x))
 cosh = ufunc(np.cosh, "Compute the hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
@@ -99,28 +131,22 @@ arccosh = ufunc(
     np.arccosh,
     "Compute the inverse of cosh.",
     "arccosh",
-    x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1))),
+    x=lambda g, x: safe_divide(safe_divide(g, np.sqrt(x - 1)), np.sqrt(x + 1)),
 )
 arctanh = ufunc(
     np.arctanh,
     "Compute the inverse of tanh.",
     "arctanh",
-    x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)),
+    x=lambda g, x: safe_divide(g, one_minus_square(x)),
 )
-
-
-def _per_square(g: Any, a: Any, b: Any) -> Any:
-    """Return g * a / (a² + b²), without squares that overflow; 0 at the origin."""
-    length = np.hypot(a, b)
-    return ratio(g * ratio(a, length), length)
 
 
 arctan2 = ufunc(
     np.arctan2,
     "Return the angle in (-π, π] of the point (b, a).",
     "arctan2",
-    a=lambda g, a, b: _per_square(g, b, a),
-    b=lambda g, a, b: _per_square(-g, a, b),
+    a=lambda g, a, b: ratio(g * cosine(b, a), np.hypot(a, b)),
+    b=lambda g, a, b: ratio(-g * cosine(a, b), np.hypot(a, b)),
 )
 
 # -- roots, powers, signs
@@ -134,8 +160,8 @@ exp2 = ufunc(np.exp2, "Compute 2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
 logaddexp2 = ufunc(
     np.logaddexp2,
     "Compute log2(2ᵃ + 2ᵇ), without overflow.",
-    a=lambda g, y, a: times_exp(g, a * LN2, y * LN2),
-    b=lambda g, y, b: times_exp(g, b * LN2, y * LN2),
+    a=lambda g, a, b: g * share(a, b, LN2),
+    b=lambda g, a, b: g * share(b, a, LN2),
 )
 
 
@@ -186,10 +212,12 @@ DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
 def _sinc_slope(x: Any) -> Any:
     """Return the derivative of sin(πx) / (πx), by its series near 0."""
     t = math.pi * x
-    near = np.abs(t) < 0.1
-    far = np.where(near, 1, t)
-    series = t * (-1 / 3 + t**2 * (1 / 30 - t**2 * (1 / 840 - t**2 / 45360)))
-    return math.pi * np.where(near, series, (np.cos(far) - np.sin(far) / far) / far)
+    near = np.abs(t) < 1
+    far, square = np.where(near, 1, t), np.where(near, t, 0) ** 2
+    series: Any = 0.0
+    for k in range(10, 0, -1):
+        series = series * square + (-1) ** k * 2 * k / math.factorial(2 * k + 1)
+    return math.pi * np.where(near, t * series, (np.cos(far) - np.sin(far) / far) / far)
 
 
 @op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))

@@ -1,7 +1,6 @@
 """Activation functions: relu, sigmoid, softmax and its logarithm.
 
-Look at the rules: each reads the result `y`, and no input. Softmax subtracts the largest element
-first, so that no exponential overflows.
+Look at the rules. Softmax subtracts the largest element first, so that no exponential overflows.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ import numpy as np
 
 from ..arguments import booleans
 from ..arrays import as_array
+from ..op import either
 from ..registry import op
+from .arithmetic import over_cosh_squared
 from .reduce import largest, total
 
 __all__ = ["relu", "sigmoid", "softmax", "log_softmax"]
@@ -35,7 +36,7 @@ def as_floats(x: Any) -> Any:
     return x.astype(float) if x.dtype.kind in "iub" else x
 
 
-@op(methods="sigmoid", x=lambda g, y: g * y * (1 - y))
+@op(methods="sigmoid", x=lambda g, x: over_cosh_squared(g * 0.25, x * 0.5))  # g · y · (1 - y)
 def sigmoid(x, /):
     """Compute 1 / (1 + exp(-x)).
 
@@ -46,6 +47,8 @@ def sigmoid(x, /):
         y += 1
         return np.reciprocal(y, out=y)
 
+
+logistic: Any = either(sigmoid)  # for rules
 
 # -- softmax
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import all_true
-from ..op import either
+from ..op import Op, either
 from ..registry import op, ufunc
 
 __all__ = [
@@ -57,11 +57,9 @@ absolute = ufunc(
     "__abs__ abs",
     x=lambda g, x: g * np.sign(x),
 )
-sign = ufunc(np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambda g: _zeros(g))
-
-
-def _zeros(g: Any) -> Any:
-    return np.where(False, g, 0)
+sign = ufunc(
+    np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambda g: np.zeros_like(g)
+)
 
 
 # A rule may replace a value by a constant only where its formula has no value, such as log 0.
@@ -70,14 +68,14 @@ def _zeros(g: Any) -> Any:
 
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
-        return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else _zeros(g)
+        return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
     # a⁰ has derivative 0, also at a = 0
-    return g * (b * np.where(np.logical_and(a == 0, b == 0), 1, a) ** (b - 1.0))
+    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0))
 
 
 def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
     # 0ᵇ has derivative 0, not 0 · log 0
-    return g * y * np.log(np.where(np.logical_and(a == 0, b >= 0), 1.0, a))
+    return g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)
@@ -115,7 +113,31 @@ sin = ufunc(np.sin, "Compute the sine; x is in radians.", "sin", x=lambda g, x: 
 cos = ufunc(np.cos, "Compute the cosine; x is in radians.", "cos", x=lambda g, x: -g * np.sin(x))
 
 
-tanh = ufunc(np.tanh, "Compute the hyperbolic tangent.", "tanh", x=lambda g, y: g * (1.0 - y * y))
+tanh = ufunc(
+    np.tanh,
+    "Compute the hyperbolic tangent.",
+    "tanh",
+    x=lambda g, x: over_cosh_squared(g, x),  # 1 - y² cancels far from 0
+)
+
+
+def _over_cosh_squared(a: Any, x: Any, /) -> Any:
+    """Compute a / cosh(x)²."""
+    with np.errstate(over="ignore"):  # the square may be inf
+        y = np.cosh(x)
+        y *= y
+    return a / y
+
+
+over_cosh_squared: Any = either(
+    Op(
+        _over_cosh_squared,
+        {
+            "a": lambda g, x: over_cosh_squared(g, x),
+            "x": lambda g, y, x: g * y * np.tanh(x) * -2.0,
+        },
+    ).function
+)
 
 # -- division where a slope may be infinite
 #

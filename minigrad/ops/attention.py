@@ -83,7 +83,9 @@ def attention_weights(
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query, _repeat_heads(key, query.shape[1]).mT) * scale
-    return softmax(scores if bias is None else scores + bias, where=mask)
+    if bias is None:
+        return softmax(scores, where=mask)
+    return softmax(scores + bias, where=True if mask is None else mask)  # zeros in a row of -inf
 
 
 @fusible
@@ -140,7 +142,7 @@ def scaled_dot_product_attention(
     mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
         True = may attend. Rows without a True give zeros and zero gradients.
     bias : Tensor, broadcastable to (N, h, L_q, L_kv), optional
-        Added to the scores, with a gradient.
+        Added to the scores, with a gradient. A row of -inf alone gives zeros, as in `mask`.
     scale : float, optional
         Factor of the scores; 1 / sqrt(d_k) by default.
     dropout : float, default 0

@@ -72,6 +72,7 @@ UNLIKE: dict[str, Function] = {
     "fmax": lambda a, b: (a == b) | np.isnan(a + b),  # equal operands share the gradient
     "fmin": lambda a, b: (a == b) | np.isnan(a + b),
     "power 0.5": np.isneginf,  # the root in PyTorch
+    "arccosh": lambda x: x < 1,  # there the value is NaN, and here the derivative, too
     "cumprod": lambda a, b: np.isinf(a) | np.isinf(b),  # 0 · inf is NaN
 }
 

@@ -5,6 +5,7 @@ Points at which PyTorch has the same derivatives are in `tests/oracle/test_speci
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -26,6 +27,23 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("relu of NaN", mg.relu, [-1, NAN], [0, 1]),
     ("clip at its bounds", lambda x: np.clip(x, 0, 1), [-1, 0, 1, 2], [0, 1, 1, 0]),
     ("clip by one limit", lambda a: mg.clip([0, 2, -3], None, a), [1.0, 1.0, -1.0], [0, 1, 0]),
+    (
+        "high limit below the low one",
+        lambda b: np.clip([0, 3, 5], 2, b),
+        [1.0, 4.0, 0.5],
+        [1, 0, 1],
+    ),
+    (
+        "hypot at infinity",
+        lambda x: np.hypot(x, [3.0, INF, 3, INF]),
+        [INF, INF, 1, 2],
+        [1, 0.5**0.5, 0.1**0.5, 0],
+    ),
+    ("abs of a complex value at infinity", lambda x: np.abs(x + 0j), [INF, -INF], [1, -1]),
+    ("arctan2 at infinity", lambda x: np.arctan2(x, [INF, -2.0]), [3.0, INF], [0, 0]),
+    ("logsumexp of large values", mg.logsumexp, [1e17, 1e17], [0.5, 0.5]),
+    ("logaddexp of inf", lambda x: np.logaddexp(x[0], x[1]), [INF, INF], [0.5, 0.5]),
+    ("logaddexp of -inf", lambda x: np.logaddexp(x[0], x[1]), [-INF, -INF], [0, 0]),
     ("maximum of one tensor", lambda x: mg.maximum(x, x), 2.0, 1),
     ("max of NaN", np.max, [1, NAN, NAN, 3], [0, 0.5, 0.5, 0]),
     ("median between an infinity", np.median, [-INF, -1], [0.5, 0.5]),
@@ -77,6 +95,12 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ("xlogy of infinity", lambda b: mg.xlogy(0.0, b), [0.0, 2.0, INF, NAN], [0, 0, 0, NAN]),
     ("quantile of NaN", lambda x: mg.quantile(x, [0.0, 0.5]), [NAN, 1.0, 2.0], [NAN, NAN]),
     ("expm of values that are not finite", lambda x: mg.expm(x)[:, 0, 0], INFINITE, [NAN, NAN, 1]),
+    (
+        "quantile between equal infinities",
+        lambda x: mg.quantile(x, [0.0, 0.5]),
+        [INF, INF],
+        [NAN, NAN],
+    ),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
     ("softmax of integers", mg.softmax, [1, 1], [0.5, 0.5]),
     ("softplus far above 0", mg.softplus, 1000.0, 1000),
@@ -110,6 +134,17 @@ def test_softmax_with_where_equals_softmax_of_the_elements_that_count(
         else:
             np.testing.assert_allclose(found[where], mg.softmax(counted).data, rtol=1e-14)
             assert np.isnan(found).any() or not found[~where].any()
+
+
+@pytest.mark.parametrize("is_kernel", [False, True])
+def test_row_of_negative_infinity_in_bias_gives_zeros_and_zero_gradients(is_kernel: bool) -> None:
+    query, bias = np.ones((1, 1, 2, 3)), np.array([[-INF, -INF], [0.0, 1.0]])
+    attend = lambda q, b: mg.scaled_dot_product_attention(q, query, query, bias=b)
+    with contextlib.nullcontext() if is_kernel else mg.use_definitions():
+        y = attend(query, bias)
+        gradients = mg.grad(lambda q, b: attend(q, b).sum(), (0, 1))(query, bias)
+    np.testing.assert_allclose(y.data[0, 0], [[0, 0, 0], [1, 1, 1]])
+    assert not any(g.data[..., 0, :].any() for g in gradients)
 
 
 @pytest.mark.parametrize("f", [mg.sigmoid, mg.softplus, mg.silu, mg.elu, np.tanh, mg.log_sigmoid])

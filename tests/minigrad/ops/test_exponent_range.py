@@ -1,0 +1,117 @@
+"""Derivatives of elementwise functions over the whole exponent range, and far from 0.
+
+A rule in float32 is compared with the same rule in float64, and a rule in float64 with the same rule in extended
+precision, where the platform has one. A square that overflows, a difference that cancels and a derivative through a
+rounded result are right in the wider format and wrong in the narrow one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.environment import max_examples
+
+import minigrad as mg
+
+UNARY = [
+    "negative", "positive", "absolute", "sign", "square", "exp", "log", "sqrt", "sin", "cos", "tanh", "reciprocal",
+    "expm1", "log1p", "rsqrt", "log2", "log10", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh",
+    "arccosh", "arctanh", "cbrt", "exp2", "deg2rad", "rad2deg", "relu", "sigmoid", "softplus", "log_sigmoid",
+    "leaky_relu", "elu", "silu", "erf",
+]  # fmt: skip
+BINARY = [
+    "add", "subtract", "multiply", "divide", "power", "logaddexp", "logaddexp2", "hypot", "arctan2", "maximum",
+    "minimum", "fmax", "fmin", "copysign", "xlogy", "safe_divide", "safe_multiply",
+]  # fmt: skip
+FORMATS = [(np.float32, np.float64, 3e-5)]
+if np.finfo(np.longdouble).eps < np.finfo(float).eps:
+    FORMATS.append((np.float64, np.longdouble, 1e-13))
+DOMAIN = {"arcsin": 1.0, "arccos": 1.0, "arctanh": 1.0}
+
+
+@st.composite
+def numbers(draw: st.DrawFn, dtype: Any) -> np.ndarray:
+    """Draw numbers of all sizes: powers of 2 times a factor, ordinary numbers, near 1, and the special ones."""
+    limits = np.finfo(dtype)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    exponents = rng.uniform(limits.minexp, limits.maxexp - 1, 30)
+    sizes = [
+        2.0**exponents,
+        rng.uniform(0, 120, 30),
+        1 + rng.choice([-1, 1], 10) * 2.0 ** -rng.integers(1, 22, 10),
+    ]
+    x = np.concatenate(sizes) * rng.choice([-1.0, 1.0], 70)
+    return np.concatenate([x, [0.0, 1.0, -1.0, np.inf, -np.inf]]).astype(dtype)
+
+
+def slopes(name: str, xs: list[np.ndarray], order: int) -> list[np.ndarray]:
+    """Return the derivatives of the sum of a function by each operand, or those of the sum of one of them."""
+    op = mg.registry.OPS.get(name)
+    f = getattr(mg, name) if hasattr(mg, name) else op.function
+    tensors = [mg.Tensor(x, requires_grad=True) for x in xs]
+    with np.errstate(all="ignore"), mg.use_definitions():
+        found = mg.gradients(f(*tensors).sum(), tensors, create_graph=order > 1, allow_unused=True)
+        if order > 1:
+            found = [None if g is None or not g.requires_grad else mg.gradients(g.sum(), [x])[0]
+                     for g, x in zip(found, tensors)]  # fmt: skip
+    return [np.zeros_like(x) if g is None else g.data for g, x in zip(found, xs)]
+
+
+def assert_formats_agree(
+    name: str, xs: list[np.ndarray], order: int, wide: Any, rtol: float
+) -> None:
+    """Compare derivatives with those in a wider format, up to rounding and to numbers that lose digits near 0."""
+    limits = np.finfo(xs[0].dtype)
+    for narrow, exact in zip(
+        slopes(name, xs, order), slopes(name, [x.astype(wide) for x in xs], order)
+    ):
+        with np.errstate(all="ignore"):
+            size = np.abs(exact)
+            right = (np.abs(narrow - exact) <= rtol * size + 200 * limits.smallest_normal) | (
+                narrow == exact
+            )
+            right |= np.isnan(narrow) & np.isnan(exact)
+            overflows = (size > limits.max / 4) | np.isinf(narrow) & (size > limits.max / 8)
+            right |= (
+                overflows & (np.abs(narrow) > limits.max / 8) & (np.sign(narrow) == np.sign(exact))
+            )
+        points = np.stack(xs, -1)[~right][:4].tolist()
+        assert right.all(), f"{name} at {points}: {narrow[~right][:4]}, right {exact[~right][:4]}"
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", UNARY)
+@max_examples(12)
+@given(data=st.data())
+def test_derivative_of_function_of_one_operand_agrees_with_wider_format(
+    name: str, order: int, data: st.DataObject
+) -> None:
+    for dtype, wide, rtol in FORMATS:
+        x = data.draw(numbers(dtype))
+        x = x[np.abs(x) <= DOMAIN.get(name, np.inf)]
+        assert_formats_agree(name, [x], order, wide, rtol)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@max_examples(12)
+@given(data=st.data())
+def test_derivative_of_function_of_two_operands_agrees_with_wider_format(
+    name: str, data: st.DataObject
+) -> None:
+    for dtype, wide, rtol in FORMATS:
+        a, b = data.draw(numbers(dtype)), data.draw(numbers(dtype))
+        with np.errstate(over="ignore"):  # far apart, near, equal, and beside a number
+            pairs = [
+                (a, b),
+                (a, a * dtype(1.25)),
+                (a, a),
+                (a, np.full_like(a, 0.75)),
+                (np.full_like(b, 0.75), b),
+            ]
+        for x, y in pairs:
+            x = np.abs(x) if name == "power" else x
+            assert_formats_agree(name, [x, y], 1, wide, rtol)
