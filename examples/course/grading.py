@@ -1,8 +1,8 @@
 """Graders for the exercises of the course: a reader's function against a reference on hidden cases.
 
 An exercise is its reference solution, cases to try, and the mistakes that readers make, each with a sentence that says
-what is wrong. `grade(function)` returns the reader's function if it is right and the reference otherwise, so that the
-cells below always run.
+what is wrong. `grade(function, name)` returns the reader's function if it is right and the reference otherwise, so that
+the cells below always run. A result must have the right values, and the types that the cells below need.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,26 @@ import minigrad as mg
 __all__ = ["Exercise", "Exercises", "check"]
 
 Function = Callable[..., Any]
+Path = tuple[int, ...]
+"""Indices of an element of a result: (1,) is result[1]."""
+
+RELATIONS: dict[str, Callable[[Any], Any]] = {
+    "Every sign is wrong.": lambda b: -b,
+    "Negative values lost their sign.": abs,
+    "Every value is the square of the right one.": lambda b: b**2,
+    "Every value is the root of the right one.": np.sqrt,
+    "Every value is 1 minus the right one.": lambda b: 1 - b,
+    "Every value is 1 divided by the right one.": lambda b: 1 / b,
+    "Every value is the exponential of the right one.": np.exp,
+    "Every value is the logarithm of the right one.": np.log,
+}
+"""Sentences about values that are a function of the right ones."""
+MOVED: dict[str, Callable[[Any], Any]] = {
+    "Rows and columns are exchanged: transpose the result.": lambda b: b.swapaxes(-1, -2),
+    "The order is reversed.": lambda b: b[::-1],
+    "The values are right, but some are in wrong places.": lambda b: np.sort(b, None),
+}
+"""Sentences about the right values in other places."""
 
 
 @dataclass
@@ -36,7 +57,7 @@ class Exercise:
 
     def judge(self, answer: Function) -> str:
         """Return what is wrong with an answer; "" if nothing is, "…" if there is no answer yet."""
-        for number, arguments in enumerate(self.cases(np.random.default_rng(0)), 1):
+        for number, arguments in enumerate(self._cases(), 1):
             expected = self.reference(*copy.deepcopy(arguments))
             inputs = copy.deepcopy(arguments)
             shapes = self._described(arguments)
@@ -45,96 +66,118 @@ class Exercise:
             try:
                 result = answer(*inputs)
             except Exception as error:
-                return case + label("it raises {error}", error=f"{type(error).__name__}: {error}")
-            if result is None:
+                raised = label("it raises {error}", error=f"{type(error).__name__}: {error}")
+                return self._known_mistake(answer, number - 1) or case + raised
+            if result is None and number == 1:
                 return "…"
-            wrong = self._difference(result, expected)
+            path, wrong = self._difference(result, expected, _has_tensor(arguments))
             if wrong:
-                return self._known_mistake(answer) or case + wrong
-            if self._difference(list(inputs), list(arguments)):
-                return case + label("it changes its arguments")
+                at = "".join(f"[{i}]" for i in path)
+                where = f"result{at}: " if path else ""
+                known = self._known_mistake(answer, number - 1)
+                return known or case + where + wrong + self._relation(answer, path)
+            for name, before, after in zip(self._names(), arguments, inputs):
+                if self._difference(after, before)[1]:
+                    return case + label(
+                        "it changes its argument {name}: `x -= y` writes into the array x, and `x = x - y` does not",
+                        name=name,
+                    )
         return self._wrong_gradient(answer) if self.differentiable else ""
 
     def source(self) -> str:
         """Return the code of the reference solution."""
         return re.sub(r"\A(@.*?\n)(?=def )", "", inspect.getsource(self.reference), flags=re.S)
 
+    def _cases(self) -> list[tuple[Any, ...]]:
+        return list(self.cases(np.random.default_rng(0)))
+
+    def _names(self) -> list[str]:
+        return list(inspect.signature(self.reference).parameters)
+
     def _described(self, arguments: tuple[Any, ...]) -> str:
         """Return the shapes of the arrays and the values of the numbers among arguments."""
-        names = inspect.signature(self.reference).parameters
         shown = [
             f"{name} {np.shape(value)}" if hasattr(value, "shape") else f"{name} = {value}"
-            for name, value in zip(names, arguments)
+            for name, value in zip(self._names(), arguments)
             if hasattr(value, "shape") or isinstance(value, (int, float))
         ]
         return ", ".join(shown)
 
-    def _difference(self, found: Any, expected: Any) -> str:
-        if isinstance(expected, (list, tuple)):
-            is_sequence = isinstance(found, (list, tuple)) or (
-                isinstance(found, np.ndarray) and found.ndim > 0
-            )
-            if not is_sequence or len(found) != len(expected):
-                kind = f"{len(expected)} × {type(expected[0]).__name__}" if expected else "()"
-                return label(
-                    "it returns {type}; expected {expected}",
-                    type=type(found).__name__,
-                    expected=f"{type(expected).__name__}, {kind}",
-                )
-            return next(filter(None, map(self._difference, found, expected)), "")
+    def _difference(
+        self, found: Any, expected: Any, tensors: bool = False, path: Path = ()
+    ) -> tuple[Path, str]:
+        """Return where a result differs, and how: ((), "") if it does not.
+
+        A pair inside a result must be a tuple, which can be an index or a key. The result itself may be a tuple or a
+        list. With `tensors`, a tensor must be a tensor.
+        """
         if isinstance(expected, dict):
-            if not isinstance(found, dict) or found.keys() != expected.keys():
-                return label(
-                    "it returns {type}; expected {expected}",
-                    type=type(found).__name__,
-                    expected=f"dict, {', '.join(map(str, expected))}",
-                )
-            return self._difference([found[key] for key in expected], list(expected.values()))
+            same = isinstance(found, dict) and found.keys() == expected.keys()
+            pairs = [self._difference(found[k], v)[1] for k, v in expected.items()] if same else []
+            return path, next(filter(None, pairs), "") if same else _other_type(found, expected)
+        if isinstance(expected, (list, tuple)):
+            allowed: Any = (list, tuple, np.ndarray) if not path else type(expected)
+            if not isinstance(found, allowed) or not np.iterable(found):
+                return path, _other_type(found, expected)
+            if len(found) != len(expected):
+                text = "it has {number} elements; expected {expected}"
+                return path, label(text, number=len(found), expected=len(expected))
+            parts = [
+                self._difference(a, b, tensors, (*path, i))
+                for i, (a, b) in enumerate(zip(found, expected))
+            ]
+            wrong = [i for i, (_, message) in enumerate(parts) if message]
+            if len(wrong) == 2:
+                swapped = [found[i] for i in reversed(wrong)]
+                if not any(self._difference(a, expected[i])[1] for a, i in zip(swapped, wrong)):
+                    text = "elements {first} and {second} are exchanged"
+                    return path, label(text, first=wrong[0], second=wrong[1])
+            return next((part for part in parts if part[1]), (path, ""))
         if expected is None or isinstance(expected, str) or callable(expected):
             same = isinstance(found, type(expected)) and found == expected
-            return (
-                ""
-                if same
-                else label(
-                    "it returns {value}; expected {expected}", value=found, expected=expected
-                )
+            text = "it returns {value}; expected {expected}"
+            return path, "" if same else label(text, value=repr(found), expected=repr(expected))
+        return path, self._array_difference(found, expected, tensors)
+
+    def _array_difference(self, found: Any, expected: Any, tensors: bool) -> str:
+        """Return how an array, a tensor or a number differs from the expected one."""
+        is_tensor = isinstance(found, mg.Tensor)
+        if isinstance(expected, mg.Tensor) and tensors and not is_tensor:
+            return _other_type(found, expected) + label(
+                ": its derivatives are needed, so return the tensor, without .data or .item()"
             )
-        if isinstance(found, (list, tuple)) and np.ndim(expected):
-            return label(
-                "it returns {type}; expected {expected}",
-                type=type(found).__name__,
-                expected=type(expected).__name__,
+        if is_tensor and not isinstance(expected, mg.Tensor):
+            return _other_type(found, expected) + label(
+                ": the cells below compute with arrays, so return its .data"
             )
-        if isinstance(found, mg.Tensor) and not isinstance(expected, mg.Tensor):
-            return label(
-                "it returns {type}; expected {expected}: the cells below compute with arrays, so return its .data",
-                type="Tensor",
-                expected=type(expected).__name__,
-            )
-        try:
-            a, b = (np.asarray(getattr(value, "data", value), float) for value in (found, expected))
-        except (TypeError, ValueError):
-            return label(
-                "it returns {type}; expected {expected}",
-                type=type(found).__name__,
-                expected=type(expected).__name__,
-            )
+        b = np.asarray(expected.data if isinstance(expected, mg.Tensor) else expected)
+        numbers = (int, float, np.ndarray, np.generic, mg.Tensor)
+        if not isinstance(found, numbers) or (a := _array(found)).dtype.kind not in "biuf":
+            return _other_type(found, expected)
         if a.shape != b.shape:
-            return label(
-                "it returns shape {shape}; expected {expected}", shape=a.shape, expected=b.shape
-            )
-        if np.allclose(a, b, self.tolerance, self.tolerance, equal_nan=True):
-            if isinstance(expected, mg.Tensor) and found.dtype != expected.dtype:
+            text = "it returns shape {shape}; expected {expected}"
+            same = a.size == b.size > 1 and self._close(a.reshape(b.shape), b)
+            right = label(" (the values are right)") if same else ""
+            return label(text, shape=a.shape, expected=b.shape) + right
+        if self._close(a, b):
+            dtype = a.dtype != b.dtype
+            if isinstance(expected, mg.Tensor) and dtype and tensors:
                 return label(
                     "it returns {type}; expected {expected}: np.sqrt(2) is float64, which makes a tensor float64, "
                     "and 2**0.5 does not",
-                    type=found.dtype.name,
-                    expected=expected.dtype.name,
+                    type=a.dtype.name,
+                    expected=b.dtype.name,
                 )
+            kinds = {"b": "b", "i": "iu"}.get(b.dtype.kind, "biuf") if b.ndim else "biuf"
+            if a.dtype.kind not in kinds or (b.ndim == 0 and a.dtype == bool != b.dtype):
+                text = "it returns values of type {type}; expected {expected}: the cells below need this type"
+                return label(text, type=a.dtype.name, expected=b.dtype.name)
             return ""
         if b.size == 1:
+            text = "it returns {value}; expected {expected}"
             value, wanted = _distinct(a.item(), b.item(), 6)
-            return label("it returns {value}; expected {expected}", value=value, expected=wanted)
+            return label(text, value=value, expected=wanted)
+        a, b = a.astype(float), b.astype(float)
         gaps = np.where(np.isnan(a), np.inf, np.abs(a - b))
         at = np.unravel_index(gaps.argmax(), gaps.shape)
         value, wanted = _distinct(a[at], b[at], 4)
@@ -145,39 +188,140 @@ class Exercise:
             expected=wanted,
         )
 
-    def _known_mistake(self, answer: Function) -> str:
-        """Return the sentence about the mistake that gives the same results as the answer, if any."""
-        cases = list(self.cases(np.random.default_rng(0)))
-        for sentence, mistake in self.mistakes.items():
-            pairs = ((_outcome(answer, case), _outcome(mistake, case)) for case in cases)
-            if not any(self._difference(found, wrong) for found, wrong in pairs):
-                return label(sentence)
+    def _close(self, a: Any, b: Any) -> bool:
+        a, b = np.asarray(a, float), np.asarray(b, float)
+        return np.allclose(a, b, self.tolerance, self.tolerance, equal_nan=True)
+
+    def _relation(self, answer: Function, path: Path) -> str:
+        """Return a sentence about how the values at a path are related to the right ones, in all cases."""
+        pairs = []
+        for case in self._cases():
+            leaves = [
+                _leaf(_outcome(function, case), path) for function in (answer, self.reference)
+            ]
+            if leaves[0].shape != leaves[1].shape or leaves[1].dtype.kind == "O":
+                return ""
+            pairs.append(leaves)
+        a, b = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
+        if a.dtype.kind not in "biuf" or b.dtype.kind not in "biuf" or len(a) < 2:
+            return ""
+        if self._close(a, b):  # another type, or another shape
+            return ""
+        a, b = a.astype(float), b.astype(float)
+        sentence = ""
+        with np.errstate(all="ignore"):
+            if np.isnan(a).any() and not np.isnan(b).any():
+                sentence = (
+                    "NaN is 0 / 0, or comes from an exponential that is too large for a float."
+                )
+            elif not np.isfinite(a).all():
+                return ""
+            for text, function in RELATIONS.items():
+                sentence = sentence or (text if self._close(a, function(b)) else "")
+            for text, move in MOVED.items():
+                if not sentence and all(self._is_moved(move, *pair) for pair in pairs):
+                    sentence = text
+            if sentence:
+                return "\n  " + label(sentence)
+            factor, shift = np.dot(a, b) / np.dot(b, b), (a - b).mean()
+            if factor and self._close(a, factor * b):
+                text = "Every value is {number} times the right one."
+                return "\n  " + label(text, number=f"{factor:.5g}")
+            if self._close(a, b + shift):
+                text = "To every value {number} is added."
+                return "\n  " + label(text, number=f"{shift:.5g}")
         return ""
+
+    def _is_moved(self, move: Function, a: Any, b: Any) -> bool:
+        """Return whether an array becomes another one if its values are moved."""
+        try:
+            moved = move(b)
+        except (ValueError, IndexError):  # too few axes
+            return False
+        a = a if moved.ndim == a.ndim else np.sort(a, None)
+        return a.size > 1 and a.shape == moved.shape and self._close(a, moved)
+
+    def _known_mistake(self, answer: Function, first: int) -> str:
+        """Return the sentence about the mistake that agrees with an answer in its first wrong case.
+
+        Of several such mistakes, it is the one that agrees in most cases.
+        """
+        cases = self._cases()
+        found = [_outcome(answer, case) for case in cases]
+        right = _outcome(self.reference, cases[first])
+        agreed = {}
+        for sentence, mistake in self.mistakes.items():
+            results = [_outcome(mistake, case) for case in cases]
+            same = [not self._difference(a, b)[1] for a, b in zip(found, results)]
+            if same[first] and self._difference(results[first], right)[1]:
+                agreed[sentence] = sum(same)
+        return label(max(agreed, key=agreed.__getitem__)) if agreed else ""
 
     def _wrong_gradient(self, answer: Function) -> str:
         """Return what is wrong with the derivatives of an answer by all tensors and arrays."""
-        try:
-            found = self._gradients(answer)
-        except Exception as error:
-            return label(
-                "it is right for arrays; with tensors, whose derivatives the lesson needs, it raises {error}",
-                error=f"{type(error).__name__}: {error}",
-            )
-        if self._difference(found, self._gradients(self.reference)):
-            return label(
-                "its gradient is missing or wrong: compute with tensors, not with their .data"
-            )
+        for case in self._cases():
+            right = self._gradients(self.reference, case)
+            try:
+                found = self._gradients(answer, case)
+            except Exception as error:
+                return label(
+                    "it is right for arrays; with tensors, whose derivatives the lesson needs, it raises {error}",
+                    error=f"{type(error).__name__}: {error}",
+                )
+            for name, gradient in right.items():
+                if name not in found or self._array_difference(found[name], gradient, False):
+                    return label(
+                        "its gradient by {name} is missing or wrong: compute with tensors, not with their .data",
+                        name=name,
+                    )
         return ""
 
-    def _gradients(self, function: Function) -> list[np.ndarray]:
-        arguments = copy.deepcopy(next(iter(self.cases(np.random.default_rng(0)))))
-        leaves: list[mg.Tensor] = []
-        result = function(*(_as_leaves(argument, leaves) for argument in arguments))
+    def _gradients(self, function: Function, case: tuple[Any, ...]) -> dict[str, np.ndarray]:
+        """Return the gradients of a result by the arrays of real numbers among the arguments."""
+        leaves: dict[str, mg.Tensor] = {}
+        named = zip(self._names(), copy.deepcopy(case))
+        result = function(*(_as_leaves(argument, name, leaves) for name, argument in named))
         if not isinstance(result, mg.Tensor) or not result.requires_grad:
-            return []
+            return {}
         cotangent = np.random.default_rng(1).standard_normal(result.shape)
-        gradients = mg.gradients((result * cotangent).sum(), leaves, allow_unused=True)
-        return [np.zeros(t.shape) if g is None else g.data for g, t in zip(gradients, leaves)]
+        gradients = mg.gradients(
+            (result * cotangent).sum(), list(leaves.values()), allow_unused=True
+        )
+        return {
+            name: np.zeros(t.shape) if g is None else g.data
+            for (name, t), g in zip(leaves.items(), gradients)
+        }
+
+
+def _other_type(found: Any, expected: Any) -> str:
+    """Return what is wrong with a result of another type."""
+    wanted = type(expected).__name__
+    if isinstance(expected, (list, tuple)) and len(expected):
+        wanted += f" ({len(expected)} × {type(expected[0]).__name__})"
+    text = "it returns {type}; expected {expected}"
+    return label(text, type=type(found).__name__, expected=wanted)
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_tensor, value.values()))
+    return isinstance(value, mg.Tensor) or (
+        isinstance(value, (list, tuple)) and any(map(_has_tensor, value))
+    )
+
+
+def _array(value: Any) -> Any:
+    return np.asarray(value.data if isinstance(value, mg.Tensor) else value)
+
+
+def _leaf(value: Any, path: Path) -> Any:
+    """Return an element of a result as an array; an array of objects if there is none."""
+    try:
+        for i in path:
+            value = value[i]
+        return _array(value)
+    except Exception:
+        return np.array(None)
 
 
 def _distinct(a: float, b: float, digits: int) -> tuple[str, str]:
@@ -195,18 +339,14 @@ def _outcome(function: Function, case: tuple[Any, ...]) -> Any:
         return type(error).__name__
 
 
-def _as_leaves(argument: Any, leaves: list[mg.Tensor]) -> Any:
-    """Replace the arrays of real numbers in an argument by tensors, and append these to `leaves`."""
+def _as_leaves(argument: Any, name: str, leaves: dict[str, mg.Tensor]) -> Any:
+    """Replace the arrays of real numbers in an argument by tensors, and put these into `leaves`."""
     if isinstance(argument, dict):
-        return {key: _as_leaves(value, leaves) for key, value in argument.items()}
-    real = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
-    if real or isinstance(argument, mg.Tensor):
-        leaves.append(
-            mg.Tensor(
-                getattr(argument, "data", argument) if not real else argument, requires_grad=True
-            )
-        )
-        return leaves[-1]
+        return {key: _as_leaves(v, f'{name}["{key}"]', leaves) for key, v in argument.items()}
+    array = argument.data if isinstance(argument, mg.Tensor) else argument
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+        leaves[name] = mg.Tensor(array, requires_grad=True)
+        return leaves[name]
     return argument
 
 
@@ -222,26 +362,48 @@ class Exercises(dict[str, Exercise]):
 
         return add
 
-    def grade(self, answer: Function) -> Function:
-        """Print whether a function is right, and return the one to go on with."""
-        exercise = self[answer.__name__]
-        wrong = exercise.judge(answer)
+    def grade(self, answer: Function, name: str = "") -> Function:
+        """Print whether a function is right, and return the one to go on with.
+
+        Parameters
+        ----------
+        answer : callable
+        name : str, optional
+            Name of the exercise. By default the name of the function; a lambda has none, and is matched by its
+            parameters.
+        """
+        name = self._named(answer, name)
+        exercise = self[name]
+        wrong = exercise.judge(answer) if callable(answer) else _other_type(answer, self.grade)
         if wrong == "…":
-            print(
-                "…",
-                f"{answer.__name__}:",
-                label("not yet: replace the dots by your code, and return the result."),
-            )
+            text = "not yet: replace the dots by your code, and return the result."
+            print("…", f"{name}:", label(text))
         elif wrong:
-            print("✗", f"{answer.__name__}:", label("not right."), wrong)
+            print("✗", f"{name}:", label("not right."), wrong)
             print(" ", label("Until it is right, the notebook goes on with our solution."))
         else:
-            print("✓", f"{answer.__name__}:", label("right"))
+            print("✓", f"{name}:", label("right"))
         return exercise.reference if wrong else answer
 
-    def solution(self, function: Function) -> None:
-        """Print the reference solution of a function."""
-        print(self[function.__name__].source())
+    def solution(self, name: str) -> None:
+        """Print the reference solution of an exercise; a script prints it if it runs with --solutions."""
+        if (
+            "ipykernel" in sys.modules
+            or "pyodide_kernel" in sys.modules
+            or "--solutions" in sys.argv
+        ):
+            print(self[name].source())
+
+    def _named(self, answer: Function, name: str) -> str:
+        """Return the name of the exercise that a function answers."""
+        name = name or getattr(answer, "__name__", "")
+        if name not in self and callable(answer):
+            parameters = list(inspect.signature(answer).parameters)
+            name = next((n for n, e in self.items() if e._names() == parameters), name)
+        if name not in self:
+            names = ", ".join(self)
+            raise ValueError(f'name must be one of {names}, got "{name}": grade(answer, name)')
+        return name
 
 
 def check(holds: Any, text: str, *values: Any) -> None:

@@ -16,6 +16,12 @@ _SWAPPED = {
 }  # fmt: skip
 """Operators, and what replaces them."""
 
+_OTHER = {
+    "max": "min", "min": "max", "mean": "sum", "sum": "mean", "argmax": "argmin", "any": "all", "all": "any",
+    "sin": "cos", "cos": "sin", "maximum": "minimum", "item": "mean", "var": "std", "log": "log10", "exp": "exp2",
+}  # fmt: skip
+"""Names of functions and methods, and what replaces them."""
+
 
 def _constants(value: Any) -> list[Any]:
     """Return replacements of a number: none of it, one more or less, another axis."""
@@ -29,7 +35,10 @@ def _constants(value: Any) -> list[Any]:
 
 
 def _replacements(node: ast.AST, names: list[str]) -> Iterator[ast.AST]:
-    """Yield what can stand in place of a node, and is wrong as a rule."""
+    """Yield what can stand in place of a node, and is wrong as a rule.
+
+    `names` is empty if a function has a while loop, which might not end.
+    """
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
         for name in names:
             if name != node.id:
@@ -39,6 +48,14 @@ def _replacements(node: ast.AST, names: list[str]) -> Iterator[ast.AST]:
             yield ast.Constant(value)
     if isinstance(node, ast.Attribute) and node.attr in ("T", "real"):
         yield node.value
+    if isinstance(node, ast.Attribute) and node.attr in _OTHER:
+        yield ast.Attribute(node.value, _OTHER[node.attr], node.ctx)
+    if isinstance(node, ast.Name) and node.id in ("max", "min", "any", "all"):
+        yield ast.Name(_OTHER[node.id], ast.Load())
+    if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) > 1:
+        yield ast.Tuple([*node.elts[1:], node.elts[0]], ast.Load())
+    if isinstance(node, (ast.Assign, ast.AugAssign)) and names:  # a step that is left out
+        yield ast.Pass()
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in ("swapaxes", "transpose", "argsort"):
             yield node.func.value
@@ -103,6 +120,7 @@ def mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., A
     definition.returns = None
     for argument in definition.args.args:
         argument.annotation = None
+    tree = _Bare().visit(tree)
     before = ast.unparse(tree).splitlines()
     endless = any(isinstance(node, ast.While) for node in ast.walk(tree))
     names = [] if endless else _names(definition)
@@ -120,6 +138,14 @@ def mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Callable[..., A
             scope = dict(function.__globals__)
             exec(compile(text, "<mutant>", "exec"), scope)
             yield lines[0].strip(), scope[function.__name__]
+
+
+class _Bare(ast.NodeTransformer):
+    """Remove the annotations of variables."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        assert node.value is not None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
 class _Count(ast.NodeTransformer):

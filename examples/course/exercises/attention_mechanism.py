@@ -32,6 +32,15 @@ def _things(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             (x - x.mean(1, keepdims=True)) ** 2
         ).sum(1),
         "The mean of the table is not subtracted.": lambda x: (x**2).sum(-1),
+        "It is the distance; the squared distance is asked for.": lambda x: np.sqrt(
+            ((x - x.mean(1, keepdims=True)) ** 2).sum(-1)
+        ),
+        "It is the mean over the features; their sum is asked for.": lambda x: (
+            (x - x.mean(1, keepdims=True)) ** 2
+        ).mean(-1),
+        "The mean is over the features of each thing; it should be over the things.": lambda x: (
+            (x - x.mean(2, keepdims=True)) ** 2
+        ).sum(-1),
     },
 )
 def salience(x: Any) -> Any:
@@ -42,11 +51,14 @@ def salience(x: Any) -> Any:
 def _attentions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield tuple(rng.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     yield tuple(rng.standard_normal(shape) for shape in ((4, 1, 8), (4, 2, 8), (4, 2, 3)))
+    yield tuple(9 * rng.standard_normal(shape) for shape in ((1, 2, 5), (1, 3, 5), (1, 3, 5)))
 
 
-def _attention(size: Any = lambda k: k.shape[2], axis: int = 2, keys: bool = False) -> Any:
+def _attention(
+    divisor: Any = lambda k, v: np.sqrt(k.shape[2]), axis: int = 2, keys: bool = False
+) -> Any:
     def attention(q: Any, k: Any, v: Any) -> Any:
-        scores = mg.einsum("nid,njd->nij", q, k) / np.sqrt(size(k))
+        scores = mg.einsum("nid,njd->nij", q, k) / divisor(k, v)
         return mg.einsum("nij,njd->nid", mg.softmax(scores, axis=axis), k if keys else v)
 
     return attention
@@ -56,9 +68,13 @@ def _attention(size: Any = lambda k: k.shape[2], axis: int = 2, keys: bool = Fal
     cases=_attentions,
     differentiable=True,
     mistakes={
-        "The scores are not divided by the root of d_k.": _attention(lambda k: 1),
+        "The scores are not divided by the root of d_k.": _attention(lambda k, v: 1),
+        "The scores are divided by d_k; divide by its root.": _attention(lambda k, v: k.shape[2]),
+        "The root is of the size of a value; it should be of the size of a key.": _attention(
+            lambda k, v: np.sqrt(v.shape[2])
+        ),
         "The root is of the number of keys; it should be of the size of a key.": _attention(
-            lambda k: k.shape[1]
+            lambda k, v: np.sqrt(k.shape[1])
         ),
         "The weights sum to 1 over the queries; they should over the keys.": _attention(axis=1),
         "The weights add up keys; they should add up values.": _attention(keys=True),
@@ -73,6 +89,14 @@ def attention(q: Any, k: Any, v: Any) -> Any:
 def _masks(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield rng.standard_normal((3, 4)), np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 0]], bool)
     yield rng.standard_normal((2, 3)), np.array([[1, 1, 0], [0, 0, 0]], bool)
+    yield 2000.0 * np.array([[0, 0.4, 1], [-1, -1.2, -3]]), np.array([[1, 1, 0], [1, 1, 0]], bool)
+    yield 1000 * rng.standard_normal((4, 5)), rng.random((4, 5)) < 0.7
+
+
+def _divided(e: Any) -> Any:
+    with np.errstate(all="ignore"):
+        sums = e.sum(-1, keepdims=True)
+        return np.where(sums == 0, 0, e / sums)
 
 
 def _hidden(score: float) -> Any:
@@ -88,6 +112,13 @@ def _hidden(score: float) -> Any:
 @exercises.add(
     cases=_masks,
     mistakes={
+        "The largest score is taken over hidden keys, too; visible ones may vanish beside it.": lambda scores, mask: (
+            _divided(np.exp(scores - scores.max(-1, keepdims=True)) * mask)
+        ),
+        "Large scores overflow: subtract the largest visible score of each row first.": lambda scores, mask: (
+            _divided(np.exp(np.where(mask, scores, -np.inf)))
+        ),
+        "True means: visible. Here it hides.": lambda scores, mask: masked_weights(scores, ~mask),
         "A row without a visible key is 0 / 0, NaN; its weights should be 0.": _hidden(-np.inf),
         "A row without a visible key gets equal weights; they should be 0.": _hidden(-1e9),
         "A score of 0 is not hidden: softmax makes a weight of it. Use -inf.": _hidden(0),

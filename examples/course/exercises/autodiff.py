@@ -16,12 +16,20 @@ grade, solution = exercises.grade, exercises.solution
 def _functions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield math.exp, 0.5, 0.1
     yield lambda x: x**3, 2.0, 0.25
+    yield lambda x: 1 - x**4, 1.5, 0.5  # falls
 
 
 @exercises.add(
     cases=_functions,
     mistakes={
         "It measures one side only; f(x - h) is missing.": lambda f, x, h: (f(x + h) - f(x)) / h,
+        "It measures one side only; f(x + h) is missing.": lambda f, x, h: (f(x) - f(x - h)) / h,
+        "`/ 2 * h` divides by 2 and multiplies by h: write `/ (2 * h)`.": lambda f, x, h: (
+            (f(x + h) - f(x - h)) / 2 * h
+        ),
+        "A slope may be negative: leave out abs.": lambda f, x, h: (
+            abs(f(x + h) - f(x - h)) / (2 * h)
+        ),
         "From x - h to x + h is 2h, not h.": lambda f, x, h: (f(x + h) - f(x - h)) / h,
         "It is the difference; divide it by 2h.": lambda f, x, h: f(x + h) - f(x - h),
         "The sign is wrong: f(x + h) comes first.": lambda f, x, h: (f(x - h) - f(x + h)) / (2 * h),
@@ -37,11 +45,16 @@ def _numbers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield -0.3, 1.7
 
 
-def _by_hand(square: bool = True, tanh: bool = True, swapped: bool = False) -> Any:
+def _by_hand(
+    square: Any = lambda y: 2 * y,
+    tanh: Any = lambda u, y: 1 - y**2,
+    last: Any = lambda x, w: (w, x),
+) -> Any:
     def by_hand(x: float, w: float) -> tuple[float, float]:
         y = math.tanh(x * w)
-        slope = (2 * y if square else 1) * (1 - y**2 if tanh else 1)
-        return (slope * x, slope * w) if swapped else (slope * w, slope * x)
+        slope = square(y) * tanh(x * w, y)
+        by_x, by_w = last(x, w)
+        return slope * by_x, slope * by_w
 
     return by_hand
 
@@ -49,10 +62,18 @@ def _by_hand(square: bool = True, tanh: bool = True, swapped: bool = False) -> A
 @exercises.add(
     cases=_numbers,
     mistakes={
-        "By x comes w, the other factor of the product.": _by_hand(swapped=True),
-        "The derivative of the square, 2y, is missing.": _by_hand(square=False),
-        "The derivative of tanh, 1 - y², is missing.": _by_hand(tanh=False),
-        "The derivatives of square and tanh are missing.": _by_hand(square=False, tanh=False),
+        "By x comes w, the other factor of the product.": _by_hand(last=lambda x, w: (x, w)),
+        "The derivative of the square, 2y, is missing.": _by_hand(lambda y: 1),
+        "The derivative of tanh, 1 - y², is missing.": _by_hand(tanh=lambda u, y: 1),
+        "The derivatives of square and tanh are missing.": _by_hand(lambda y: 1, lambda u, y: 1),
+        "The derivative of the square is 2y, not y.": _by_hand(lambda y: y),
+        "The derivative of tanh is 1 - y², not 1 - y.": _by_hand(tanh=lambda u, y: 1 - y),
+        "The derivative of tanh is 1 - y² of its result y, not 1 - u².": _by_hand(
+            tanh=lambda u, y: 1 - u**2
+        ),
+        "The last step is missing: the derivative of x w by x is w, and by w it is x.": _by_hand(
+            last=lambda x, w: (1, 1)
+        ),
     },
 )
 def by_hand(x: float, w: float) -> tuple[float, float]:
@@ -65,6 +86,8 @@ def by_hand(x: float, w: float) -> tuple[float, float]:
 def _graphs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield ([[], [], [(0, 0.5), (1, 2.0)], [(2, 0.42)], [(3, 0.76), (3, 0.76)]],)
     yield ([[], [(0, 2.0)], [(0, 3.0), (1, 5.0)], [(1, 7.0), (2, 11.0)]],)
+    yield ([[], [], [(1, -2.0), (1, 0.5)], [(2, -3.0), (1, 4.0)], [(3, 0.5), (2, 6.0)]],)
+    yield ([[]],)
 
 
 def _backward(
@@ -112,6 +135,10 @@ def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             X.T @ G,
             G @ W.T,
         ),
+        "The derivative by a matrix has the shape of this matrix; both are transposed here.": lambda G, X, W: (
+            W @ G.T,
+            G.T @ X,
+        ),
         "W and X are not transposed.": lambda G, X, W: (G @ W, X @ G),
         "G is not used.": lambda G, X, W: (np.ones_like(G) @ W.T, X.T @ np.ones_like(G)),
         "The factors are in the wrong order.": lambda G, X, W: (W.T @ G, G @ X.T),
@@ -123,7 +150,8 @@ def matmul_gradients(G: Any, X: Any, W: Any) -> tuple[Any, Any]:
 
 
 def _updates(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    yield list(rng.standard_normal((2, 3))), list(rng.standard_normal((2, 3))), 0.1
+    for rate, shapes in ((0.1, ((2, 3), (3,), ())), (0.5, ((3,), (3,)))):
+        yield *([rng.standard_normal(shape) for shape in shapes] for _ in "pg"), rate
 
 
 @exercises.add(
@@ -137,6 +165,9 @@ def _updates(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ],
         "Only the sign of the gradient is used.": lambda parameters, gradients, rate: [
             p - rate * np.sign(g) for p, g in zip(parameters, gradients)
+        ],
+        "The gradient is divided by the rate; multiply it.": lambda parameters, gradients, rate: [
+            p - g / rate for p, g in zip(parameters, gradients)
         ],
         "It returns the steps; subtract them from the parameters.": lambda parameters, gradients, rate: [
             rate * g for g in gradients

@@ -67,6 +67,9 @@ exercises.add(
         "The scores are divided by their sum; take their exponentials first.": lambda scores: (
             scores / scores.sum(-1, keepdims=True)
         ),
+        "The exponentials are not divided by their sum.": lambda scores: np.exp(
+            scores - scores.data.max(-1, keepdims=True)
+        ),
     },
 )(by_hand.softmax)
 
@@ -87,16 +90,21 @@ def _attention(
     one_head: bool = False,
     projected: bool = True,
     hidden: float = -1e9,
+    shown: bool = True,
+    asked: bool = False,
+    merged: bool = True,
 ) -> Callable[..., Any]:
     def attention(p: Any, name: str, x: Any, source: Any, mask: Any, h: int) -> Any:
-        h = 1 if one_head else h
+        h, mask, source = 1 if one_head else h, mask == shown, x if asked else source
+        hidden_score = np.float32(hidden)
         (N, L, d), d_k = x.shape, x.shape[-1] // h
         heads = lambda y: y.reshape(N, -1, h, d_k).transpose(0, 2, 1, 3)
         Q = heads(linear(p, f"{name}.q_proj", x))
         K, V = (heads(linear(p, f"{name}.{part}_proj", source)) for part in "kv")
         scores = Q @ K.transpose(0, 1, 3, 2) * np.float32(scale(d, d_k))
-        scores = np.where(mask, scores, np.float32(hidden)) if masked else scores
-        z = (by_hand.softmax(scores) @ V).transpose(0, 2, 1, 3).reshape(N, L, d)
+        scores = np.where(mask, scores, hidden_score) if masked else scores
+        z = by_hand.softmax(scores) @ V
+        z = (z.transpose(0, 2, 1, 3) if merged else z).reshape(N, L, d)
         return linear(p, f"{name}.out_proj", z) if projected else z
 
     return attention
@@ -110,6 +118,12 @@ exercises.add(
         "The scores are not divided by the root of d_k.": _attention(lambda d, d_k: 1),
         "The scores are divided by the root of d; a head has d_k = d / h values.": _attention(
             lambda d, d_k: d**-0.5
+        ),
+        "The scores are divided by d_k; divide by its root.": _attention(lambda d, d_k: 1 / d_k),
+        "True means: may attend. Here it hides.": _attention(shown=False),
+        "Keys and values come from `source`; here they come from x.": _attention(asked=True),
+        "Before the last reshape, undo the transpose: the axis of the heads comes after that of the words.": _attention(
+            merged=False
         ),
         "The mask is not used.": _attention(masked=False),
         "There is one head; split the values into h groups.": _attention(one_head=True),
@@ -129,13 +143,17 @@ def _norms(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 
 def _norm(
-    axis: int = -1, mean: bool = True, root: bool = True, own: bool = True, eps: float = 1e-5
-) -> Any:
+    axis: int = -1, mean: bool = True, root: bool = True, own: bool = True, eps: float = 1e-5,
+    outside: float = 0, ddof: int = 0, swapped: bool = False,
+) -> Any:  # fmt: skip
     def norm(p: Any, name: str, x: Any) -> Any:
         centred = x - x.mean(axis, keepdims=True) if mean else x
-        variance = (centred**2).mean(axis, keepdims=True) + np.float32(eps)
-        y = centred / (np.sqrt(variance) if root else variance)
-        return y * p[f"{name}.weight"] + p[f"{name}.bias"] if own else y
+        n = x.shape[axis]
+        variance = (centred**2).sum(axis, keepdims=True) / np.float32(n - ddof) + np.float32(eps)
+        y = centred / ((np.sqrt(variance) if root else variance) + np.float32(outside))
+        weight, bias = (p[f"{name}.{part}"] for part in ("weight", "bias"))
+        weight, bias = (bias, weight) if swapped else (weight, bias)
+        return y * weight + bias if own else y
 
     return norm
 
@@ -151,6 +169,11 @@ exercises.add(
         "The mean is not subtracted.": _norm(mean=False),
         "It divides by the variance; divide by its root.": _norm(root=False),
         "The weight and the bias of the norm are not used.": _norm(own=False),
+        "The weight and the bias are exchanged.": _norm(swapped=True),
+        "1e-5 is added to the root; add it to the variance, inside the root.": _norm(
+            eps=0, outside=1e-5
+        ),
+        "The variance divides by d, not by d - 1.": _norm(ddof=1),
         "The variance gets no 1e-5; a vector of equal values would be 0 / 0.": _norm(eps=0),
     },
 )(by_hand.norm)
@@ -164,17 +187,31 @@ def _embeddings(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), "target", TARGET
 
 
-def _embed(scaled: bool = True, first: int = 0, mixed: bool = True, placed: bool = True) -> Any:
+def _embed(
+    scaled: bool = True, first: int = 0, mixed: bool = True, placed: bool = True,
+    step: int = 2, both_scaled: bool = False,
+) -> Any:  # fmt: skip
     def embed(p: Any, side: str, ids: Any) -> Any:
         table = p[f"{side}_embedding.tokens.weight"]
         d, L = table.shape[1], ids.shape[1]
-        angles = np.arange(first, first + L)[:, None] / 10_000 ** (np.arange(0, d, 2) / d)
+        angles = np.arange(first, first + L)[:, None] / 10_000 ** (step * np.arange(d // 2) / d)
         both = np.sin(angles), np.cos(angles)
         positions = np.stack(both, -1).reshape(L, d) if mixed else np.concatenate(both, -1)
-        x = table[ids] * np.float32(d**0.5 if scaled else 1)
+        root = np.float32(d**0.5)
+        if both_scaled:
+            return (table[ids] + positions.astype(np.float32)) * root
+        x = table[ids] * root if scaled else table[ids]
         return x + positions.astype(np.float32) if placed else x
 
     return embed
+
+
+def _embed_by_columns(p: Any, side: str, ids: Any) -> Any:
+    table = p[f"{side}_embedding.tokens.weight"]
+    d, column = table.shape[1], np.arange(table.shape[1])
+    angles = np.arange(ids.shape[1])[:, None] / 10_000 ** (column / d)
+    positions = np.where(column % 2 == 0, np.sin(angles), np.cos(angles)).astype(np.float32)
+    return table[ids] * np.float32(d**0.5) + positions
 
 
 exercises.add(
@@ -184,6 +221,12 @@ exercises.add(
     mistakes={
         "The rows are not multiplied by the root of d.": _embed(scaled=False),
         "The positions are missing.": _embed(placed=False),
+        "Only the rows are multiplied by the root of d, not the positions.": _embed(
+            both_scaled=True
+        ),
+        "The exponent is 2i / d, where i counts pairs of columns.": _embed(step=4),
+        "The factor 2 of the exponent 2i / d is missing.": _embed(step=1),
+        "The two columns of a pair have the same angle: columns 2i and 2i + 1 both have the exponent 2i / d.": _embed_by_columns,
         "The first position is 0, not 1.": _embed(first=1),
         "Sines and cosines take turns: sin, cos, sin, cos …": _embed(mixed=False),
     },
@@ -198,8 +241,9 @@ def _encoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 
 def _encode(
-    residual: bool = True, masked: bool = True, one_layer: bool = False, pre_norm: bool = False
-) -> Any:
+    residual: bool = True, masked: bool = True, one_layer: bool = False, pre_norm: bool = False,
+    normed: bool = True, same_norm: bool = False,
+) -> Any:  # fmt: skip
     def encode(p: Any, source: Any, h: int, layers: int) -> Any:
         x = by_hand.embed(p, "source", source)
         mask = (source != (PAD if masked else -1))[:, None, None]
@@ -210,7 +254,10 @@ def _encode(
                 lambda y, at=at: feed_forward(p, f"{at}.feed_forward", y),
             )
             for number, part in enumerate(parts, 1):
-                if pre_norm:
+                number = 1 if same_norm else number
+                if not normed:
+                    x = x + part(x)
+                elif pre_norm:
                     x = x + part(by_hand.norm(p, f"{at}.norm{number}", x))
                 else:
                     x = by_hand.norm(p, f"{at}.norm{number}", x + part(x) if residual else part(x))
@@ -228,6 +275,8 @@ exercises.add(
         "Padding is attended to: the mask is source != PAD.": _encode(masked=False),
         "There are `layers` layers; this is one.": _encode(one_layer=True),
         "The norm comes after the sum here, not before the part.": _encode(pre_norm=True),
+        "The norms are missing.": _encode(normed=False),
+        "Both parts use norm1; the second one has norm2.": _encode(same_norm=True),
     },
 )(by_hand.encode)
 
@@ -237,21 +286,23 @@ def _decoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 
 def _decode(
-    causal: bool = True, masked: bool = True, crossed: bool = True, logits: bool = True
-) -> Any:
+    causal: bool = True, masked: bool = True, crossed: bool = True, logits: bool = True,
+    shift: int = 0, residual: bool = True, padded: bool = False,
+) -> Any:  # fmt: skip
     def decode(p: Any, target: Any, memory: Any, source: Any, h: int, layers: int) -> Any:
         x = by_hand.embed(p, "target", target)
         known = (source != (PAD if masked else -1))[:, None, None]
-        past = (target != PAD)[:, None, None]
-        past = np.tri(target.shape[1], dtype=bool) & past if causal else past
+        past = (target != (-1 if padded else PAD))[:, None, None]
+        past = np.tri(target.shape[1], k=shift, dtype=bool) & past if causal else past
         for i in range(layers):
             at = f"decoder.layers.{i}"
             self_attention = by_hand.attention(p, f"{at}.self_attention", x, x, past, h)
-            x = by_hand.norm(p, f"{at}.norm1", x + self_attention)
+            x = by_hand.norm(p, f"{at}.norm1", x + self_attention if residual else self_attention)
             read, mask = (memory, known) if crossed else (x, past)
             cross_attention = by_hand.attention(p, f"{at}.cross_attention", x, read, mask, h)
-            x = by_hand.norm(p, f"{at}.norm2", x + cross_attention)
-            x = by_hand.norm(p, f"{at}.norm3", x + feed_forward(p, f"{at}.feed_forward", x))
+            x = by_hand.norm(p, f"{at}.norm2", x + cross_attention if residual else cross_attention)
+            fed = feed_forward(p, f"{at}.feed_forward", x)
+            x = by_hand.norm(p, f"{at}.norm3", x + fed if residual else fed)
         return linear(p, "output", x) if logits else x
 
     return decode
@@ -265,6 +316,12 @@ exercises.add(
         "Words see those after them: use np.tri for the mask of self-attention.": _decode(
             causal=False
         ),
+        "Each word sees one word too many: np.tri(L) already has the diagonal.": _decode(shift=1),
+        "A word may see itself; the diagonal is not hidden.": _decode(shift=-1),
+        "The input of each part is not added to its output.": _decode(residual=False),
+        "Padding of the target is attended to: the mask is also False where it is PAD.": _decode(
+            padded=True
+        ),
         "Padding of the source is attended to.": _decode(masked=False),
         "Cross-attention should read the memory of the encoder.": _decode(crossed=False),
         "The last linear layer, output, is missing.": _decode(logits=False),
@@ -277,10 +334,13 @@ exercises.add(
 
 def _losses(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), SOURCE, TARGET, HEADS, LAYERS
+    p = _parameters(rng)
+    p["output.weight"].data *= 300  # probabilities as small as e⁻⁵⁰⁰
+    yield p, SOURCE, TARGET, HEADS, LAYERS
 
 
 def _loss(
-    shift: int = 1, padded: bool = False, mean: bool = True, logarithm: bool = True
+    shift: int = 1, padded: bool = False, mean: bool = True, logarithm: Any = np.log, sign: int = -1
 ) -> Callable[..., Any]:
     def loss(p: Any, source: Any, target: Any, h: int, layers: int) -> Any:
         memory = by_hand.encode(p, source, h, layers)
@@ -288,7 +348,8 @@ def _loss(
         probability = by_hand.softmax(logits)
         n, t = np.nonzero(target[:, 1:] != (-1 if padded else PAD))
         right = probability[n, t, target[n, t + shift]]
-        each = -np.log(right) if logarithm else -right
+        with np.errstate(divide="ignore"):
+            each = sign * logarithm(right)
         return each.mean() if mean else each.sum()
 
     return loss
@@ -302,7 +363,11 @@ exercises.add(
         "Each position should predict the next token, target[:, 1:], not its own.": _loss(shift=0),
         "Padding counts; leave out where the next token is PAD.": _loss(padded=True),
         "It is the sum; the loss is the mean.": _loss(mean=False),
-        "The logarithm is missing.": _loss(logarithm=False),
+        "A small probability becomes log 0: take the logarithm as s - max s - log of the sum.": _loss(),
+        "The logarithm is missing.": _loss(logarithm=lambda p: p),
+        "The sign is missing: the logarithm of a probability is negative.": _loss(sign=1),
+        "The logarithm is natural, not to base 2.": _loss(logarithm=np.log2),
+        "The logarithm is natural, not to base 10.": _loss(logarithm=np.log10),
     },
 )(by_hand.loss)
 
@@ -321,13 +386,20 @@ def _adam(
     squared: bool = True,
     root: bool = True,
     eps: float = 1e-9,
+    inside: float = 0,
+    rates: tuple[float, float] = (0.1, 0.02),
+    late: int = 0,
+    order: Any = lambda value, m, v: (value, m, v),
 ) -> Callable[..., Any]:
     def adam(value: Any, gradient: Any, m: Any, v: Any, step: int, lr: float) -> Any:
-        m = m + 0.1 * (gradient - m)
-        v = v + 0.02 * ((gradient**2 if squared else abs(gradient)) - v)
-        m_hat, v_hat = (m / (1 - 0.9**step), v / (1 - 0.98**step)) if corrected else (m, v)
-        update = m_hat / ((np.sqrt(v_hat) if root else v_hat) + eps)
-        return value - sign * lr * update, m, v
+        first, second = rates
+        m = m + first * (gradient - m)
+        v = v + second * ((gradient**2 if squared else abs(gradient)) - v)
+        step += late
+        kept = 1 - (1 - first) ** step, 1 - (1 - second) ** step
+        m_hat, v_hat = (m / kept[0], v / kept[1]) if corrected else (m, v)
+        update = m_hat / ((np.sqrt(v_hat + inside) if root else v_hat) + eps)
+        return order(value - sign * lr * update, m, v)
 
     return adam
 
@@ -341,6 +413,15 @@ exercises.add(
         ),
         "v is the mean of the squared gradient.": _adam(squared=False),
         "Divide by the root of v.": _adam(root=False),
+        "m and v are exchanged in the result.": _adam(order=lambda value, m, v: (value, v, m)),
+        "The rates are exchanged: 0.1 is that of m, and 0.02 that of v.": _adam(rates=(0.02, 0.1)),
+        "1e-9 is added to v; add it to the root, outside.": _adam(eps=0, inside=1e-9),
+        "The means start at 0 in step 1: the exponent is the step, not the step plus 1.": _adam(
+            late=1
+        ),
+        "It returns the new value alone; return the value, m and v.": _adam(
+            order=lambda value, m, v: value
+        ),
         "The denominator gets no 1e-9; a gradient of 0 would be 0 / 0.": _adam(eps=0),
     },
 )(by_hand.adam)

@@ -27,10 +27,18 @@ def _states(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         states = 3 * rng.standard_normal((layers, length, d))
         output = _product(2 * rng.standard_normal((d, vocabulary)))
         yield states, _unit, output, rng.permutation(vocabulary)[:length]
+    large = _product(1000 * rng.standard_normal((d, vocabulary)))
+    yield states, _unit, large, rng.permutation(vocabulary)[:length]
 
 
 def _chosen(p: Any, words: Any) -> Any:
     return p[:, np.arange(len(words)), words]
+
+
+def _unsafe_softmax(scores: Any) -> Any:
+    with np.errstate(all="ignore"):
+        e = np.exp(scores)
+        return e / e.sum(-1, keepdims=True)
 
 
 def _softmax(x: Any, axis: int = -1) -> Any:
@@ -45,6 +53,12 @@ def _softmax(x: Any, axis: int = -1) -> Any:
         ),
         "These are scores; softmax makes probabilities of them.": lambda states, norm, output, words: (
             _chosen(output(norm(states)), words)
+        ),
+        "Large scores overflow: subtract the largest score at each position first.": lambda states, norm, output, words: (
+            _chosen(_unsafe_softmax(output(norm(states))), words)
+        ),
+        "These are logarithms of probabilities; take their exponentials.": lambda states, norm, output, words: (
+            _chosen(mg.log_softmax(output(norm(states))).data, words)
         ),
         "softmax is over the layers; it should be over the vocabulary.": lambda states, norm, output, words: (
             _chosen(_softmax(output(norm(states)), 0), words)
@@ -66,7 +80,7 @@ def lens(states: Any, norm: Any, output: Any, words: Any) -> Any:
 
 
 def _repeating(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for ids in ([3, 1, 4, 3, 1, 4, 3], [2, 7, 2, 5, 7, 2]):
+    for ids in ([3, 1, 4, 3, 1, 4, 3], [2, 7, 2, 5, 7, 2], [6, 6, 1, 6, 6, 6, 1]):
         weights = np.tril(rng.random((2, len(ids), len(ids))))
         yield weights / weights.sum(-1, keepdims=True), np.array(ids)
 
@@ -100,6 +114,9 @@ def _over_all(weights: Any, ids: Any) -> Any:
             _mean_weight(weights.swapaxes(1, 2), ids, 1)
         ),
         "The mean is over all positions; words that are new do not count.": _over_all,
+        "It is the sum; return the mean over the repeated words.": lambda weights, ids: (
+            _over_all(weights, ids) * len(ids)
+        ),
         "It is the first occurrence of the word; take the last one before it.": lambda weights, ids: (
             _mean_weight(weights, ids, 1, first=True)
         ),

@@ -17,6 +17,7 @@ grade, solution = exercises.grade, exercises.solution
 def _rows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((5, 6)), 2)
     yield (rng.standard_normal((3, 12)), 4)
+    yield (rng.standard_normal((4, 4)), 2)
 
 
 @exercises.add(
@@ -51,6 +52,7 @@ def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 def _attend(
     x: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int, scale: float = 1.0, axis: int = -1
 ) -> Any:
+    """Return `multi_head` with scores times a factor, and the softmax along an axis."""
     q, k, v = (split_into_heads(x @ W, heads) for W in (W_Q, W_K, W_V))
     S = mg.softmax(scale * q @ k.swapaxes(1, 2) / np.sqrt(q.shape[2]), axis)
     return (S @ v).swapaxes(0, 1).reshape(len(x), -1) @ W_O
@@ -68,6 +70,15 @@ def _never_merged(x: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int) ->
     mistakes={
         "The scores are divided by the root of the width; a head has keys of size p.": lambda x, *W: (
             _attend(x, *W, scale=W[-1] ** -0.5)
+        ),
+        "The scores are not divided by the root of p.": lambda x, *W: _attend(
+            x, *W, scale=(x.shape[1] / W[-1]) ** 0.5
+        ),
+        "The scores are divided by p; divide by its root.": lambda x, *W: _attend(
+            x, *W, scale=(x.shape[1] / W[-1]) ** -0.5
+        ),
+        "Queries and keys are the other way round.": lambda x, W_Q, W_K, *W: _attend(
+            x, W_K, W_Q, *W
         ),
         "There is one head; split queries, keys and values.": lambda x, *W: _attend(x, *W[:-1], 1),
         "The last matrix, W_O, is not used.": lambda x, *W: _attend(

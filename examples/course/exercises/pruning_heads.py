@@ -15,6 +15,7 @@ grade, solution = exercises.grade, exercises.solution
 def _sizes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (2, 3)
     yield (3, 2)
+    yield (1, 4)
 
 
 def _gates(layers: int, heads: int, silent: float = 0.0) -> Any:
@@ -60,6 +61,10 @@ def _derivatives(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "The size is taken after the mean, so that derivatives cancel.": lambda d: abs(d.mean(0)),
         "The sizes are not taken.": lambda d: d.mean(0),
         "It is the sum over sentences; divide by their number.": lambda d: abs(d).sum(0),
+        "It is the largest size; the mean of the sizes is asked for.": lambda d: abs(d).max(0),
+        "It is the mean of the squares; the mean of the sizes is asked for.": lambda d: (d**2).mean(
+            0
+        ),
         "It is the root of the mean square; the mean of the sizes is asked for.": lambda d: np.sqrt(
             (d**2).mean(0)
         ),
@@ -73,6 +78,7 @@ def importance(derivatives: Any) -> Any:
 def _importances(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (np.array([[0.3, 0.1, 0.2], [0.6, 0.4, 0.5]]),)
     yield (rng.random((3, 4)),)
+    yield (rng.standard_normal((2, 5)),)  # a loss can also fall without a head
 
 
 def _all_heads(importance: Any) -> list[tuple[int, int]]:
@@ -88,6 +94,12 @@ def _in_each_layer(importance: Any) -> list[tuple[int, int]]:
     cases=_importances,
     mistakes={
         "The most important heads come first.": lambda importance: removal_order(-importance),
+        "A pair is (layer, head), not (head, layer).": lambda importance: [
+            pair[::-1] for pair in removal_order(importance)
+        ],
+        "A negative importance is less than 0: leave out abs.": lambda importance: removal_order(
+            abs(importance)
+        ),
         "All heads are in the list; the best of each layer should stay.": _all_heads,
         "Each layer is sorted by itself; compare the heads of all layers.": _in_each_layer,
         "Only the best head of all stays; one in each layer should.": lambda importance: _all_heads(
@@ -108,6 +120,7 @@ def removal_order(importance: Any) -> Any:
 def _counts(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (1, 12, 5)
     yield (3, 16, 4)
+    yield (2, 6, 6)
 
 
 @exercises.add(
@@ -119,6 +132,12 @@ def _counts(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "The columns of the fourth matrix are missing.": lambda count, d_model, size: (
             count * (3 * size * d_model + 3 * size)
+        ),
+        "A bias has `size` values, not `d_model`.": lambda count, d_model, size: (
+            count * (4 * size * d_model + 3 * d_model)
+        ),
+        "The bias of the fourth matrix belongs to no head.": lambda count, d_model, size: (
+            count * (4 * size * d_model + 3 * size + d_model)
         ),
         "It is the number for one head.": lambda count, d_model, size: (
             4 * size * d_model + 3 * size

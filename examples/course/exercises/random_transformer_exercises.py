@@ -15,18 +15,21 @@ grade, solution = exercises.grade, exercises.solution
 
 def _pairs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield ([(words, words) for words in itertools.product("abc", repeat=3)],)
-    lines = ["a b:x", "a b:y", "a b:y", "b a:x", "a a b:z", "a b b:z"]
-    yield ([tuple(tuple(side.split()) for side in line.split(":")) for line in lines],)
+    lines = ["a b:x", "b a:x", *2 * ["a b:y", "b a:y"], *3 * ["a b:z"]]
+    lines += [*3 * ["a a b:u"], "a b a:v", "a b b:w", "b a b:t"]
+    sides = [line.split(":") for line in lines]
+    yield ([(tuple(source.split()), target.split()) for source, target in sides],)
+    yield ([(source.split(), tuple(target.split())) for source, target in sides[::-1]],)
 
 
-def _by(key: Any) -> Any:
-    """Return `most_right` with another thing than the sorted words to tell sources apart."""
+def _by(key: Any = lambda source: tuple(sorted(source)), best: Any = max) -> Any:
+    """Return `most_right` with another key than the sorted words of a source, or another answer."""
 
     def most_right(pairs: Any) -> int:
         answers: dict[Any, list[Any]] = {}
         for source, target in pairs:
             answers.setdefault(key(source), []).append(tuple(target))
-        return sum(max(map(same.count, same)) for same in answers.values())
+        return sum(best(list(map(same.count, same))) for same in answers.values())
 
     return most_right
 
@@ -36,6 +39,13 @@ def _by(key: Any) -> Any:
     mistakes={
         "Order does not count: sort the words of a source.": _by(tuple),
         "Repeated words count: a b b and a a b differ.": _by(frozenset),
+        "The answer of a bag is its most frequent target, not its first.": _by(
+            best=lambda counts: counts[0]
+        ),
+        "The answer of a bag is its most frequent target, not its last.": _by(
+            best=lambda counts: counts[-1]
+        ),
+        "It is the number of pairs with a bag's least frequent target.": _by(best=min),
         "It is the number of bags; two sources of a bag may have the same target.": lambda pairs: (
             len({tuple(sorted(source)) for source, _ in pairs})
         ),
@@ -69,6 +79,9 @@ def _slopes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "`add` is not used.": lambda slopes, add: np.prod(slopes),
         "The 1 is only there if `add` is true.": lambda slopes, add: np.prod(1 + slopes),
+        "It is the slope after each layer; return the last one.": lambda slopes, add: np.cumprod(
+            slopes + add
+        ),
     },
 )
 def slope_of_stack(slopes: Any, add: bool) -> Any:
@@ -88,6 +101,9 @@ def _queries_and_keys(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             len(np.unique((Q @ K.T).argmax(0)))
         ),
         "Count each key once, however many queries prefer it.": lambda Q, K: len(Q),
+        "It is the smallest score that wins here; it should be the largest.": lambda Q, K: len(
+            np.unique((Q @ K.T).argmin(1))
+        ),
         "The largest score wins; a large negative score does not.": lambda Q, K: len(
             np.unique(abs(Q @ K.T).argmax(1))
         ),
@@ -109,17 +125,27 @@ _TREE = {
 }
 
 
+_LATE = {  # a finished sentence is in the beam before a better one is finished
+    (): {"a": 0.6, "b": 0.4},
+    ("a",): {"x": 0.9, "y": 0.1},
+    ("a", "x"): {"u": 0.9, "v": 0.1},
+}
+
+
 def _trees(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _TREE, 1
     yield _TREE, 2
     yield _TREE, 3
+    yield _LATE, 2
 
 
-def _search(fixed: int = 0, product: bool = True, keep: bool = True) -> Any:
+def _search(
+    fixed: int = 0, product: bool = True, keep: bool = True, more: Any = any, sign: int = -1
+) -> Any:
     def beam_search(tree: Any, width: int) -> Any:
         width = fixed or width
         beam = [((), 1.0)]
-        while any(words in tree for words, _ in beam):
+        while more(words in tree for words, _ in beam):
             longer = [
                 ((*words, word), p * q if product else q)
                 for words, p in beam
@@ -127,10 +153,19 @@ def _search(fixed: int = 0, product: bool = True, keep: bool = True) -> Any:
             ]
             if keep:
                 longer += [(words, p) for words, p in beam if words not in tree]
-            beam = sorted(longer, key=lambda pair: -pair[1])[:width]
+            beam = sorted(longer, key=lambda pair: sign * pair[1])[:width]
         return beam[0]
 
     return beam_search
+
+
+def _first_finished(tree: Any, width: int) -> Any:
+    """Return the first finished sentence that is in the beam, as soon as there is one."""
+    beam = [((), 1.0)]
+    while all(words in tree for words, _ in beam):
+        longer = [((*words, word), p * q) for words, p in beam for word, q in tree[words].items()]
+        beam = sorted(longer, key=lambda pair: -pair[1])[:width]
+    return next(pair for pair in beam if pair[0] not in tree)
 
 
 @exercises.add(
@@ -140,6 +175,13 @@ def _search(fixed: int = 0, product: bool = True, keep: bool = True) -> Any:
         "Compare the product of all probabilities, not the last one.": _search(product=False),
         "A finished sentence stays in the beam; it is lost here.": _search(keep=False),
         "It keeps all beginnings; keep `width`.": _search(fixed=1000),
+        "It stops when one sentence is finished; another one may become better. Go on until all are.": _first_finished,
+        "It stops when one sentence is finished, and returns a beginning. Go on until all are.": _search(
+            more=all
+        ),
+        "It keeps the least probable beginnings; sort from the largest probability down.": _search(
+            sign=1
+        ),
     },
 )
 def beam_search(tree: Any, width: int) -> Any:

@@ -48,7 +48,7 @@ def patches(images: Any, size: int) -> Any:
 
 
 def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    yield (np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0]), 1)
+    yield (np.array([[0, 0, 1], [1, 2, 2]]), np.array([[0, 1, 1], [1, 2, 0]]), 1)
     yield (rng.integers(3, size=(4, 5, 5)), rng.integers(3, size=(4, 5, 5)), 2)
 
 
@@ -64,6 +64,12 @@ def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "It divides by the pixels that are called so; count those that are of the class as well.": lambda p, t, c: (
             ((p == c) & (t == c)).sum() / (p == c).sum()
         ),
+        "This is the Dice coefficient, twice the intersection by both sums; divide the intersection by the union.": lambda p, t, c: (
+            2 * ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum())
+        ),
+        "It is the mean over images or rows; count over all pixels.": lambda p, t, c: np.mean(
+            [iou(a, b, c) for a, b in zip(p, t)]
+        ),
         "Pixels in both sets count twice; count the union once.": lambda p, t, c: (
             ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum())
         ),
@@ -78,6 +84,8 @@ def iou(predicted: Any, truth: Any, c: int) -> Any:
 def _windows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (4, 1)
     yield (6, 2)
+    yield (3, 0)
+    yield (5, 4)
 
 
 def _apart(side: int) -> Any:
@@ -97,6 +105,12 @@ def _apart(side: int) -> Any:
         "One of the two distances is enough here; both should be small.": lambda side, reach: (
             np.minimum(*_apart(side)) <= reach
         ),
+        "This is a circle; rows and columns are limited each by itself.": lambda side, reach: (
+            np.hypot(*_apart(side)) <= reach
+        ),
+        "A mask has the values True and False, not 1 and 0.": lambda side, reach: (
+            1 * window(side, reach)
+        ),
         "The edge of the window is missing: use <=.": lambda side, reach: (
             np.maximum(*_apart(side)) < reach
         ),
@@ -112,6 +126,7 @@ def window(side: int, reach: int) -> Any:
 def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (window(5, 1), 2)
     yield (np.tri(6, dtype=bool) & ~np.tri(6, k=-2, dtype=bool), 3)
+    yield (window(4, 1), 1)
 
 
 @exercises.add(
@@ -121,6 +136,7 @@ def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             mask
         ),
         "This is one layer too many.": lambda mask, layers: receptive_field(mask, layers + 1),
+        "This is one layer too few.": lambda mask, layers: receptive_field(mask, layers - 1),
         "The matrix holds numbers of ways; say whether there is one.": lambda mask, layers: (
             np.linalg.matrix_power(mask.astype(int), layers)
         ),

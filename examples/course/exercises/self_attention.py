@@ -17,6 +17,7 @@ grade, solution = exercises.grade, exercises.solution
 def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((3, 4)), rng.standard_normal((3, 4)))
     yield (rng.standard_normal((5, 16)), rng.standard_normal((2, 16)))
+    yield (rng.standard_normal((4, 4)), rng.standard_normal((4, 4)))
 
 
 @exercises.add(
@@ -25,6 +26,9 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "The products are not divided by the root of the key's size.": lambda q, k: q @ k.T,
         "The products are divided by d_k; the standard deviation of a product is its root.": lambda q, k: (
             q @ k.T / q.shape[1]
+        ),
+        "The products are multiplied by the root of the key's size; divide them.": lambda q, k: (
+            q @ k.T * np.sqrt(q.shape[1])
         ),
         "Rows are queries and columns are keys; here it is the other way round.": lambda q, k: (
             k @ q.T / np.sqrt(q.shape[1])
@@ -42,6 +46,7 @@ def scaled_scores(q: Any, k: Any) -> Any:
 def _weights(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((3, 4)),)
     yield (1000 * rng.standard_normal((2, 5)),)
+    yield (rng.standard_normal((4, 4)) - 1000,)  # the largest score is far below 0
 
 
 def _softmax_of_all(scores: Any) -> Any:
@@ -69,6 +74,9 @@ def _without_maximum(scores: Any) -> Any:
         "The scores are divided by their sum; take their exponentials first.": lambda scores: (
             scores / scores.sum(1, keepdims=True)
         ),
+        "The exponentials are not divided by their sum.": lambda scores: np.exp(
+            scores - scores.max(1, keepdims=True)
+        ),
     },
 )
 def softmax_rows(scores: Any) -> Any:
@@ -81,6 +89,8 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     q, k, v = (rng.standard_normal((4, d)) for d in (3, 3, 5))
     yield q, k, v, np.tril(np.ones((4, 4), bool))
     yield q, k, v, rng.random((4, 4)) < 0.5 + np.eye(4)
+    q, k, v = (rng.standard_normal(shape) for shape in ((2, 5), (3, 5), (3, 2)))
+    yield 60 * q, 60 * k, v, np.array([[1, 1, 0], [0, 1, 1]], bool)
 
 
 @exercises.add(
@@ -92,6 +102,15 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "A score of 0 is not hidden: softmax makes a weight of it. Use -inf.": lambda q, k, v, mask: (
             mg.softmax(np.where(mask, q @ k.T / np.sqrt(k.shape[1]), 0)) @ v
+        ),
+        "The scores are not divided by the root of d_k.": lambda q, k, v, mask: (
+            mg.softmax(np.where(mask, q @ k.T, -np.inf)) @ v
+        ),
+        "The scores are divided by d_k; divide by its root.": lambda q, k, v, mask: (
+            mg.softmax(np.where(mask, q @ k.T / k.shape[1], -np.inf)) @ v
+        ),
+        "The weights sum to 1 over the queries; they should over the keys.": lambda q, k, v, mask: (
+            mg.softmax(np.where(mask, q @ k.T / np.sqrt(k.shape[1]), -1e30), 0) @ v
         ),
         "True means: may attend. Here it hides.": lambda q, k, v, mask: (
             mg.softmax(np.where(mask, -1e30, q @ k.T / np.sqrt(k.shape[1]))) @ v
@@ -111,6 +130,8 @@ def _runs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield ([(0.0, 1.0), (1.0, 0.0), (0.59, 0.95)],)
     yield ([(0.0, 1.0), (0.02, 1.0)],)
     yield ([(0.98, 0.99), (0.5, 0.6), (0.4, 1.0)],)
+    yield ([(0.05, 0.5), (0.5, 0.05), (0.6, 0.95), (0.95, 0.6), (0.02, 0.03), (0.08, 0.87)],)
+    yield ([(0.11, 0.97), (0.97, 0.11), (0.03, 0.89), (0.89, 0.03), (0.09, 0.91), (0.91, 0.09)],)
 
 
 @exercises.add(
@@ -121,6 +142,21 @@ def _runs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "It looks at animals only.": lambda runs: [
             "always one kind" if animals < 0.1 else "knows more" for animals, _ in runs
+        ],
+        "One rate must be below 0.1, and the other above 0.9 as well.": lambda runs: [
+            "always one kind" if min(run) < 0.1 else "knows more" for run in runs
+        ],
+        "One rate must be above 0.9, and the other below 0.1 as well.": lambda runs: [
+            "always one kind" if max(run) > 0.9 else "knows more" for run in runs
+        ],
+        "It looks at the difference of the rates; compare each with its own limit.": lambda runs: [
+            "always one kind" if max(run) - min(run) > 0.8 else "knows more" for run in runs
+        ],
+        "It looks at the mean of the rates; compare each with its own limit.": lambda runs: [
+            "always one kind" if abs(np.mean(run) - 0.5) < 0.1 else "knows more" for run in runs
+        ],
+        "The two answers are exchanged.": lambda runs: [
+            "knows more" if min(run) < 0.1 and max(run) > 0.9 else "always one kind" for run in runs
         ],
         "It gives one answer for all seeds.": lambda runs: ["always one kind"] * len(runs),
         "A model that is right on both kinds knows more.": lambda runs: [

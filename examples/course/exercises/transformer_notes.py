@@ -17,6 +17,11 @@ def _softmax(scores: Any) -> Any:
     return e / e.sum(-1, keepdims=True)
 
 
+def _divided(e: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return e / e.sum(-1, keepdims=True)
+
+
 def _targets(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (np.array([[2, 7, 8, 9, 3], [2, 5, 6, 3, 0]]),)
     yield (rng.integers(1, 20, (3, 7)),)
@@ -48,6 +53,8 @@ def shifted(target: Any) -> Any:
 def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((4, 4)),)
     yield (rng.standard_normal((6, 6)) * 3,)
+    yield (rng.standard_normal((5, 5)) + 2000 * (1 - np.tri(5)),)  # later words have large scores
+    yield (1000 * rng.standard_normal((5, 5)),)
 
 
 @exercises.add(
@@ -63,6 +70,15 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             _softmax(np.where(np.tri(len(scores)).T, scores, -np.inf))
         ),
         "The mask is not used.": _softmax,
+        "The largest score is taken over later words, too; earlier ones may vanish beside it.": lambda scores: (
+            _divided(np.exp(scores - scores.max(-1, keepdims=True)) * np.tri(len(scores)))
+        ),
+        "Large scores overflow: subtract the largest one of each row first.": lambda scores: (
+            _divided(np.exp(np.where(np.tri(len(scores)), scores, -np.inf)))
+        ),
+        "The mask has one word too many; row i ends at column i.": lambda scores: _softmax(
+            np.where(np.tri(len(scores), k=1), scores, -np.inf)
+        ),
         "A word may see itself; the diagonal is not hidden.": lambda scores: _softmax(
             np.where(np.tri(len(scores), k=-1), scores, -1e30)
         ),
@@ -76,7 +92,7 @@ def weights_of_past(scores: Any) -> Any:
 
 
 def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for L, M, d, size in ((3, 5, 6, 2), (4, 4, 8, 4)):
+    for L, M, d, size in ((3, 5, 6, 2), (4, 4, 8, 4), (2, 3, 40, 30)):
         matrices = rng.standard_normal((3, d, size))
         yield (rng.standard_normal((L, d)), rng.standard_normal((M, d)), *matrices)
 
@@ -100,6 +116,12 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
         "The products are not divided by the root of the key's size.": lambda x, memory, W_Q, W_K, W_V: (
             _softmax(x @ W_Q @ (memory @ W_K).T) @ (memory @ W_V)
         ),
+        "The products are divided by the key's size; divide by its root.": lambda x, memory, W_Q, W_K, W_V: (
+            _softmax(x @ W_Q @ (memory @ W_K).T / W_K.shape[1]) @ (memory @ W_V)
+        ),
+        "The root is of the size of a word; it should be of the size of a key.": lambda x, memory, W_Q, W_K, W_V: (
+            _softmax(x @ W_Q @ (memory @ W_K).T / np.sqrt(x.shape[1])) @ (memory @ W_V)
+        ),
         "The values are the keys; they have a matrix of their own.": lambda x, memory, W_Q, W_K, W_V: (
             _attention(x @ W_Q, memory @ W_K, memory @ W_K)
         ),
@@ -117,6 +139,8 @@ def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (2 + 3 * rng.standard_normal((4, 6)), 1)
     yield (2 + 3 * rng.standard_normal((5, 3)), 0)
     yield (np.array([[7.0, 7.0, 7.0], [1.0, 2.0, 6.0]]), 1)
+    yield (3e-3 * rng.standard_normal((3, 4)), 1)  # the variance is as small as 1e-5
+    yield (rng.standard_normal((3, 4)), 0, 0.1)
 
 
 def _centred(x: Any, axis: int) -> Any:
@@ -129,6 +153,10 @@ def _centred(x: Any, axis: int) -> Any:
         "It divides by the variance; divide by its root.": lambda x, axis, eps=1e-5: (
             _centred(x, axis) / (x.var(axis, keepdims=True) + eps)
         ),
+        "eps is added to the root; add it to the variance, inside the root.": lambda x, axis, eps=1e-5: (
+            _centred(x, axis) / (x.std(axis, keepdims=True) + eps)
+        ),
+        "The value of eps is an argument; use it.": lambda x, axis, eps=1e-5: normalise(x, axis),
         "The mean is not subtracted.": lambda x, axis, eps=1e-5: (
             x / np.sqrt(x.var(axis, keepdims=True) + eps)
         ),

@@ -60,6 +60,9 @@ def _right(log_p: Any, pieces: Any) -> Any:
         "The logarithms are natural; a bit is the logarithm to base 2: divide by np.log(2).": lambda log_p, pieces: (
             -_right(log_p, pieces).mean()
         ),
+        "This is the logarithm to base 10; a bit is the logarithm to base 2: divide by np.log(2).": lambda log_p, pieces: (
+            -_right(log_p, pieces).mean() / np.log(10)
+        ),
         "Divide by np.log(2), do not multiply: a factor of 2 is one bit.": lambda log_p, pieces: (
             -_right(log_p, pieces).mean() * np.log(2)
         ),
@@ -118,6 +121,9 @@ def _overflowing(draw: Any) -> Any:
         "The temperature is not used.": lambda logits, temperature, u: _drawn(_softmax(logits), u),
         "It is the likeliest letter: u is not used.": lambda logits, temperature, u: logits.argmax(
             -1
+        ),
+        "The logits are divided by the root of the temperature, or multiplied by it; divide by it.": lambda logits, temperature, u: (
+            _drawn(_softmax(logits / np.sqrt(temperature)), u)
         ),
         "The temperature divides the probabilities; it should divide the logits.": lambda logits, temperature, u: (
             _drawn(_softmax(logits) / temperature, u)
