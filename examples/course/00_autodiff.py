@@ -56,11 +56,11 @@ def measured(f, x, h):
     ...
 
 
-measured = grade(measured)
+measured = grade(measured, "measured")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(measured)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("measured")
 
 # %% [markdown]
 # For $\sin$ at 1 the derivative is $\cos 1$. **Before you go on:** which $h$ is best on a computer, 0.1, or as small as it
@@ -128,11 +128,11 @@ def by_hand(x, w):
     ...
 
 
-by_hand = grade(by_hand)
+by_hand = grade(by_hand, "by_hand")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(by_hand)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("by_hand")
 
 # %%
 found = by_hand(2.0, 0.5)
@@ -215,11 +215,11 @@ def backward(graph):
     ...
 
 
-backward = grade(backward)
+backward = grade(backward, "backward")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(backward)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("backward")
 
 # %%
 gradient = dict(zip(values, backward(graph)))
@@ -267,11 +267,11 @@ def matmul_gradients(G, X, W):
     ...
 
 
-matmul_gradients = grade(matmul_gradients)
+matmul_gradients = grade(matmul_gradients, "matmul_gradients")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(matmul_gradients)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("matmul_gradients")
 
 # %% [markdown]
 # ## With the library
@@ -366,11 +366,11 @@ def step(parameters, gradients, rate):
     ...
 
 
-step = grade(step)
+step = grade(step, "step")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(step)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("step")
 
 # %% [markdown]
 # First with the graph of five numbers. `x` is given, `w` is the only parameter, and `L` is the error.

@@ -53,11 +53,11 @@ def positions(length, d):
     ...
 
 
-positions = grade(positions)
+positions = grade(positions, "positions")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(positions)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("positions")
 
 # %%
 x = E + positions(2, 4)
@@ -89,11 +89,11 @@ def head(x, WQ, WK, WV):
     ...
 
 
-head = grade(head)
+head = grade(head, "head")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(head)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("head")
 
 # %% [markdown]
 # The matrices of the two heads contain only 0 and 1, so that you can compute every number in the picture in your head. The
@@ -182,11 +182,11 @@ def feed_forward(x, W1, b1, W2, b2):
     ...
 
 
-feed_forward = grade(feed_forward)
+feed_forward = grade(feed_forward, "feed_forward")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(feed_forward)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("feed_forward")
 
 
 # %%
@@ -240,11 +240,11 @@ def layer_norm(x):
     ...
 
 
-layer_norm = grade(layer_norm)
+layer_norm = grade(layer_norm, "layer_norm")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(layer_norm)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("layer_norm")
 
 # %%
 add_and_norm = lambda new, old: layer_norm(old + new)

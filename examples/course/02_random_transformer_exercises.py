@@ -80,11 +80,11 @@ def most_right(pairs):
     ...
 
 
-most_right = grade(most_right)
+most_right = grade(most_right, "most_right")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(most_right)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("most_right")
 
 # %%
 for model in (with_part, without):
@@ -195,11 +195,11 @@ def slope_of_stack(slopes, add):
     ...
 
 
-slope_of_stack = grade(slope_of_stack)
+slope_of_stack = grade(slope_of_stack, "slope_of_stack")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(slope_of_stack)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("slope_of_stack")
 
 # %%
 slopes = np.random.default_rng(0).uniform(-0.3, 0.3, DEPTH)
@@ -281,11 +281,11 @@ def winners(Q, K):
     ...
 
 
-winners = grade(winners)
+winners = grade(winners, "winners")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(winners)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("winners")
 
 # %%
 rng = np.random.default_rng(0)
@@ -380,11 +380,11 @@ def beam_search(tree, width):
     ...
 
 
-beam_search = grade(beam_search)
+beam_search = grade(beam_search, "beam_search")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(beam_search)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("beam_search")
 
 # %%
 (greedy, p_greedy), (best, p_best) = (beam_search(tree, width) for width in (1, 2))

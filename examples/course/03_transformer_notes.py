@@ -57,11 +57,11 @@ def shifted(target):
     ...
 
 
-shifted = grade(shifted)
+shifted = grade(shifted, "shifted")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(shifted)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("shifted")
 
 # %%
 words = corpus.target_vocab.tokens
@@ -178,11 +178,11 @@ def weights_of_past(scores):
     ...
 
 
-weights_of_past = grade(weights_of_past)
+weights_of_past = grade(weights_of_past, "weights_of_past")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(weights_of_past)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("weights_of_past")
 
 # %% [markdown]
 # Train the same network once more, with this mask.
@@ -229,11 +229,11 @@ def cross_attention(x, memory, W_Q, W_K, W_V):
     ...
 
 
-cross_attention = grade(cross_attention)
+cross_attention = grade(cross_attention, "cross_attention")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(cross_attention)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("cross_attention")
 
 # %% [markdown]
 # The weights of the trained model, in the next picture, suggest that *cat* is made from 猫. But
@@ -294,11 +294,11 @@ def normalise(x, axis, eps=1e-5):
     ...
 
 
-normalise = grade(normalise)
+normalise = grade(normalise, "normalise")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(normalise)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("normalise")
 
 # %% [markdown]
 # Both are one function with another axis. Which one keeps our condition? Put our sentence into two batches.

@@ -62,11 +62,11 @@ def salience(x):
     ...
 
 
-salience = grade(salience)
+salience = grade(salience, "salience")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(salience)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("salience")
 
 # %%
 stands_out = salience(new.x[:, :, :10])  # of shape and colour
@@ -143,11 +143,11 @@ def attention(q, k, v):
     ...
 
 
-attention = grade(attention)
+attention = grade(attention, "attention")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(attention)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("attention")
 
 # %% [markdown]
 # Now the three matrices are trained on 1,000 tables and tried on 500 new ones.
@@ -270,11 +270,11 @@ def masked_weights(scores, mask):
     ...
 
 
-masked_weights = grade(masked_weights)
+masked_weights = grade(masked_weights, "masked_weights")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(masked_weights)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("masked_weights")
 
 # %%
 visible = np.arange(6) < np.array([[6], [4], [0]])  # three tables: 6 things, 4, none

@@ -129,11 +129,11 @@ def scaled_scores(q, k):
     ...
 
 
-scaled_scores = grade(scaled_scores)
+scaled_scores = grade(scaled_scores, "scaled_scores")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(scaled_scores)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("scaled_scores")
 
 # %% [markdown]
 # ### Exercise: weights
@@ -149,11 +149,11 @@ def softmax_rows(scores):
     ...
 
 
-softmax_rows = grade(softmax_rows)
+softmax_rows = grade(softmax_rows, "softmax_rows")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(softmax_rows)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("softmax_rows")
 
 # %% [markdown]
 # The last step adds up the values with these weights: $z_i = \sum_j S_{ij} v_j$. Each output is a mean of values, and now
@@ -326,12 +326,12 @@ def what_is_left(runs):
     ...
 
 
-what_is_left = grade(what_is_left)
+what_is_left = grade(what_is_left, "what_is_left")
 print(what_is_left(runs))
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(what_is_left)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("what_is_left")
 
 # %% [markdown]
 # If some models know more, is it really through other words? That can be tested as well: forbid the adjective to *all*
@@ -368,11 +368,11 @@ def masked_attention(q, k, v, mask):
     ...
 
 
-masked_attention = grade(masked_attention)
+masked_attention = grade(masked_attention, "masked_attention")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(masked_attention)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("masked_attention")
 
 # %% [markdown]
 # With a lower triangle as mask, no word attends to those after it: change the last word, and the

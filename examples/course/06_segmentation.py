@@ -22,14 +22,14 @@
 # adds it.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+import textwrap
+
 import numpy as np
 from exercises.segmentation import grade, solution
 from grading import check
 from labels import label
-from pictures import COLOUR, figure, ramp
+from pictures import COLOUR, colour_map, figure, ramp
 from scenes import CLASSES, PATCH, SIDE, SIZE, by_patch, make_scenes, mean_iou, paint, train
-
-from minigrad.check.extras import require
 
 # %%
 test = make_scenes(300, seed=999)
@@ -38,8 +38,7 @@ inside = [
 ]  # patches of one class, (300, 36)
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-listed = require("matplotlib.colors", "plotting").ListedColormap
-of_classes = listed(["#d9d9d9", COLOUR["output"], COLOUR["x"]])
+of_classes = colour_map("#d9d9d9", COLOUR["output"], COLOUR["x"])
 visible = np.min([(test.shapes == shape).sum((1, 2)) for shape in (1, 2, 3)], 0)
 SHOWN = visible.argsort()[-2:]  # the images whose smallest shape is the largest
 
@@ -51,7 +50,7 @@ def draw(drawn, columns):
         for panel, (title, images, colours, *at) in zip(axes, columns):
             largest = 2 if colours is of_classes else 1
             panel.imshow(np.clip(images[n], 0, largest), cmap=colours, vmin=0, vmax=largest)
-            panel.set_title(label(title) if row == 0 else "")
+            panel.set_title(textwrap.fill(label(title), 16) if row == 0 else "")
             panel.set_xticks([])
             panel.set_yticks([])
             for where in at:
@@ -95,12 +94,12 @@ def patches(images, size):
     ...
 
 
-patches = grade(patches)
+patches = grade(patches, "patches")
 print(test.images.shape, "->", patches(test.images, PATCH).shape)
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(patches)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("patches")
 
 # %% [markdown]
 # ## The score to beat
@@ -122,11 +121,11 @@ def iou(predicted, truth, c):
     ...
 
 
-iou = grade(iou)
+iou = grade(iou, "iou")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(iou)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("iou")
 
 # %% [markdown]
 # **Before you go on:** somebody sees all shapes exactly, but never the sign. What should she call them? Two of three shapes
@@ -164,11 +163,11 @@ def window(side, reach):
     ...
 
 
-window = grade(window)
+window = grade(window, "window")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(window)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("window")
 
 # %% [markdown]
 # The network is an encoder of two layers with two heads, and a linear layer that gives each pixel of a patch three scores.
@@ -207,11 +206,11 @@ def receptive_field(mask, layers):
     ...
 
 
-receptive_field = grade(receptive_field)
+receptive_field = grade(receptive_field, "receptive_field")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(receptive_field)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("receptive_field")
 
 # %%
 images = test.images[:1].copy()

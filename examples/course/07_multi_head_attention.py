@@ -120,11 +120,11 @@ def split_into_heads(x, heads):
     ...
 
 
-split_into_heads = grade(split_into_heads)
+split_into_heads = grade(split_into_heads, "split_into_heads")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(split_into_heads)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("split_into_heads")
 
 # %% [markdown]
 # ### Exercise: multi-head attention
@@ -142,11 +142,11 @@ def multi_head(x, W_Q, W_K, W_V, W_O, heads):
     ...
 
 
-multi_head = grade(multi_head)
+multi_head = grade(multi_head, "multi_head")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(multi_head)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("multi_head")
 
 # %% [markdown]
 # This is the layer of libraries. Give the same matrices to ours and to PyTorch's (both keep matrices transposed, and
@@ -231,11 +231,11 @@ def contributions(z, W_O):
     ...
 
 
-contributions = grade(contributions)
+contributions = grade(contributions, "contributions")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(contributions)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("contributions")
 
 # %% [markdown]
 # Now the intervention. Subtract the contribution of one head from the outputs, and measure which quarter is lost.

@@ -64,11 +64,11 @@ def one_silent(layers, heads):
     ...
 
 
-one_silent = grade(one_silent)
+one_silent = grade(one_silent, "one_silent")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(one_silent)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("one_silent")
 
 # %%
 NAMES = [f"encoder.layers.{i}.self_attention" for i in range(LAYERS)]
@@ -164,11 +164,11 @@ def importance(derivatives):
     ...
 
 
-importance = grade(importance)
+importance = grade(importance, "importance")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(importance)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("importance")
 
 # %%
 of_sizes = [importance(d) for d in by_sentence]
@@ -204,11 +204,11 @@ def removal_order(importance):
     ...
 
 
-removal_order = grade(removal_order)
+removal_order = grade(removal_order, "removal_order")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(removal_order)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("removal_order")
 
 
 # %%
@@ -296,11 +296,11 @@ def parameters_of(count, d_model, size):
     ...
 
 
-parameters_of = grade(parameters_of)
+parameters_of = grade(parameters_of, "parameters_of")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(parameters_of)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("parameters_of")
 
 # %%
 model, order = models[0], removal_order(growth[0])

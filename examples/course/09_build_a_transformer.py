@@ -108,11 +108,11 @@ def softmax(scores):
     ...
 
 
-softmax = grade(softmax)
+softmax = grade(softmax, "softmax")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(softmax)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("softmax")
 
 # %% [markdown]
 # ## 2 · Attention
@@ -138,11 +138,11 @@ def attention(p, name, x, source, mask, h):
     ...
 
 
-attention = grade(attention)
+attention = grade(attention, "attention")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(attention)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("attention")
 
 # %% [markdown]
 # ## 3 · Norm
@@ -158,11 +158,11 @@ def norm(p, name, x):
     ...
 
 
-norm = grade(norm)
+norm = grade(norm, "norm")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(norm)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("norm")
 
 # %% [markdown]
 # ## 4 · Embedding
@@ -181,11 +181,11 @@ def embed(p, side, ids):
     ...
 
 
-embed = grade(embed)
+embed = grade(embed, "embed")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(embed)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("embed")
 
 # %% [markdown]
 # ## 5 · Encoder
@@ -204,11 +204,11 @@ def encode(p, source, h, layers):
     ...
 
 
-encode = grade(encode)
+encode = grade(encode, "encode")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(encode)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("encode")
 
 # %% [markdown]
 # ## 6 · Decoder
@@ -232,11 +232,11 @@ def decode(p, target, memory, source, h, layers):
     ...
 
 
-decode = grade(decode)
+decode = grade(decode, "decode")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(decode)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("decode")
 
 # %% [markdown]
 # ## 7 · Loss
@@ -252,11 +252,11 @@ def loss(p, source, target, h, layers):
     ...
 
 
-loss = grade(loss)
+loss = grade(loss, "loss")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(loss)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("loss")
 
 # %% [markdown]
 # Your functions together are a Transformer. Is it the one of the libraries? Give `nn.Transformer` the same weights, and
@@ -338,11 +338,11 @@ def adam(value, gradient, m, v, step, lr):
     ...
 
 
-adam = grade(adam)
+adam = grade(adam, "adam")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(adam)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("adam")
 
 # %% [markdown]
 # ## It learns

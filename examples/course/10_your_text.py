@@ -85,11 +85,11 @@ def pieces(ids, starts, length):
     ...
 
 
-pieces = grade(pieces)
+pieces = grade(pieces, "pieces")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(pieces)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("pieces")
 
 # %%
 (piece,) = pieces(known, np.array([0]), 9)
@@ -116,11 +116,11 @@ def bits(log_p, pieces):
     ...
 
 
-bits = grade(bits)
+bits = grade(bits, "bits")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(bits)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("bits")
 
 # %% [markdown]
 # What would a letter cost without a network? Three guesses, from worse to better. All letters are equally likely. Letters are as
@@ -238,11 +238,11 @@ def sample(logits, temperature, u):
     ...
 
 
-sample = grade(sample)
+sample = grade(sample, "sample")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(sample)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("sample")
 
 
 # %%

@@ -73,11 +73,11 @@ def lens(states, norm, output, words):
     ...
 
 
-lens = grade(lens)
+lens = grade(lens, "lens")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(lens)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("lens")
 
 # %%
 states = np.stack([calls[0][0] for calls in hidden.values()][1:])  # the first are the embeddings
@@ -128,11 +128,11 @@ def copying(weights, ids):
     ...
 
 
-copying = grade(copying)
+copying = grade(copying, "copying")
 
 # %% tags=["hide-output"] jupyter={"outputs_hidden": true}
-# Run this cell to see a solution.
-solution(copying)
+# Run this cell to see a solution. A script prints it if it runs with --solutions.
+solution("copying")
 
 # %%
 copies = np.stack([copying(calls[0][0], ids) for calls in attention.values()])  # (layers, heads)

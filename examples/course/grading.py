@@ -37,6 +37,7 @@ RELATIONS: dict[str, Callable[[Any], Any]] = {
     "Every value is the logarithm of the right one.": np.log,
 }
 """Sentences about values that are a function of the right ones."""
+SHAPES = "The shapes do not fit: `keepdims=True` keeps the axis of a sum, a mean or a maximum."
 MOVED: dict[str, Callable[[Any], Any]] = {
     "Rows and columns are exchanged: transpose the result.": lambda b: b.swapaxes(-1, -2),
     "The order is reversed.": lambda b: b[::-1],
@@ -67,6 +68,8 @@ class Exercise:
                 result = answer(*inputs)
             except Exception as error:
                 raised = label("it raises {error}", error=f"{type(error).__name__}: {error}")
+                if "could not be broadcast" in str(error):
+                    raised += "\n  " + label(SHAPES)
                 return self._known_mistake(answer, number - 1) or case + raised
             if result is None and number == 1:
                 return "…"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 import sys
+import textwrap
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 from labels import label
@@ -19,7 +21,7 @@ from labels import label
 from minigrad.check.extras import require
 from nn.inspection.style import COLOURS, INK, style
 
-__all__ = ["COLOUR", "figure", "growing", "ramp", "show_one_of", "show_page"]
+__all__ = ["COLOUR", "colour_map", "figure", "growing", "ramp", "show_one_of", "show_page"]
 
 # The same thing has the same colour in every lesson.
 COLOUR = {
@@ -32,13 +34,23 @@ COLOUR = {
 }
 
 
+WIDEST = 9.2  # inches, which a page shows at four fifths
+NARROW = 4.2  # inches, of a phone
+NARROW_PAGE = "(max-width: 46em)"
+
+
 @contextmanager
 def figure(width: float, height: float, alt: str) -> Iterator[Any]:
     """Yield a matplotlib figure to draw in, and show it at the end; `alt` describes it in words.
 
     In a notebook the figure is SVG in the colours of the page, and the browser draws its text, so that
-    matplotlib needs no font with Chinese characters. A script saves it below `runs/course`.
+    matplotlib needs no font with Chinese characters. A phone shows its panels in rows of two. A script saves the
+    figure below `runs/course`. Without matplotlib, nothing is drawn.
     """
+    if find_spec("matplotlib") is None:
+        yield MagicMock()  # accepts every call
+        print(f"[{label(alt)} {label('Pictures need matplotlib: pip install matplotlib')}]")
+        return
     matplotlib = require("matplotlib", "plotting")
     with (
         style(for_page=_in_notebook()),
@@ -47,7 +59,7 @@ def figure(width: float, height: float, alt: str) -> Iterator[Any]:
     ):
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         drawn = require("matplotlib.figure", "plotting").Figure(
-            (width, height), layout="constrained"
+            (min(width, WIDEST), height), layout="constrained"
         )
         yield drawn
         if not _in_notebook():
@@ -55,23 +67,72 @@ def figure(width: float, height: float, alt: str) -> Iterator[Any]:
             drawn.savefig(path, dpi=120)
             print(f"[{path}: {label(alt)}]")
             return
-        from io import StringIO
+        wide = _svg(drawn, label(alt))
+        if width <= NARROW:
+            _display(wide)
+            return
+        _make_narrow(drawn)
+        narrow = _svg(drawn, label(alt))
+    group = f"picture-{zlib.crc32(wide.encode())}"
+    hidden = (
+        f"<style>@media {NARROW_PAGE} {{ .{group}-wide {{ display: none }} }} "
+        f"@media not all and {NARROW_PAGE} {{ .{group}-narrow {{ display: none }} }}</style>"
+    )
+    parts = (
+        f'<div class="{group}-{name}">{svg}</div>'
+        for name, svg in (("wide", wide), ("narrow", narrow))
+    )
+    _display(hidden + "".join(parts))
 
-        text = StringIO()
-        drawn.savefig(text, format="svg", metadata={"Date": None})
-    svg = text.getvalue()
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
-    prefix = f"f{abs(hash(svg)) % 10**8}-" if os.environ.get("PYTHONHASHSEED") else ""
+
+def _make_narrow(drawn: Any) -> None:
+    """Arrange the panels of a figure in rows of two, for a phone; columns of a grid become rows.
+
+    A panel with numbers in more than five columns has a row for itself.
+    """
+    panels = [axes for axes in drawn.axes if axes.get_subplotspec()]
+    rows, columns = panels[0].get_subplotspec().get_gridspec().get_geometry() if panels else (1, 1)
+    height, places = drawn.get_figheight() / rows, []
+    row, column = 0, 0
+    for i, axes in enumerate(panels):
+        whole = columns == 1 or (rows == 1 and axes.texts and abs(np.ptp(axes.get_xlim())) > 5)
+        if rows > 1 and columns > 1:
+            row, column = divmod(i, columns)[::-1]
+        elif column == 2 or (whole and column):
+            row, column = row + 1, 0
+        places.append((row, slice(None) if whole else column))
+        column = 2 if whole else column + 1
+    size = 1 + max((row for row, _ in places), default=0)
+    grid = require("matplotlib.gridspec", "plotting").GridSpec(size, 2, figure=drawn)
+    for axes, place in zip(panels, places):
+        axes.set_subplotspec(grid[place])
+        if place[1] != 1:
+            axes.tick_params(labelleft=True)
+        words = [word.get_text() for word in axes.get_xticklabels()]
+        if len(words) > 5 and max(map(len, words)) > 3:
+            axes.tick_params(axis="x", rotation=60)
+    drawn.set_size_inches(NARROW, size * (height if columns == 1 else max(height, 1.4)))
+
+
+def _svg(drawn: Any, alt: str) -> str:
+    """Return a figure as SVG that fits its column, in the colours of the page."""
+    from io import StringIO
+
+    file = StringIO()
+    drawn.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
+    prefix = f"f{zlib.crc32(svg.encode())}-"
     svg = re.sub(r'\b(id="|href="#|url\(#)', lambda m: m[1] + prefix, svg)
     size = re.search(r'width="([\d.]+)pt"', svg)
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2).replace(INK, "currentColor")
     # Coloured text is mixed with the colour of the page's text, so that it has contrast in light and dark.
     mixed = r"\1color-mix(in srgb, \2 60%, currentColor)"
     svg = re.sub(r"(<text\b[^>]*? fill: )(#(?!000000|ffffff)[0-9a-f]{6})", mixed, svg)
-    described = html.escape(label(alt), quote=True)
-    width = float(size[1]) * 1.2 if size else 0  # a phone scrolls a wide picture sideways
-    wide = f"width:100%;max-width:{width:.0f}px;min-width:{0.9 * width:.0f}px"
-    _display(svg.replace("<svg", f'<svg role="img" aria-label="{described}" style="{wide}"', 1))
+    described = html.escape(alt, quote=True)
+    width = float(size[1]) * 1.2 if size else 0
+    fitting = f"width:100%;max-width:{width:.0f}px;min-width:0"
+    return svg.replace("<svg", f'<svg role="img" aria-label="{described}" style="{fitting}"', 1)
 
 
 def show_page(page: str, title: str, height: int = 640) -> None:
@@ -138,8 +199,14 @@ def show_one_of(title: str, pictures: Mapping[str, str]) -> None:
 
 def ramp(kind: str) -> Any:
     """Return a colour map from white to the colour of a kind."""
-    colours = require("matplotlib.colors", "plotting")
-    return colours.LinearSegmentedColormap.from_list(kind, ["white", COLOUR[kind]])
+    return colour_map("white", COLOUR[kind])
+
+
+def colour_map(*colours: str) -> Any:
+    """Return a colour map between colours; None without matplotlib."""
+    if find_spec("matplotlib") is None:
+        return None
+    return require("matplotlib.colors", "plotting").LinearSegmentedColormap.from_list("", colours)
 
 
 def growing(
@@ -158,10 +225,11 @@ def growing(
             for (row, column), value in np.ndenumerate(matrix):
                 text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
                 axes.text(column, row, text, ha="center", va="center", color="black", fontsize=9)
-        axes.set_title(label(title), color=COLOUR[kind])
+        title = textwrap.fill(label(title), 16 if len(steps) > 3 else 40)
+        axes.set_title(title, color=COLOUR[kind])
         axes.set_xticks([])
-        axes.set_yticks(range(len(words)), words if axes is panels[0] else [""] * len(words))
-        axes.tick_params(length=0)
+        axes.set_yticks(range(len(words)), words)
+        axes.tick_params(length=0, labelleft=axes is panels[0])
         for side in axes.spines.values():
             side.set(visible=True, color=COLOUR[kind])
 

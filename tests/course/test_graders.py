@@ -166,6 +166,130 @@ def test_grader_judges_natural_answers_with_a_reason(name: str, answer: Any, rea
     assert re.search(reason, exercise.judge(answer))
 
 
+def exercise(name: str) -> Any:
+    return next(exercise for key, exercise in EXERCISES.items() if key[1] == name)
+
+
+def early(tree: Any, width: int) -> Any:
+    """Stop as soon as the best beginning is finished: no other can become better."""
+    beam = [((), 1.0)]
+    while beam[0][0] in tree:
+        longer = [((*s, w), p * q) for s, p in beam for w, q in tree.get(s, {"": 1.0}).items()]
+        longer = [(s[:-1] if s[-1] == "" else s, p) for s, p in longer]
+        beam = sorted(longer, key=lambda pair: pair[1], reverse=True)[:width]
+    return beam[0]
+
+
+def with_counters(pairs: Any) -> int:
+    from collections import Counter, defaultdict
+
+    bags: Any = defaultdict(Counter)
+    for source, target in pairs:
+        bags[frozenset(Counter(source).items())][" ".join(target)] += 1
+    return sum(bag.most_common(1)[0][1] for bag in bags.values())
+
+
+def stable_adam(value: Any, gradient: Any, m: Any, v: Any, step: int, lr: float) -> Any:
+    m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * np.square(gradient)
+    return [value - lr * m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.98**step)) + 1e-9), m, v]
+
+
+RIGHT: list[tuple[str, Any]] = [
+    ("measured", lambda f, x, h: f(x + h) / (2 * h) - f(x - h) / (2 * h)),
+    ("by_hand", lambda x, w: np.array([w, x]) * 2 * np.tanh(x * w) * (1 - np.tanh(x * w) ** 2)),
+    ("matmul_gradients", lambda G, X, W: [G @ W.T, (G.T @ X).T]),
+    ("step", lambda parameters, gradients, rate: tuple(p - rate * g for p, g in zip(parameters, gradients))),
+    ("salience", lambda x: np.square(x - x.mean(1)[:, None]).sum(2)),
+    ("masked_weights", lambda scores, mask: mg.softmax(np.where(mask, scores, -1e12)).data * mask),
+    ("beam_search", early),
+    ("beam_search", lambda tree, width: list(early(tree, width))),
+    ("most_right", with_counters),
+    ("what_is_left", lambda runs: np.array(
+        ["always one kind" if min(a, b) < 0.1 and max(a, b) > 0.9 else "knows more" for a, b in runs])),
+    ("window", lambda side, reach: np.array([[
+        abs(i // side - j // side) <= reach and abs(i % side - j % side) <= reach
+        for j in range(side**2)] for i in range(side**2)])),
+    ("receptive_field", lambda mask, layers: np.linalg.matrix_power(mask.astype(int), layers) > 0),
+    ("removal_order", lambda importance: sorted(
+        [(i, h) for i, row in enumerate(importance) for h in range(len(row)) if h != np.argmax(row)],
+        key=lambda at: importance[at])),
+    ("one_silent", lambda layers, heads: ~np.eye(layers * heads, dtype=bool).reshape(-1, layers, heads)),
+    ("parameters_of", lambda count, d_model, size: float(count * size * (4 * d_model + 3))),
+    ("layer_norm", lambda x: ((x.T - x.mean(1)) / np.sqrt(x.var(1) + 1e-6)).T),
+    ("winners", lambda Q, K: len({int(np.argmax(K @ q)) for q in Q})),
+    ("bits", lambda log_p, pieces: float(np.mean([
+        -log_p[n, t, pieces[n, t + 1]] / np.log(2) for n, t in np.ndindex(log_p.shape[:2])]))),
+    ("sample", lambda logits, temperature, u: np.array([
+        min(np.searchsorted(mg.softmax(row / temperature).data.cumsum(), x, "right"), len(row) - 1)
+        for row, x in zip(logits, u)])),
+    ("adam", stable_adam),
+]  # fmt: skip
+"""Right answers that are written in another way, or have another type that the next cell takes."""
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=lambda value: str(value)[:20])
+def test_grader_accepts_right_answers_of_other_forms(name: str, answer: Any) -> None:
+    assert exercise(name).judge(answer) == ""
+
+
+def softmax_of(scores: Any, mask: Any, largest: Any) -> Any:
+    with np.errstate(all="ignore"):
+        e = np.exp(np.where(mask, scores, -np.inf) - largest)
+        return np.nan_to_num(e / e.sum(-1, keepdims=True))
+
+
+def of_reference(name: str, change: Any) -> Any:
+    return lambda *arguments: change(exercise(name).reference(*arguments))
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("step", lambda p, g, rate: np.array([a - rate * b for a, b in zip(p, g)]), "raises ValueError"),
+    ("step", lambda p, g, rate: np.array([p[0] - rate * g[0]]), r"it has 1 elements; expected 3"),
+    ("step", lambda p, g, rate: (a - rate * b for a, b in zip(p, g)), "returns generator; expected list"),
+    ("step", lambda p, g, rate: [p[0] - rate * g[0], p[1], p[2] - rate * g[2]], r"result\[1\]: the value at"),
+    ("beam_search", lambda tree, width: (list((r := early(tree, width))[0]), r[1]), r"result\[0\]: .* tuple"),
+    ("removal_order", of_reference("removal_order", lambda pairs: [[*pair] for pair in pairs]), r"result\[0\]: .*list.* tuple"),
+    ("removal_order", of_reference("removal_order", np.array), r"result\[0\]: .* tuple"),
+    ("window", of_reference("window", lambda mask: mask.astype(int)), "True and False, not 1 and 0"),
+    ("window", of_reference("window", lambda mask: mask.astype(float)), "float64; expected bool"),
+    ("masked_weights", lambda s, mask: softmax_of(s, mask, s.max(-1, keepdims=True)), "over hidden keys, too"),
+    ("masked_weights", lambda s, mask: softmax_of(s, mask, 0), "is 0; expected 1"),
+    ("loss", of_reference("loss", lambda loss: loss.item()), "returns float; expected Tensor: its derivatives"),
+    ("loss", of_reference("loss", lambda loss: loss.data), "expected Tensor: its derivatives"),
+    ("adam", of_reference("adam", lambda t: (t[0], t[2], t[1])), "m and v are exchanged"),
+    ("by_hand", lambda x, w: (w, x), "derivatives of square and tanh are missing"),
+    ("measured", lambda f, x, h: (f(x + h) - f(x - h)) / h, "From x - h to x \\+ h is 2h"),
+    ("matmul_gradients", lambda G, X, W: (G @ W.T, 2 * X.T @ G), r"result\[1\]: .*\n  Every value is 2 times"),
+    ("shifted", lambda target: (target[:, :-1], target[:, :-1]), "wanted tokens are one further"),
+    ("layer_norm", of_reference("layer_norm", lambda y: y + 1), "To every value 1 is added"),
+    ("softmax_rows", of_reference("softmax_rows", lambda S: -S), "Every sign is wrong"),
+    ("split_into_heads", of_reference("split_into_heads", lambda x: x[::-1]), "The order is reversed"),
+    ("feed_forward", lambda x, W1, b1, W2, b2: np.clip(x @ W1 + b1, 0, 6) @ W2 + b2, "cut off at 6"),
+    ("what_is_left", lambda runs: ["knows more" if min(r) > 0.1 else "always one kind" for r in runs], "above 0.9"),
+    ("iou", lambda p, t, c: 2 * ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum()), "Dice"),
+    ("sample", of_reference("sample", lambda letters: letters.astype(float)), "type float64; expected int"),
+    ("norm", lambda p, name, x: 3, "returns int; expected Tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer", "reason"), WRONG, ids=lambda value: str(value)[:20])
+def test_grader_refuses_wrong_answers_with_a_hint(name: str, answer: Any, reason: str) -> None:
+    assert re.search(reason, exercise(name).judge(answer), re.S)
+
+
+def test_grade_names_the_exercise_of_a_lambda(capsys: pytest.CaptureFixture[str]) -> None:
+    exercises = next(module for module in modules() if "autodiff" in module.__name__).exercises
+    right = lambda f, x, h: (f(x + h) - f(x - h)) / (2 * h)
+    other_names = lambda g, at, step: (g(at + step) - g(at - step)) / (2 * step)
+    assert exercises.grade(right) is right
+    assert exercises.grade(other_names, "measured") is other_names
+    assert exercises.grade(3, "measured") is exercises["measured"].reference
+    printed = capsys.readouterr().out
+    assert printed.count("✓ measured: right") == 2 and "returns int" in printed
+    with pytest.raises(ValueError, match="name must be one of measured, by_hand"):
+        exercises.grade(other_names)
+
+
 @pytest.mark.parametrize("shape", [(), (2,)])
 def test_grader_prints_numbers_that_differ(shape: Any) -> None:
     module = importlib.import_module("grading")

@@ -122,7 +122,7 @@ def _overflowing(draw: Any) -> Any:
         "It is the likeliest letter: u is not used.": lambda logits, temperature, u: logits.argmax(
             -1
         ),
-        "The logits are divided by the root of the temperature, or multiplied by it; divide by it.": lambda logits, temperature, u: (
+        "The logits are divided by the root of the temperature; divide by the temperature.": lambda logits, temperature, u: (
             _drawn(_softmax(logits / np.sqrt(temperature)), u)
         ),
         "The temperature divides the probabilities; it should divide the logits.": lambda logits, temperature, u: (
