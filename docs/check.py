@@ -1,8 +1,9 @@
-"""Check a built site: no resource from the network, no broken link, no page too wide, every text legible.
+"""Check a built site: no resource from the network, no broken link, nothing cut off, every text legible.
 
     python docs/check.py site [--shots DIR] [--only WORD]
 
-Each page is opened in Chromium at 390, 820 and 1440 pixels, in light and in dark. It needs selenium, Chromium and its
+Each page is opened in Chromium at 390, 820 and 1440 pixels, in light and in dark, and as it is printed. A figure must be
+seen as a whole at each width and on paper, code at 1440 pixels and on paper. It needs selenium, Chromium and its
 driver. The pages of the reference are alike, so that one of twenty is opened.
 """
 
@@ -20,12 +21,15 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 WIDTHS = (390, 820, 1440)
+PAPER = 718  # pixels, of A4 without margins of 10 mm
 NETWORK = "cdn.jsdelivr.net"  # in pages that load Python from Pyodide's public address
 READY = "return document.body.dataset.ready !== 'false'"  # the live page has to start
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 
 OVERFLOW = Path(__file__).with_name("overflow.js").read_text("utf-8")
+
+CLIPPED = Path(__file__).with_name("clipped.js").read_text("utf-8")
 
 LINK = re.compile(r'<a\b[^>]*?\bhref="([^"#?]+)')
 ADDRESS = r"((?:https?:)?//[^\"')]+)"
@@ -102,6 +106,11 @@ def wait_for(driver: Any, script: str, seconds: float = 120) -> Any:
     return value
 
 
+def set_width(driver: Any, pixels: int) -> None:
+    size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
 def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]:
     """Return all that is wrong with a page at each width, in both themes."""
     wrong = []
@@ -114,12 +123,17 @@ def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]
         if not is_online and not wait_for(driver, READY):
             wrong.append(f"{name}, {theme}: not ready after 120 s")
         for pixels in WIDTHS:
-            size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            set_width(driver, pixels)
             found = [*driver.execute_script(OVERFLOW), *driver.execute_script(CONTRAST)]
+            if theme == "light":  # the layout is the same in dark
+                found += driver.execute_script(CLIPPED, pixels < max(WIDTHS))
             wrong += [f"{name} at {pixels}, {theme}: {problem}" for problem in found]
             if shots:
                 shoot(driver, shots / f"{name.replace('/', '-')}-{pixels}-{theme}.png")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
+    set_width(driver, PAPER)
+    wrong += [f"{name}, printed: {problem}" for problem in driver.execute_script(CLIPPED, False)]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
     severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
     return wrong if is_online else [*wrong, *(f"{name}: {entry['message']}" for entry in severe)]
 
