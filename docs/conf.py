@@ -17,7 +17,7 @@ import sources
 
 import nn
 
-RUN = sources.MADE / "runs" / "build_a_transformer"  # lesson 9 trains it
+RUN = sources.MADE / "runs" / "build_a_transformer"  # lesson 7 trains it
 project = "minigrad"
 copyright = author = "the minigrad authors"
 chinese = tags.has("zh")  # noqa: F821 (Sphinx gives `tags`): sphinx-build -t zh
@@ -121,11 +121,12 @@ def _write_live_page(app: Any, error: Exception | None) -> None:
 
 
 def _link_notebook(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
-    """Put links to the notebook of a lesson above it."""
+    """Put links to the notebook of a lesson below its idea, above the first cell."""
     name = page.removeprefix("course/")
     if (sources.MADE / f"{name}.ipynb").is_file():
-        values = {**context, "name": name, "offline": browser.pyodide()}
-        context["body"] = app.builder.templates.render("notebook.html", values) + context["body"]
+        links = app.builder.templates.render("notebook.html", {**context, "name": name})
+        idea, cell, rest = context["body"].partition('<div class="cell')
+        context["body"] = idea + links + cell + rest
 
 
 def _mark_english(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -94,13 +93,12 @@ def write(path: Path, text: str) -> None:
 
 
 def copy_notebooks(app: Any, error: Exception | None) -> None:
-    """Put the notebooks beside their pages, and all that a reader needs into `course.zip`."""
+    """Put all notebooks, and all that they need, into `course.zip`."""
     if error or app.builder.name != "html":
         return
     out = Path(app.outdir) / "course"
     with zipfile.ZipFile(out / "course.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for script in lessons():
-            shutil.copy(MADE / f"{script.stem}.ipynb", out)
             archive.write(MADE / f"{script.stem}.ipynb", f"course/{script.stem}.ipynb")
         for name, module in course_modules().items():
             archive.write(module, f"course/{name}")

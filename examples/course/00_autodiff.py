@@ -70,9 +70,10 @@ solution("measured")
 steps = 10.0 ** -np.arange(1, 16)
 errors = np.array([abs(measured(math.sin, 1.0, h) - math.cos(1)) for h in steps])
 best = steps[errors.argmin()]
-check(1e-7 < best < 1e-4, "the best h is {:.0e}, with an error of {:.0e}", best, errors.min())
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+check(1e-7 < best < 1e-4, "the best h is {:.0e}, with an error of {:.0e}", best, errors.min())
+
 with figure(
     7, 3, "The error of a measured derivative against h, with its least value between."
 ) as drawn:
@@ -102,6 +103,8 @@ slopes = []
 for i in range(1000):
     move_one = lambda value, i=i: program(np.where(np.arange(1000) == i, value, parameters))
     slopes.append(measured(move_one, parameters[i], 1e-5))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(len(runs) == 2000, "runs of the program for {} derivatives: {}", len(slopes), len(runs))
 
 # %% [markdown]
@@ -124,7 +127,7 @@ check(len(runs) == 2000, "runs of the program for {} derivatives: {}", len(slope
 
 # %%
 def by_hand(x, w):
-    """Return the derivatives of tanh(x w)² by x and by w."""
+    """Return the derivatives of tanh(x w)² with respect to x and w."""
     ...
 
 
@@ -140,6 +143,8 @@ expected = (
     measured(lambda x: math.tanh(x * 0.5) ** 2, 2.0, 1e-5),
     measured(lambda w: math.tanh(2 * w) ** 2, 0.5, 1e-5),
 )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.allclose(found, expected),
     "by hand {:.4f} and {:.4f}; measured {:.4f} and {:.4f}",
@@ -159,13 +164,13 @@ check(
 #
 # ## A program that does it
 #
-# Let every number remember what it was made of: its parents, and the slope by each. Python lets a class say what `*` and
-# `+` do, so the record is written while the program computes.
+# Let every number remember what it was made of: its parents, and the slope with respect to each. Python lets a class
+# say what `*` and `+` do, so the record is written while the program computes.
 
 
 # %%
 class Value:
-    """Number that remembers the numbers it was made of, and the slope by each."""
+    """Number that remembers the numbers it was made of, and the slope with respect to each."""
 
     def __init__(self, data, parents=()):
         self.data, self.parents = data, parents
@@ -205,13 +210,14 @@ print(graph)
 # ### Exercise: backward
 #
 # `graph[i]` lists the parents of value `i` as pairs (index, slope), and parents come before children. Return the
-# derivative of the *last* value by each value. The last by itself is 1. Go from the end to the start, and give each
-# parent its slope times what has arrived at the child. In `y * y` the same parent is there *twice*: what comes back adds up.
+# derivative of the *last* value with respect to each value. The derivative of the last with respect to itself is 1.
+# Go from the end to the start, and give each parent its slope times what has arrived at the child. In `y * y` the
+# same parent is there *twice*: what comes back adds up.
 
 
 # %%
 def backward(graph):
-    """Return the derivative of the last value by each value."""
+    """Return the derivative of the last value with respect to each value."""
     ...
 
 
@@ -223,6 +229,8 @@ solution("backward")
 
 # %%
 gradient = dict(zip(values, backward(graph)))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.allclose([gradient[x], gradient[w]], found),
     "the program finds {:.4f} and {:.4f} as well",
@@ -233,8 +241,8 @@ check(
 # %% [markdown]
 # Every number of the graph can be the output: the list up to this number is a graph of its own. The pictures below
 # show what your `backward` returns. **Choose an output.** Each box contains a value, and below it the derivative of
-# the output by this value. Beside each arrow is the slope. To check a derivative by hand, multiply the slopes along
-# each way to the output, and add up the ways.
+# the output with respect to this value. Beside each arrow is the slope. To check a derivative by hand, multiply the
+# slopes along each way to the output, and add up the ways.
 
 # %%
 names = ["x", "w", "u", "y", "L"]  # u = x w, y = tanh u, L = y y
@@ -250,20 +258,20 @@ show_one_of(
 # %% [markdown]
 # ## The same for arrays
 #
-# Real programs compute with arrays, and each operation has one rule for whole arrays. The most
-# important is the matrix product $Y = XW$. Let $G$ hold the derivative of the last value $L$ by
-# each element of $Y$. The element $X_{ij}$ takes part in row $i$ of $Y$ only: it is multiplied by
-# $W_{jk}$ and added to $Y_{ik}$. What comes back to it is $\partial L / \partial X_{ij} = \sum_k
-# G_{ik} W_{jk}$. In the same way, $\partial L / \partial W_{jk} = \sum_i X_{ij} G_{ik}$.
+# Real programs compute with arrays, and each operation has one rule for whole arrays. The most important is the
+# matrix product $Y = XW$. Let $G$ hold the derivative of the last value $L$ with respect to each element of $Y$. The
+# element $X_{ij}$ takes part in row $i$ of $Y$ only: it is multiplied by $W_{jk}$ and added to $Y_{ik}$. What comes
+# back to it is $\partial L / \partial X_{ij} = \sum_k G_{ik} W_{jk}$. In the same way, $\partial L / \partial W_{jk}
+# = \sum_i X_{ij} G_{ik}$.
 #
 # ### Exercise: the rule of the matrix product
 #
-# Write both sums as matrix products. The derivative by a matrix has the shape of this matrix.
+# Write both sums as matrix products. The derivative with respect to a matrix has the shape of this matrix.
 
 
 # %%
 def matmul_gradients(G, X, W):
-    """Return the derivatives by X (n, k) and by W (k, m), for G (n, m)."""
+    """Return the derivatives with respect to X (n, k) and W (k, m), for G (n, m)."""
     ...
 
 
@@ -276,10 +284,10 @@ solution("matmul_gradients")
 # %% [markdown]
 # ## With the library
 #
-# `minigrad` is this idea, complete: its arrays that remember are called *tensors*, they work inside
-# NumPy code, and every operation has its rule. `requires_grad=True` marks what to differentiate by.
-# After `L.backward()` the derivative of `L` is in `x.grad`. From an array, `backward(G)` starts
-# with the derivatives `G` of its elements. The array inside a tensor is its `data`.
+# `minigrad` is this idea, complete: its arrays that remember are called *tensors*, they work inside NumPy code, and
+# every operation has its rule. `requires_grad=True` marks what to differentiate with respect to. After `L.backward()`
+# the derivative of `L` is in `x.grad`. From an array, `backward(G)` starts with the derivatives `G` of its elements.
+# The array inside a tensor is its `data`.
 #
 # The loop that you wrote is `Backward._walk` in `minigrad/graph.py`. [Read the code in an
 # evening](../reading.md#tensor-and-graph) leads to it, and through all that lies around it.
@@ -288,6 +296,8 @@ solution("matmul_gradients")
 x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))
 L = np.tanh(x * w) ** 2
 L.backward()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.allclose([x.grad.item(), w.grad.item()], found),
     "the library: {:.4f} and {:.4f}",
@@ -295,9 +305,12 @@ check(
     w.grad.item(),
 )
 
+# %%
 thousand = mg.Tensor(parameters, requires_grad=True)
 np.sin(thousand).sum().backward()
 gap = abs(thousand.grad.data - slopes).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     gap < 1e-6,
     "{} derivatives in one walk; from the measured ones they differ by {:.0e}",
@@ -305,11 +318,14 @@ check(
     gap,
 )
 
+# %%
 rng = np.random.default_rng(0)
 X, W, G = (rng.standard_normal(shape) for shape in ((3, 4), (4, 2), (3, 2)))
 tensors = [mg.Tensor(array, requires_grad=True) for array in (X, W)]
 (tensors[0] @ tensors[1]).backward(G)
 gaps = [abs(t.grad.data - mine).max() for t, mine in zip(tensors, matmul_gradients(G, X, W))]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(max(gaps) < 1e-12, "largest difference to your rule of the matrix product: {:.0e}", max(gaps))
 
 # %% [markdown]
@@ -322,15 +338,16 @@ for n in range(5):
     f = mg.grad(f)
     known = 2 ** ((n + 1) / 2) * math.exp(0.3) * math.sin(0.3 + (n + 1) * math.pi / 4)
     right &= math.isclose(f(0.3).item(), known, rel_tol=1e-12)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(right, "the fifth derivative at 0.3: {:.10f}", f(0.3).item())
 
 # %% [markdown]
 # ## Trust, but measure
 #
-# A wrong rule does not crash: it gives numbers, and they are wrong. So every rule of the library is
-# compared with measured slopes, by `mg.gradcheck`. Here is an operation with a mistake. `custom_op`
-# takes its rule, where `g` is the derivative by its result: tanh has the slope $1 - y^2$, and this
-# rule puts $x$ in the place of $y$.
+# A wrong rule does not crash: it gives numbers, and they are wrong. So every rule of the library is compared with
+# measured slopes, by `mg.gradcheck`. Here is an operation with a mistake. `custom_op` takes its rule, where `g` is
+# the derivative with respect to its result: tanh has the slope $1 - y^2$, and this rule puts $x$ in the place of $y$.
 
 
 # %%
@@ -345,14 +362,16 @@ try:
 except AssertionError as error:
     refused = True
     print(*str(error).splitlines()[:2], sep="\n")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(refused, "gradcheck refuses the wrong rule")
 
 # %% [markdown]
 # ## What it is for
 #
-# Some points, a curve with a few unknown numbers, and an error. Here the curve is the sum of twelve
-# tanh curves; parameters shift, stretch and weigh each of them. Ask for the derivative of the error
-# by each parameter, take a small step against it, and do it again.
+# Some points, a curve with a few unknown numbers, and an error. Here the curve is the sum of twelve tanh curves;
+# parameters shift, stretch and weigh each of them. Ask for the derivative of the error with respect to each
+# parameter, take a small step against it, and do it again.
 #
 # ### Exercise: one step
 #
@@ -409,6 +428,8 @@ for i in range(3001):
     if i in (0, 30, 300, 3000):
         curves[i] = curve.data
 noise = float(((np.sin(points) - noisy) ** 2).mean())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     losses[-1] < 2 * noise < losses[0] / 10,
     "error {:.2f}, at the end {:.4f}; the noise {:.4f}",
@@ -417,7 +438,6 @@ check(
     noise,
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     8,
     3.4,
@@ -432,11 +452,11 @@ with figure(
 # %% [markdown]
 # With one rate for all parameters, those with small gradients hardly move. **Adam** keeps for each parameter a running mean of its
 # gradient and one of the gradient's square, and divides the first by the root of the second. So each parameter moves by about the rate
-# in a step, however small its gradient is. From here on the lessons train with `minigrad.optim.Adam`. In lesson 9 you write it
+# in a step, however small its gradient is. From here on the lessons train with `minigrad.optim.Adam`. In lesson 7 you write it
 # yourself.
 #
 # ## What you have now
 #
 # A program that records what it computes knows its derivative: one walk back, however many parameters there are. A
-# Transformer is a larger curve with the same loop. The next lessons build this curve; in lesson 9 you will have written
+# Transformer is a larger curve with the same loop. The next lessons build this curve; in lesson 7 you will have written
 # all of it.

@@ -1,4 +1,4 @@
-"""A Transformer by hand: parameters in a dictionary, functions of arrays, and derivatives by minigrad. Lesson 9 uses it.
+"""A Transformer by hand: parameters in a dictionary, functions of arrays, and derivatives by minigrad. Lesson 7 uses it.
 
 The names of the parameters are those of nn.Transformer, so that each can be put into the other.
 """

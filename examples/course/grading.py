@@ -261,7 +261,7 @@ class Exercise:
         return label(max(agreed, key=agreed.__getitem__)) if agreed else ""
 
     def _wrong_gradient(self, answer: Function) -> str:
-        """Return what is wrong with the derivatives of an answer by all tensors and arrays."""
+        """Return what is wrong with the derivatives of an answer with respect to all tensors and arrays."""
         for case in self._cases():
             right = self._gradients(self.reference, case)
             try:
@@ -274,7 +274,7 @@ class Exercise:
             for name, gradient in right.items():
                 if name not in found or self._array_difference(found[name], gradient, False):
                     return label(
-                        "its gradient by {name} is missing or wrong: compute with tensors, not with their .data",
+                        "its gradient with respect to {name} is missing or wrong: compute with tensors, not with their .data",
                         name=name,
                     )
         return ""

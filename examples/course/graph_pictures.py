@@ -66,7 +66,8 @@ def graph_picture(
             parts.append(f'<text x="{x}" y="{y + 40}" style="fill: {colour}">{text}</text>')
         parts.append("</g>")
     alt = label(
-        "The graph, with each value and the derivative of {name} by it.", name=names[output]
+        "The graph, with each value and the derivative of {name} with respect to it.",
+        name=names[output],
     )
     width, height = 2 * middle, STEP[1] * max(levels) + HEIGHT + 4
     return (

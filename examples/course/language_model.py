@@ -1,4 +1,4 @@
-"""A language model for lesson 11: a published one, or a small one that is trained on texts that repeat."""
+"""A language model for lesson 9: a published one, or a small one that is trained on texts that repeat."""
 
 from __future__ import annotations
 

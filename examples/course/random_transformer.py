@@ -1,4 +1,4 @@
-"""Model of "The Random Transformer" (lessons 1 and 2): its weights and layers, training and use."""
+"""Model of "The Random Transformer" (lessons 5 and 6): its weights and layers, training and use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tables with things on them, questions about the things, and a picture of where one looks.
 
-Used by lesson 4. A thing has a shape, is grey or red, and carries a number.
+Used by lesson 2. A thing has a shape, is grey or red, and carries a number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Short Chinese sentences with their English, and a small Transformer that learns them.
 
-Used by lesson 3. The sentence 我 有 一只 猫 is never learned from.
+Used by lesson 4. The sentence 我 有 一只 猫 is never learned from.
 """
 
 from __future__ import annotations

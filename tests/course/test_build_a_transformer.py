@@ -1,4 +1,4 @@
-"""Compare the model of lesson 9 with the library."""
+"""Compare the model of lesson 7 with the library."""
 
 from __future__ import annotations
 

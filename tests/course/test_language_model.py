@@ -1,4 +1,4 @@
-"""Lesson 11 on the directory of a model."""
+"""Lesson 9 on the directory of a model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_lesson_runs_on_a_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
     monkeypatch.setenv("LANGUAGE_MODEL", str(save_model(tmp_path / "model", model)))
     monkeypatch.chdir(tmp_path)
-    lesson = COURSE / "11_language_model.py"
+    lesson = COURSE / "09_language_model.py"
     monkeypatch.setattr("sys.argv", [str(lesson)])
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

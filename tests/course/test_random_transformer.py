@@ -1,4 +1,4 @@
-"""Sizes, use and training of the model of lessons 1 and 2; the statements check its layers."""
+"""Sizes, use and training of the model of lessons 5 and 6; the statements check its layers."""
 
 from __future__ import annotations
 

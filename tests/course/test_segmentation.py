@@ -1,4 +1,4 @@
-"""Images and model of lesson 6."""
+"""Images and model of lesson 10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of lesson 5, and the encoder that resolves "it"."""
+"""Sentences of lesson 1, and the encoder that resolves "it"."""
 
 from __future__ import annotations
 

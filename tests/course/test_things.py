@@ -1,4 +1,4 @@
-"""Tables of lesson 4 and their arrows."""
+"""Tables of lesson 2 and their arrows."""
 
 from __future__ import annotations
 

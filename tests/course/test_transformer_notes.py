@@ -1,4 +1,4 @@
-"""Training sentences and loss of the Transformer of lesson 3."""
+"""Training sentences and loss of the Transformer of lesson 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 10 on a text of the learner."""
+"""Lesson 8 on a text of the learner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.scripts import EXAMPLES
 
 from nn.fit import TrainingLoop
 
-LESSON = EXAMPLES / "course" / "10_your_text.py"
+LESSON = EXAMPLES / "course" / "08_your_text.py"
 
 
 @pytest.fixture

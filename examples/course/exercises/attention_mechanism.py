@@ -1,4 +1,4 @@
-"""Exercises of lesson 4."""
+"""Exercises of lesson 2."""
 
 from __future__ import annotations
 

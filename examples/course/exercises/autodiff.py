@@ -71,15 +71,15 @@ def _by_hand(
         "The derivative of tanh is 1 - y² of its result y, not 1 - u².": _by_hand(
             tanh=lambda u, y: 1 - u**2
         ),
-        "The last step is missing: the derivative of x w by x is w, and by w it is x.": _by_hand(
+        "The last step is missing: the derivative of x w with respect to x is w, and with respect to w it is x.": _by_hand(
             last=lambda x, w: (1, 1)
         ),
     },
 )
 def by_hand(x: float, w: float) -> tuple[float, float]:
-    """Return the derivatives of tanh(x w)² by x and by w."""
+    """Return the derivatives of tanh(x w)² with respect to x and w."""
     y = math.tanh(x * w)
-    slope = 2 * y * (1 - y**2)  # of L by u = x w
+    slope = 2 * y * (1 - y**2)  # of L with respect to u = x w
     return slope * w, slope * x
 
 
@@ -108,13 +108,13 @@ def _backward(
     cases=_graphs,
     mistakes={
         "What comes back on several ways adds up: use +=.": _backward(added=False),
-        "The derivative of the last value by itself is 1.": _backward(first=0.0),
+        "The derivative of the last value with respect to itself is 1.": _backward(first=0.0),
         "Multiply the slope by what has arrived at the child.": _backward(multiplied=False),
         "Go from the last value to the first.": _backward(back=False),
     },
 )
 def backward(graph: list[list[tuple[int, float]]]) -> list[float]:
-    """Return the derivative of the last value by each value."""
+    """Return the derivative of the last value with respect to each value."""
     slopes = [0.0] * len(graph)
     slopes[-1] = 1.0
     for child in reversed(range(len(graph))):
@@ -135,7 +135,7 @@ def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
             X.T @ G,
             G @ W.T,
         ),
-        "The derivative by a matrix has the shape of this matrix; both are transposed here.": lambda G, X, W: (
+        "The derivative with respect to a matrix has the shape of this matrix; both are transposed here.": lambda G, X, W: (
             W @ G.T,
             G.T @ X,
         ),
@@ -145,7 +145,7 @@ def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     },
 )
 def matmul_gradients(G: Any, X: Any, W: Any) -> tuple[Any, Any]:
-    """Return the derivatives by X (n, k) and by W (k, m), for G (n, m)."""
+    """Return the derivatives with respect to X (n, k) and W (k, m), for G (n, m)."""
     return G @ W.T, X.T @ G
 
 

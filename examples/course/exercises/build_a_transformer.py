@@ -1,4 +1,4 @@
-"""Exercises of lesson 9: the eight parts of a Transformer."""
+"""Exercises of lesson 7: the eight parts of a Transformer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 11."""
+"""Exercises of lesson 9."""
 
 from __future__ import annotations
 

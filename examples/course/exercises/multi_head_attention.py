@@ -1,4 +1,4 @@
-"""Exercises of lesson 7."""
+"""Exercises of lesson 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 8."""
+"""Exercises of lesson 11."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 2."""
+"""Exercises of lesson 6."""
 
 from __future__ import annotations
 

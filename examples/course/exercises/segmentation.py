@@ -1,4 +1,4 @@
-"""Exercises of lesson 6."""
+"""Exercises of lesson 10."""
 
 from __future__ import annotations
 

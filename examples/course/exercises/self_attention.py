@@ -1,4 +1,4 @@
-"""Exercises of lesson 5."""
+"""Exercises of lesson 1."""
 
 from __future__ import annotations
 

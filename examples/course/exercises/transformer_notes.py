@@ -1,4 +1,4 @@
-"""Exercises of lesson 3."""
+"""Exercises of lesson 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 10."""
+"""Exercises of lesson 8."""
 
 from __future__ import annotations
 

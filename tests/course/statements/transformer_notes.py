@@ -56,7 +56,7 @@ def self_attention(text: Statements, rng: np.random.Generator) -> None:
     text.fact(
         "Dividing by $\\sqrt{d'}$ keeps the $a_{ij}$ from growing too large", size > 2 and 0.8 < size / sqrt(D_HEAD) < 1.25,
         f"over 512 words their standard deviation is {size:.2f}, and {size / sqrt(D_HEAD):.2f} after the division; "
-        "lesson 4 shows what large ones would do",
+        "lesson 2 shows what large ones would do",
     )  # fmt: skip
     A = softmax(scores / sqrt(D_HEAD))  # (M, M)
     text.fact(

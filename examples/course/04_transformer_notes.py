@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 3 · Learn in a batch, write alone
+# # 4 · Learn in a batch, write alone
 #
 # To translate 我 有 一只 猫, a Transformer writes *I*, then *have*, then *a*, then *cat*. At each step it has only what it
 # wrote before. But it learns from whole sentences, 64 at a time, and computes all their words at once. **What must
@@ -73,9 +73,8 @@ for name, ids in (("reads", read), ("wanted", wanted)):
 # %% [markdown]
 # ## A first attempt: every word sees every word
 #
-# Lesson 5 is about self-attention in detail. Here it is enough that each word takes a mean of vectors of all words, with
-# weights of its own. Let us train an encoder and a decoder in which every word of the target sees the whole target.
-# **Before you go on:** will the loss be small? Will the translations be right?
+# Let us train an encoder and a decoder with the layers of lesson 3, in which every word of the target sees the whole
+# target. **Before you go on:** will the loss be small? Will the translations be right?
 
 # %%
 open_model, _ = train(corpus, masked=False)
@@ -97,6 +96,8 @@ def loss(model, mask):
 L = corpus.targets(targets).shape[1] - 1
 every = np.ones((L, L), bool)
 seen, written = loss(open_model, every), rate_right(open_model)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     seen < 0.03 and written < 0.3, "loss {:.3f}, but only {:.1%} are written right", seen, written
 )
@@ -108,11 +109,14 @@ check(
 
 # %%
 without_next = loss(open_model, every & ~np.eye(L, k=1, dtype=bool))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     without_next > 30 * seen, "loss {:.3f} → {:.2f} with the next word hidden", seen, without_next
 )
 
 
+# %%
 def decoder_weights(model, mask):
     """Return the weights of self-attention in the decoder for I have a cat, mean of heads (5, 5)."""
     with mg.no_grad(), nn.record_attention(model) as recorded:
@@ -138,8 +142,8 @@ with figure(
 #
 # ## A mask
 #
-# So hide later words: each position sees itself and those before it. The question is where. Weights come from scores by
-# softmax: exponentials divided by their sum. The simplest is to set the weights of later words to 0.
+# So hide later words: each position sees itself and those before it, as with the second mask of lesson 2. The
+# question is where. The simplest is to set the weights of later words to 0, after the softmax.
 
 # %%
 rng = np.random.default_rng(0)
@@ -155,6 +159,8 @@ scores = rng.standard_normal((5, 5))
 other = scores.copy()
 other[:, 4] += 3  # another last word
 late, late_other = softmax(scores) * past, softmax(other) * past
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     late.sum(1).min() < 0.5 and late_other[0, 0] < late[0, 0] / 2,
     "rows sum to {:.2f} to 1; another last word changes the first weight from {:.2f} to {:.2f}",
@@ -191,6 +197,8 @@ solution("weights_of_past")
 model, _ = train(corpus)
 before = weights_of_past(scores)[:4]
 seen, written = loss(model, np.tri(L, dtype=bool)), rate_right(model)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.allclose(before, weights_of_past(other)[:4]) and written > 0.9,
     "loss {:.3f}, and {:.1%} are written right",
@@ -198,6 +206,7 @@ check(
     written,
 )
 
+# %%
 masked = decoder_weights(model, past)
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -256,6 +265,8 @@ def probabilities(visible):
 hidden_one = np.stack([probabilities(row) for row in ~np.eye(4, dtype=bool)], 1)
 lost = probabilities(np.ones(4, bool))[:, None] - hidden_one  # (5, 4)
 own, others = np.diag(lost), lost[~np.eye(5, 4, dtype=bool)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     own.min() > 0.8 and others.max() < 0.1,
     "lost without the word's own source word: {:.2f}, {:.2f}, {:.2f}, {:.2f}; without any other: at most {:.2f}",
@@ -263,7 +274,6 @@ check(
     others.max(),
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", cross, "sees the source"), ("output", lost, "lost without it")]
 with figure(
     10, 2.6, "Also weights of five words by four source words, and what is lost without each."
@@ -276,11 +286,11 @@ with figure(
 #
 # ## What a batch has to do with a sentence
 #
-# The mask concerns the words of a sentence. What about the other sentences of the batch? Attention does not mix them. But
-# between the parts of a block there is a *norm*, without which values may explode (lesson 1): subtract a mean, and divide
-# by the standard deviation. The mean of what? Write all words of a batch below each other, a matrix with a row for
-# each word. *Batch norm* normalises the columns: each feature over all words. *Layer norm* normalises the rows: each word
-# by itself.
+# The mask concerns the words of a sentence. What about the other sentences of the batch? Attention does not mix them.
+# But between the parts of a Transformer there is a *norm*, without which values may explode, as lesson 5 shows:
+# subtract a mean, and divide by the standard deviation. The mean of what? Write all words of a batch below each
+# other, a matrix with a row for each word. *Batch norm* normalises the columns: each feature over all words. *Layer
+# norm* normalises the rows: each word by itself.
 #
 # ### Exercise: both norms in one function
 #
@@ -312,13 +322,19 @@ batches = [np.concatenate([sentence, companions]) for companions in (one, two)]
 by_column, by_row = (
     abs(np.subtract(*(normalise(batch, axis)[:4] for batch in batches))).max() for axis in (0, 1)
 )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     by_column > 0.1 and by_row < 1e-6,
     "in another batch the sentence changes by {:.2f} with columns, by {:.0e} with rows",
     by_column,
     by_row,
 )
+
+# %%
 alone = [abs(normalise(sentence[:1], axis)).max() for axis in (0, 1)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     alone[0] == 0 and alone[1] > 1,
     "largest value of a word alone: {:.2f} with columns, {:.2f} with rows",
@@ -347,6 +363,8 @@ for ids, target in ((source_ids, read), (many, reads)):
 found = [nn.greedy_search(model, ids, max_len=16)[0] for ids in (source_ids, many)]
 ways = [*in_one_pass, *(h.log_prob for h in found)]
 text = [corpus.target_vocab.decode(h.tokens) for h in found]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     text == [TARGET, TARGET] and np.ptp(ways) < 1e-4,
     "log-probability in one pass: {:.5f}, {:.5f}; word by word: {:.5f}, {:.5f}",
@@ -356,10 +374,10 @@ check(
 # %% [markdown]
 # ## What you have now
 #
-# One condition, and two parts of the Transformer that follow from it: **what a position uses in training must be there when
-# it writes**. Without the mask the network copied the answer; with a norm over the batch it would lean on other
-# sentences. And one habit: a picture of weights suggests what a word needs, and hiding the word tests it. Lesson 4 asks
-# why the formula of attention has each of its parts, and in lesson 9 you build all of them.
+# One condition, and two parts of the Transformer that follow from it: **what a position uses in training must be
+# there when it writes**. Without the mask the network copied the answer; with a norm over the batch it would lean on
+# other sentences. And one habit: a picture of weights suggests what a word needs, and hiding the word tests it.
+# Lesson 5 follows two words through all parts, number by number, and in lesson 7 you build all of them.
 #
 # The lesson follows notes of 2024 in Chinese, *多头自注意力机制与Transformer* (Multi-head self-attention and the Transformer).
 # The [appendix](statements_transformer_notes.md) computes each of their statements, for example those on

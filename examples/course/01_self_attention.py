@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 5 · Self-attention
+# # 1 · Self-attention
 #
 # *The animal didn't cross the street because it was too tired.* You know at once that *it* is the animal. In *because it
 # was too wide* you know as quickly that it is the street. One word at the end changes the meaning of a word in the
@@ -53,6 +53,8 @@ rows = np.arange(len(ids))
 of_animals = [pronouns.IDS[word] for word in pronouns.OF_ANIMALS]  # adjectives
 by_word = np.where(np.isin(ids, of_animals).any(1), animal, place)
 rates = [float((ids[rows, guess] == nouns).mean()) for guess in (first, nearest, by_word)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     rates == [0.5, 0.5, 1],
     "the first noun: {:.0%} right, the nearest: {:.0%}, by the adjective: {:.0%}",
@@ -75,6 +77,8 @@ words = TIRED.split()
 table = rng.standard_normal((len(WORDS), 16)) / 4  # a vector of 16 values for each word
 X = table[encode([TIRED])[0, : len(words)]]  # (11, 16)
 mean = np.full((11, 11), 1 / 11) @ X
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(np.allclose(mean, mean[0]), "all words get the same vector")
 
 # %% [markdown]
@@ -90,6 +94,8 @@ check(np.allclose(mean, mean[0]), "all words get the same vector")
 similarity = X @ X.T  # (11, 11)
 at = words.index("it")
 best = similarity[at].argmax()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     best == at and np.allclose(similarity, similarity.T),
     "the word most similar to it: {}",
@@ -167,6 +173,8 @@ scores = scaled_scores(q, k)
 S = softmax_rows(scores)
 z = S @ v
 inside = (v.min(0) <= z).all() and (z <= v.max(0)).all()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(inside, "no output leaves the range of the values")
 
 # %% [markdown]
@@ -190,6 +198,8 @@ for d_k in (4, 64, 1024):
     raw = np.einsum("nd,njd->nj", *(rng.standard_normal((2000, *n, d_k)) for n in ((), (11,))))
     sizes[d_k] = size_of_derivative(raw), size_of_derivative(raw / np.sqrt(d_k))
     print(f"{d_k:5} {sizes[d_k][0]:13.3f} {sizes[d_k][1]:9.3f}")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     sizes[1024][0] < sizes[4][0] / 3 and abs(sizes[1024][1] - sizes[4][1]) < 0.05,
     "from d_k = 4 to 1024 the derivative loses {:.0%} without the division",
@@ -209,14 +219,17 @@ check(
 heads = [a[None, None] for a in (q, k, v)]  # one sentence, one head
 ours = mg.scaled_dot_product_attention(*map(mg.Tensor, heads)).data[0, 0]
 gap = abs(ours - z).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-12, "largest difference to minigrad: {:.0e}", gap)
 
 
+# %%
 def of_torch(torch):
     return torch.nn.functional.scaled_dot_product_attention(*map(torch.tensor, heads))[0, 0]
 
 
-compare_with_torch(5, z, of_torch)
+compare_with_torch(1, z, of_torch)
 
 # %% [markdown]
 # ## What *it* learns
@@ -234,10 +247,16 @@ size = pronouns.settings(32, 2, 2)  # width 32, two heads, two layers
 models = [pronouns.train(pronouns.Resolver(size, seed), seed=seed) for seed in range(4)]
 ids, nouns = ids[held_out], nouns[held_out]
 right = [float((model.answer(ids) == nouns).mean()) for model in models]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     min(right) > 0.97, "right on held-out sentences: {}", ", ".join(f"{rate:.1%}" for rate in right)
 )
+
+# %%
 answers = [WORDS[models[0].answer(encode([sentence]))[0]] for sentence in (TIRED, WIDE)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(answers == ["animal", "street"], "too tired: {}; too wide: {}", *answers)
 
 # %% [markdown]
@@ -339,6 +358,8 @@ solution("what_is_left")
 
 # %%
 sums = [sum(right_by_kind(model, adjective, for_all=True)) / 2 for model in models]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     max(sums) < 0.6,
     "the adjective hidden from all words: {}",
@@ -385,6 +406,8 @@ before, after = (
     np.asarray(masked_attention(*map(mg.Tensor, a), mask).data) for a in ((q, k, v), changed)
 )
 same = np.isclose(before, after).all(1)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(same[:-1].all() and not same[-1], "outputs that stay: {} of {}", same.sum(), len(same))
 
 # %% [markdown]
@@ -392,7 +415,7 @@ check(same[:-1].all() and not same[-1], "outputs that stay: {} of {}", same.sum(
 #
 # Five steps: vectors, three roles, scores, weights, weighted values. They are differentiable, and
 # training found the roles. But one head gives a word one mean, and here *it* needed an adjective
-# and a noun; lesson 7 is about several heads.
+# and a noun; lesson 3 is about several heads.
 #
 # The lesson follows an entry of a blog in Chinese, *Thoughts on self-attention*, written after reading
 # [*The Illustrated Transformer*](https://jalammar.github.io/illustrated-transformer/) by Jay Alammar. The

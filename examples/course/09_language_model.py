@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 11 · Inside a language model (optional)
+# # 9 · Inside a language model (optional)
 #
 # A language model reads a text and gives probabilities of its next word. Give it `apple river stone cloud apple river`,
 # and it says `stone`, although it never saw these words in this order. **Which parts of the model copy the word, and how
@@ -85,7 +85,11 @@ with mg.no_grad():
     norm, output = (lambda x: model.layers.norm(x).data), (lambda x: model.output(x).data)
     seen = lens(states, norm, output, answers)
 gap = abs(seen[-1] - p.max(-1)).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-4, "after the last layer, the lens differs from the model by {:.0e}", gap)
+
+# %%
 print(f"{decode(answer)}:", *(f"{q:.0%}" for q in seen[:, -1]))
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -102,6 +106,8 @@ with figure(4, height, "The probability of the model's answers after each layer.
 
 # %%
 first = np.array([word not in ids[:i] for i, word in enumerate(ids)])  # read for the first time
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     DIRECTORY or seen[-1, ~first].min() > 0.9 > 0.5 > seen[-2, ~first].max(),
     "where it repeats: {:.0%} or more after the last layer",
@@ -137,6 +143,8 @@ solution("copying")
 # %%
 copies = np.stack([copying(calls[0][0], ids) for calls in attention.values()])  # (layers, heads)
 layer, head = np.unravel_index(copies.argmax(), copies.shape)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     DIRECTORY or (layer == LAYERS - 1 and copies[layer, head] > 0.5),
     "layer {}, head {}: {:.0%} of the weight",
@@ -145,7 +153,6 @@ check(
     copies[layer, head],
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", copies, "copying")]
 with figure(7, height, "Beside it, the weight of each head for the word to copy.") as drawn:
     growing(drawn, layers, steps)
@@ -153,8 +160,9 @@ with figure(7, height, "Beside it, the weight of each head for the word to copy.
 # %% [markdown]
 # ## Silence
 #
-# A weight does not show what a head is worth (lesson 8). So silence each head, and look how far the logarithm of the
-# probability of the answer falls. A batch of the same text with another gate in each row needs one pass for each layer.
+# A weight does not show what a head is worth: lesson 3 took the heads away to find out. So silence each head, which
+# means that its output is multiplied by a *gate* of 0, and look how far the logarithm of the probability of the
+# answer falls. A batch of the same text with another gate in each row needs one pass for each layer.
 
 # %%
 NAMES = list(attention)
@@ -168,7 +176,11 @@ def log_p(gates, rows=1):
 
 whole = np.log(p[-1, answer])
 gap = abs(log_p({name: np.ones(HEADS) for name in NAMES}) - whole).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-4, "gates of 1 change the logarithm by {:.0e}", gap)
+
+# %%
 falls = np.stack([whole - log_p({name: 1 - np.eye(HEADS)}, HEADS) for name in NAMES])
 for i in np.argsort(-falls.ravel())[:5]:
     at = np.unravel_index(i, falls.shape)
@@ -181,15 +193,17 @@ with figure(10, height, "Beside them, how far the answer falls without each head
     growing(drawn, layers, steps)
 
 # %% [markdown]
-# In our small model, one head of the second layer counts, and none of the first. Is the first layer of no use? What a head is
-# worth alone is not what the layer is worth (lesson 8). At the second `cloud`, the copying head must find the first `tiger`,
-# because a `cloud` comes before it. Nothing in the vector of `tiger` says so, unless the first layer has put it there. So
-# look for heads that look one position back, and silence them together.
+# In our small model, one head of the second layer counts, and none of the first. Is the first layer of no use? What a
+# head is worth alone is not what the layer is worth; lesson 11 measures this. At the second `cloud`, the copying head
+# must find the first `tiger`, because a `cloud` comes before it. Nothing in the vector of `tiger` says so, unless the
+# first layer has put it there. So look for heads that look one position back, and silence them together.
 
 # %%
 back = np.stack([np.diagonal(calls[0][0], -1, 1, 2).mean(-1) for calls in attention.values()])
 gates = np.where(back[0] > 0.3, 0.0, 1.0)
 together = float(whole - log_p({NAMES[0]: gates})[0])
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     DIRECTORY or falls[0].max() < 0.5 < 2 < together,
     "heads of layer 1, silent alone: falls by {:.2f} at most; {} together: {:.2f}",
@@ -198,7 +212,6 @@ check(
     together,
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("weight", back, "one back")]
 with figure(12, height, "Beside them, the weight of each head for the word before.") as drawn:
     growing(drawn, layers, steps)
@@ -210,6 +223,8 @@ with figure(12, height, "Beside them, the weight of each head for the word befor
 with mg.no_grad(), nn.gate_heads(model, {NAMES[0]: gates}), nn.record_attention(model) as changed:
     model(ids[None])
 after = copying(changed[NAMES[layer]][0][0], ids)[head]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     DIRECTORY or after < copies[layer, head] / 2,
     "layer {}, head {} copies with {:.0%} of its weight, without them {:.0%}",

@@ -11,10 +11,10 @@
 # ---
 
 # %% [markdown]
-# # 8 · Which heads matter?
+# # 11 · Which heads matter?
 #
 # A layer of the paper's Transformer has eight heads. They are built alike, begin with different
-# random weights, and do different things after training (lesson 7). **Does the network need all of
+# random weights, and do different things after training (lesson 3). **Does the network need all of
 # them, and how would you find out?**
 #
 # In this lesson you measure what each head is worth, in three ways of which one fails. Then you remove the heads that are
@@ -40,10 +40,12 @@ models = [
     train(Resolver(settings(D_MODEL, HEADS, LAYERS), seed), 400, seed=seed) for seed in range(3)
 ]
 right = [float((model.answer(ids) == nouns).mean()) for model in models]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(min(right) > 0.97, "right on held-out sentences: {}", ", ".join(f"{r:.1%}" for r in right))
 
 # %% [markdown]
-# These are the sentences of lesson 5: the network names the noun that *it* stands for. Here it has two layers of eight
+# These are the sentences of lesson 1: the network names the noun that *it* stands for. Here it has two layers of eight
 # heads, and we train it three times. What holds for one network only may be chance.
 #
 # ## Silence a head
@@ -92,6 +94,8 @@ growth = [
     for model in models
 ]
 largest, middle = (np.array([f(g) for g in growth]) for f in (np.max, np.median))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     (largest > 10 * abs(middle)).all(),
     "growth of the loss, largest: {:.3f}, {:.3f}, {:.3f}; median: {:.4f}, {:.4f}, {:.4f}",
@@ -99,7 +103,6 @@ check(
     *middle,
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps = [("output", growth[0], "growth without the head")]
 with figure(4, 1.8, "The growth of the loss without each of two layers of eight heads.") as drawn:
     growing(drawn, ["1", "2"], steps)
@@ -109,15 +112,15 @@ with figure(4, 1.8, "The growth of the loss without each of two layers of eight 
 #
 # ## A first attempt to save work: the derivative
 #
-# An ablation takes one pass for each head: 16 here, 144 in BERT. The derivative of the loss by all gates takes a single
-# backward pass. It says how much the loss changes if a gate moves away from 1 a little. Take the size of this derivative
-# as the worth of the head, and compare: do both measurements order the heads alike? The *rank correlation* is 1 for
-# the same order and about 0 for orders that have nothing to do with each other.
+# An ablation takes one pass for each head: 16 here, 144 in BERT. The derivative of the loss with respect to all gates
+# takes a single backward pass. It says how much the loss changes if a gate moves away from 1 a little. Take the size
+# of this derivative as the worth of the head, and compare: do both measurements order the heads alike? The *rank
+# correlation* is 1 for the same order and about 0 for orders that have nothing to do with each other.
 
 
 # %%
 def derivatives(model):
-    """Return the derivative of the loss of each sentence by each gate, (N, layers, heads)."""
+    """Return the derivative of the loss of each sentence with respect to each gate, (N, layers, heads)."""
     gates = [mg.Tensor(np.ones((len(ids), HEADS), np.float32), requires_grad=True) for _ in NAMES]
     total = mg.cross_entropy(scores(model, gates), nouns, reduction="sum")
     return np.stack([g.data for g in mg.gradients(total, gates)], 1)
@@ -130,15 +133,18 @@ def rank_correlation(a, b):
 by_sentence = [derivatives(model) for model in models]
 of_mean = [abs(d.mean(0)) for d in by_sentence]  # the derivative of the mean loss
 first = [rank_correlation(a, b) for a, b in zip(of_mean, growth)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.mean(first) < 0.5,
     "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}",
     *first,
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("output", of_mean[0], "derivative of the mean")]
-with figure(8, 1.8, "Beside it, the derivative of the mean loss by each gate.") as drawn:
+with figure(
+    8, 1.8, "Beside it, the derivative of the mean loss with respect to each gate."
+) as drawn:
     growing(drawn, ["1", "2"], steps)
 
 # %% [markdown]
@@ -147,6 +153,8 @@ with figure(8, 1.8, "Beside it, the derivative of the mean loss by each gate.") 
 
 # %%
 cancelled = [1 - (abs(d.mean(0)) / abs(d).mean(0)).mean() for d in by_sentence]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(min(cancelled) > 0.3, "lost in the mean: {:.0%}, {:.0%}, {:.0%}", *cancelled)
 
 # %% [markdown]
@@ -173,13 +181,14 @@ solution("importance")
 # %%
 of_sizes = [importance(d) for d in by_sentence]
 second = [rank_correlation(a, b) for a, b in zip(of_sizes, growth)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.mean(second) > np.mean(first) + 0.2,
     "rank correlation with the ablation: {:.2f}, {:.2f}, {:.2f}",
     *second,
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps += [("output", of_sizes[0], "mean size of derivatives")]
 with figure(11, 1.8, "The growth, the derivative of the mean, and the mean size.") as drawn:
     growing(drawn, ["1", "2"], steps)
@@ -239,13 +248,14 @@ silent = {
 }
 for name, numbers in silent.items():
     print(f"{name:22}", *numbers)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     min(silent["by ablation"]) >= 6 and min(silent["by size of derivatives"]) >= 4,
     "heads of 16 that can be silent for at most 1 % of the answers: {}, {}, {}",
     *silent["by ablation"],
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(7, 3.4, "Right answers by the number of silent heads, in four orders.") as drawn:
     axes = drawn.add_subplot()
     for (name, runs), kind in zip(curves.items(), ("output", "query", "key", "value")):
@@ -267,6 +277,8 @@ for model, g in zip(models, growth):
     ten = removal_order(g)[:10]
     together.append(loss(model, without(ten)) - loss(model, all_on))
     separately.append(sum(g[head] for head in ten))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     all(t > 5 * s for t, s in zip(together, separately)),
     "growth of the loss together: {:.3f}, {:.3f}, {:.3f}; sum of each alone: {:.3f}, {:.3f}, {:.3f}",
@@ -314,6 +326,8 @@ small.prune_heads(
 with mg.no_grad():
     gap = abs(small(ids).data - scores(model, without(order[:10])).data).max()
 gone = model.num_parameters() - small.num_parameters()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     gap < 1e-4 and gone == parameters_of(10, D_MODEL, D_MODEL // HEADS),
     "{:,} of {:,} parameters are gone; outputs differ from silent heads by {:.0e}",
@@ -329,6 +343,8 @@ check(
 before = (small.answer(ids) == nouns).mean()
 train(small, steps=150, lr=1e-3, seed=1)
 after = (small.answer(ids) == nouns).mean()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(after > 0.97, "six heads left: {:.1%} right; after 150 more steps: {:.1%}", before, after)
 
 # %% [markdown]
@@ -339,7 +355,7 @@ check(after > 0.97, "six heads left: {:.1%} right; after 150 more steps: {:.1%}"
 # a part depends on the parts beside it. That six heads are enough here says nothing about a network for translation;
 # the measurement would have to be made again.
 #
-# The question comes from the discussion of lesson 7, in Chinese, among readers of *Dive into Deep Learning*, about its
+# The question comes from the discussion of lesson 3, in Chinese, among readers of *Dive into Deep Learning*, about its
 # chapter [*多头注意力*](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) (Multi-head attention). The
 # [appendix](statements_pruning_heads.md) has the measurements, for example
 # [*How many can be silent?*](statements_pruning_heads.md#how-many-can-be-silent)

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 4 · The attention mechanism
+# # 2 · The attention mechanism
 #
 # Six things lie on a table. Five are grey and one is red, and your eyes go to the red one before you decide anything: a
 # reflex. Now look for the *star*. Your eyes go elsewhere, although nothing on the table has changed. **How can a network
@@ -74,6 +74,8 @@ rows = np.arange(len(new.x))
 found = stands_out.argmax(1)
 to_red = float(new.red[rows, found].mean())
 right = float((new.numbers[rows, found] == new.answer).mean())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     to_red == 1 and right < 0.35,
     "looks at the red thing: {:.0%}; right answers: {:.0%}",
@@ -81,6 +83,7 @@ check(
     right,
 )
 
+# %%
 reflex = mg.softmax(3 * stands_out).data
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -94,11 +97,11 @@ with figure(9, 2.5, "The table, and beside it a large disc behind the red thing.
 #
 # ## A second attempt: look it up
 #
-# So the question must take part. Let it be a **query** $q$, give each thing a **key** $k_j$, and choose the thing with the
-# largest product $q \cdot k_j$. What is read from the chosen thing is its **value** $v_j$. If we take the shape as key
-# and the number as value, this is a dictionary, and always right. But we had to say which of the 20 values are the shape.
-# A network should find the matrices of $q = x W^Q$ and $k = x W^K$ itself. Start with random ones, change them a
-# little, and look which answers change.
+# So the question must take part. In lesson 1 each word had a query, a key and a value. Here the question is the
+# **query** $q$, and each thing has a **key** $k_j$ and a **value** $v_j$. Choose the thing with the largest product
+# $q \cdot k_j$, and read its value. If we take the shape as key and the number as value, this is a dictionary, and
+# always right. But we had to say which of the 20 values are the shape. A network should find the matrices of $q = x
+# W^Q$ and $k = x W^K$ itself. Start with random ones, change them a little, and look which answers change.
 
 
 # %%
@@ -110,6 +113,8 @@ by_shape = look_up(new.question, new.x[:, :, :8], new.numbers)
 W_Q, W_K = rng.standard_normal((8, 16)), rng.standard_normal((20, 16))
 moved = W_Q + 1e-6 * rng.standard_normal(W_Q.shape)
 before, after = (look_up(new.question @ W, new.x @ W_K, new.numbers) for W in (W_Q, moved))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     (by_shape == new.answer).all() and (before == after).all(),
     "right with the shape as key: {:.0%}, with random matrices: {:.0%}; answers that a small change changes: {}",
@@ -123,8 +128,8 @@ check(
 #
 # ## Choose a little of everything
 #
-# The repair is to choose softly. Softmax turns the scores of a query into weights $e^{s_j} / \sum_m
-# e^{s_m}$, positive and with sum 1, and the output is the mean of the values with these weights:
+# The repair is to choose softly, with the softmax of lesson 1: the output is the mean of all values, with positive
+# weights whose sum is 1. So lesson 1's formula is the answer to this question, too:
 #
 # $$
 # \operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V
@@ -166,8 +171,11 @@ def answer(tables):
 
 train([W_Q, W_K, W_V], lambda: answer(learned), learned.answer)
 right = float((answer(new).data.argmax(-1) == new.answer).mean())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(right > 0.99, "right on new tables: {:.1%}", right)
 
+# %%
 star, circle = (
     mg.softmax((W_Q.data[shape] @ (new.x[at] @ W_K.data).T) / 4).data for shape in (STAR, CIRCLE)
 )
@@ -188,6 +196,8 @@ with figure(9, 2.5, "Four times the table; asked for a shape, the disc is behind
 grey = new.x[:, ::-1].copy()
 grey[:, :, 8:10] = [1, 0]
 same = float((answer(new._replace(x=grey)).data.argmax(-1) == new.answer).mean())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(same > 0.99, "right on grey tables in reverse order: {:.1%}", same)
 
 # %% [markdown]
@@ -207,6 +217,8 @@ for count in (1, 2):
     scores = lambda x, W=W: mg.einsum("nid,njd->nij", x @ W[0], x @ W[-1]) / 4
     train(W, lambda: scores(x[:500]).reshape(-1, 6), target[:500].ravel())  # noqa: B023
     rates[count] = float((scores(x[500:]).data.argmax(-1) == target[500:]).all(1).mean())
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     rates[1] == 0 and rates[2] > 0.99,
     "circles found with one matrix: {:.0%}, with two: {:.0%}",
@@ -235,6 +247,8 @@ for d_k in (4, 64, 1024):
     largest = [mg.softmax(s).data.max(1).mean() for s in (scores, scores / np.sqrt(d_k))]
     table[d_k] = scores.var(), *largest
     print(f"{d_k:5} {scores.var():10.1f} {largest[0]:16.2f} {largest[1]:15.2f}")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     all(abs(table[d_k][0] / d_k - 1) < 0.1 for d_k in table)
     and table[1024][1] > 0.95
@@ -244,8 +258,8 @@ check(
 )
 
 # %% [markdown]
-# Without the root, wide random vectors give one thing nearly all the weight. That is close to the hard choice again, whose
-# derivative is 0. With the root the largest weight is about the same for each width. Lesson 5 measures the derivative.
+# Without the root, wide random vectors give one thing nearly all the weight. That is close to the hard choice again,
+# whose derivative is 0, as lesson 1 measured. With the root the largest weight is about the same for each width.
 #
 # ## Why a mask
 #
@@ -256,7 +270,7 @@ check(
 # ![Three masks of five queries and five keys: padding hides the last two keys from all queries, causal hides later keys, and a decoder uses both.](../pictures/masks.svg)
 #
 # The first mask of the picture hides the filling, here of a sentence of three words. The second hides what comes later:
-# lesson 3 needs it to write word by word. A decoder, the part that writes, has both.
+# lesson 4 needs it to write word by word. A decoder, the part that writes, has both.
 #
 # ### Exercise: weights with a mask
 #
@@ -283,13 +297,15 @@ S = masked_weights(np.einsum("nd,njd->nj", q, k) / 4, visible)
 z = np.einsum("nj,njd->nd", S, v)
 alone = attention(q[1:2, None], k[1:2, :4], v[1:2, :4]).data[0, 0]
 gap = abs(z[1] - alone).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-12, "filled up or alone, largest difference: {:.0e}", gap)
 check((z[2] == 0).all(), "the empty table gives {:.0f}, not NaN", z[2, 0])
 
 # %% [markdown]
 # ## The layer in libraries
 #
-# A library has all of this as one layer, with several heads (lesson 7) and a fourth matrix after them. Put our parameters into
+# A library has all of this as one layer, with several heads (lesson 3) and a fourth matrix after them. Put our parameters into
 # PyTorch's layer, and both give the same. Only the mask is the other way round: in PyTorch's
 # `key_padding_mask`, True *hides*.
 
@@ -299,9 +315,12 @@ questions, things = rng.standard_normal((2, 3, 16)), rng.standard_normal((2, 6, 
 ours = layer(questions, things, visible[:2, None, None]).data
 fewer = layer(questions[1:], things[1:, :4]).data
 gap = abs(ours[1] - fewer[0]).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-12, "the layer, filled up or alone: {:.0e}; output {}", gap, ours.shape)
 
 
+# %%
 def of_torch(torch):
     """Return what PyTorch's layer gives with our parameters."""
     theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
@@ -314,14 +333,14 @@ def of_torch(torch):
     return theirs(a, b, b, key_padding_mask=torch.tensor(~visible[:2]))[0]
 
 
-compare_with_torch(4, ours, of_torch)
+compare_with_torch(2, ours, of_torch)
 
 # %% [markdown]
 # ## What you have now
 #
-# Each part of the formula has its reason: the query, or every question gets the same answer; the softmax, or nothing can
-# be learned; two matrices, or attention goes both ways at once; the root, or the width decides; the mask, or filling
-# counts. Lesson 5 asks what one word needs of the others.
+# Each part of the formula has its reason: the query, or every question gets the same answer; the softmax, or nothing
+# can be learned; two matrices, or attention goes both ways at once; the root, or the width decides; the mask, or
+# filling counts. In lesson 3 one such formula is not enough.
 #
 # The lesson follows lecture notes in Chinese, *注意力机制* (The attention mechanism). The
 # [appendix](statements_attention_mechanism.md) computes each of their statements, for example

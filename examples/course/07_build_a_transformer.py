@@ -12,13 +12,13 @@
 
 
 # %% [markdown]
-# # 9 · Build a Transformer
+# # 7 · Build a Transformer
 #
 # *我 有 一只 猫* is *I have a cat*. Eight functions stand between you and a machine that says so. In this lesson you write
 # them: softmax, attention, norm, embedding, encoder, decoder, loss and Adam. Then **your** Transformer learns from 7,400
 # sentences in about a minute, and translates 600 others that it has never seen.
 #
-# You need arrays and their derivatives (lesson 0), and attention (lesson 5). Each function has a grader. If one does not
+# You need arrays and their derivatives (lesson 0), and attention (lesson 1). Each function has a grader. If one does not
 # come right, the notebook goes on with our version, so that you can return to it later.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -41,7 +41,11 @@ pairs = [(source.split(), target.split()) for source, target in chinese_english(
 order = np.random.default_rng(0).permutation(len(pairs))
 held_out, known = ([pairs[i] for i in rows] for rows in (order[:600], order[600:]))
 shared = {*map(str, held_out)} & {*map(str, known)}
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(not shared, "sentences both known and held out: {}", len(shared))
+
+# %%
 for source, target in held_out[:4]:
     print(" ".join(source), "→", " ".join(target))
 
@@ -66,6 +70,8 @@ dictionary = {
 by_words = [[dictionary.get(word, "?") for word in source] for source, _ in held_out]
 right = sum(said == target for said, (_, target) in zip(by_words, held_out)) / 600
 print(" ".join(held_out[0][0]), "→", " ".join(by_words[0]), "; right:", " ".join(held_out[0][1]))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(right < 0.2, "sentences that the dictionary translates without an error: {:.1%}", right)
 
 # %% [markdown]
@@ -273,6 +279,8 @@ ours, theirs = (
     model.loss(source[:64], target[:64]),
 )
 guessing = float(np.log(sizes[1]))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     guessing < ours.item() < guessing + 1,
     "loss {:.3f}; with equal probabilities: log {} = {:.3f}",
@@ -280,11 +288,17 @@ check(
     sizes[1],
     guessing,
 )
+
+# %%
 ours.backward()
 theirs.backward()
 gaps = [abs(p[name].grad.data - t.grad.data).max() for name, t in model.named_parameters()]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(abs(ours.item() - theirs.item()) < 1e-4, "loss of nn.Transformer: {:.3f}", theirs.item())
 check(max(gaps) < 1e-5, "largest difference among {} gradients: {:.0e}", len(gaps), max(gaps))
+
+# %%
 for t in p.values():
     t.grad = None
 
@@ -307,6 +321,8 @@ with mg.no_grad():
 scores = scores[target[:64, 1:] != PAD]  # (words, V)
 half = scores.var(1).mean() / 2
 liked = (scores[np.arange(len(answers)), answers] - scores.mean(1)).mean()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     abs(guessing + half - liked - ours.item()) < 0.05,
     "log V {:.3f} + half the variance {:.3f} - score of right words {:.3f} = {:.3f}; the loss {:.3f}",
@@ -352,11 +368,12 @@ solution("adam")
 
 # %%
 losses = list(train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3, loss=loss, adam=adam))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     np.mean(losses[-20:]) < 0.1, "loss after {} steps: {:.4f}", len(losses), np.mean(losses[-20:])
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The loss of each step on a logarithmic axis, from above guessing to far below."
 ) as drawn:
@@ -389,6 +406,8 @@ said = translate(new, expected.shape[1])
 for (chinese, _), row in list(zip(held_out, said))[:4]:
     print(" ".join(chinese), "→", " ".join(target_words.decode(row)))
 right = (said == expected).all(1).mean()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(right > 0.98, "new sentences translated without an error: {:.1%}", right)
 
 # %% [markdown]
@@ -433,7 +452,7 @@ options = {"title": sentence, "vocabulary": target_words.tokens, "language": lan
 show_page(nn.explore(model, one, words, ids, tokens, backward=True, **options), sentence)
 
 # %% [markdown]
-# A weight says where a head reads, not what it does with it. Lesson 5 shows how to find that out: forbid the connection
+# A weight says where a head reads, not what it does with it. Lesson 1 shows how to find that out: forbid the connection
 # and see whether the answer changes.
 #
 # ## What you have now

@@ -11,9 +11,9 @@
 # ---
 
 # %% [markdown]
-# # 7 · Several heads
+# # 3 · Several heads
 #
-# In lesson 5 the word *it* needed two things: an adjective, to know which kind of noun is meant, and then the noun. But
+# In lesson 1 the word *it* needed two things: an adjective, to know which kind of noun is meant, and then the noun. But
 # attention gives a word a single mean of all values. **How can a word take different things from different words at
 # once, and what does it cost?**
 #
@@ -53,11 +53,15 @@ print("inputs:", inputs.shape, "targets:", targets.shape)
 SEEDS = range(3)
 one = [Heads("split", np.random.default_rng(seed), heads=1, size=32) for seed in SEEDS]
 unexplained = [learn(model, 300, seed) for seed, model in enumerate(one)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     min(unexplained) > 0.7,
     "one head, not explained: {}",
     ", ".join(f"{share:.1%}" for share in unexplained),
 )
+
+# %%
 x, wanted, made = inputs[0, :, :16], targets[0], one[0](inputs[:1]).data[0]
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -97,6 +101,8 @@ S, V = (
     summed.v_proj(inputs).data[:, None],
 )  # (N, 4, 8, 8), (N, 1, 8, 16)
 same = np.allclose((S @ V).sum(1), S.sum(1) @ V[:, 0], atol=1e-4)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(same and share > 0.7, "four heads added up, not explained: {:.1%}", share)
 
 # %% [markdown]
@@ -130,7 +136,7 @@ solution("split_into_heads")
 # ### Exercise: multi-head attention
 #
 # Now the whole layer. Project the words to $Q$, $K$ and $V$, split them, attend in each head as in
-# lesson 5 (divide by $\sqrt{p}$, and use `mg.softmax`), put the results side by side again in the
+# lesson 1 (divide by $\sqrt{p}$, and use `mg.softmax`), put the results side by side again in the
 # order of the heads, and multiply by a fourth matrix, $W^O$, which mixes what the heads found. All
 # four matrices are $(d, d)$. `@` and `swapaxes` work for all heads at once: no loop is needed. The
 # grader also checks your gradient.
@@ -163,9 +169,12 @@ ours = nn.MultiHeadAttention(24, 4, bias=False, dtype=float)
 for layer, matrix in zip((ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj), matrices):
     layer.weight.data[...] = matrix.T
 gap = abs(ours(words[None], words[None], words[None]).data[0] - result).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-12, "largest difference to minigrad: {:.0e}", gap)
 
 
+# %%
 def of_torch(torch):
     """Return what PyTorch's layer gives with the same matrices."""
     theirs = torch.nn.MultiheadAttention(24, 4, bias=False, batch_first=True, dtype=torch.float64)
@@ -175,7 +184,7 @@ def of_torch(torch):
     return theirs(x, x, x)[0][0]
 
 
-compare_with_torch(7, result, of_torch)
+compare_with_torch(3, result, of_torch)
 
 # %% [markdown]
 # ## What each head takes
@@ -185,12 +194,15 @@ compare_with_torch(7, result, of_torch)
 # %%
 models = [Heads("split", np.random.default_rng(seed)) for seed in SEEDS]
 unexplained = [learn(model, 300, seed) for seed, model in enumerate(models)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     max(unexplained) < 0.05 and models[0].num_parameters() == one[0].num_parameters(),
     "four heads, not explained: {}",
     ", ".join(f"{share:.1%}" for share in unexplained),
 )
 
+# %%
 model = models[0]
 A = model.weights(inputs).data  # (500, 4, 8, 8)
 
@@ -211,6 +223,8 @@ for trained in models:
     nearest = trained.weights(inputs).data.mean(0).argmax(-1)  # (4, 8)
     found.append([sorted(set((np.arange(8) - row) % 8)) for row in nearest])
     print("distances of heads 1 to 4:", *(int(d) for head in found[-1] for d in head))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     all(sorted(layer) == [[1], [2], [3], [4]] for layer in found),
     "heads with one distance, the same for all words: 4 of 4 in each layer",
@@ -252,6 +266,8 @@ for h in range(4):
     print(f"without head {h + 1}: ", *(f"{share:5.0%}" for share in lost[h]))
 taken = [distances[0] - 1 for distances in found[0]]
 others = [lost[h, j] for h in range(4) for j in range(4) if j != taken[h]]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     min(lost[range(4), taken]) > 0.9 and max(others) < 0.05,
     "lost of its own quarter at least {:.0%}, of the others at most {:.0%}",
@@ -287,6 +303,8 @@ with figure(10, 3, "For each head a matrix of features by outputs: one block eac
 alike = make_alike(Heads("split", np.random.default_rng(0)))
 share = learn(alike, 300)
 apart = [heads_differ(layer, inputs) for layer in (model, alike)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     apart[0] > 0.5 and apart[1] < 1e-3 and share > 0.7,
     "after training, the weights of two heads differ by up to {:.2f}; of heads that began alike, by {:.2f}, and {:.1%} are not explained",
@@ -307,6 +325,8 @@ check(
 # %%
 count = lambda heads, p: 4 * 24 * heads * p  # without biases
 real = [nn.MultiHeadAttention(24, heads, bias=False).num_parameters() for heads in (1, 2, 4, 8)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     real == [count(heads, 24 // heads) for heads in (1, 2, 4, 8)] == [4 * 24**2] * 4,
     "parameters with 1, 2, 4 or 8 heads: {:,}; with 8 heads of size 24: {:,}",
@@ -323,6 +343,8 @@ check(
 # %%
 W_Q, W_K = rng.standard_normal((2, 24, 100)) / 10
 gap = abs((words @ W_Q) @ (words @ W_K).T - (words @ (W_Q @ W_K.T)) @ words.T).max()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     gap < 1e-10,
     "keys of size 100 and of size 24 give the same scores: largest difference {:.0e}",
@@ -359,7 +381,7 @@ with figure(5, 2.6, "Not explained by the number of heads: least with four.") as
 #
 # One head gives a word one mean. Several heads, each with values of its own, give it several at the same cost, and $W^O$ adds
 # them up. In this task each head took one part from one distance, and an intervention confirmed it. A layer for language
-# need not be as tidy. What its heads are worth, and how many can go, is lesson 8.
+# need not be as tidy. What its heads are worth, and how many can go, is lesson 11.
 #
 # The lesson follows a discussion in Chinese among readers of *Dive into Deep Learning*, about its chapter
 # [*多头注意力*](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) (Multi-head attention). The

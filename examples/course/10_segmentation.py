@@ -11,13 +11,13 @@
 # ---
 
 # %% [markdown]
-# # 6 · What decides may be far away
+# # 10 · What decides may be far away
 #
 # Each image below shows three shapes, and in one corner a small sign. The shape that has the colour of the sign is the
 # *marked* one. Find it. Your eye goes to the corner, and back to the shapes: two glances, however far apart they are.
 # **How can a network give a pixel its class, if what decides is at the other end of the image?**
 #
-# To give each pixel a class is called *semantic segmentation*. The blog's entry that lesson 5 follows,
+# To give each pixel a class is called *semantic segmentation*. The blog's entry that lesson 1 follows,
 # *Thoughts on self-attention*, ends with a heading about self-attention for it and the words "to be added". This lesson
 # adds it.
 
@@ -70,6 +70,8 @@ with figure(4.4, 4.4, "Two images, and beside them the class of each pixel.") as
 turned = make_scenes(300, seed=999, turn=1)
 changed = by_patch((turned.images != test.images).any(-1)).any(-1)  # (300, 36)
 moved = (turned.classes != test.classes)[test.shapes > 0].mean()
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     (changed == (np.arange(SIDE**2) == test.signs[:, None])).all() and moved > 0.5,
     "repainting one patch of 36 changes the class of {:.0%} of the pixels of shapes",
@@ -137,6 +139,8 @@ guess = {c: np.where(test.shapes > 0, c, 0) for c in (1, 2)}
 floor = mean_iou(guess[2], test.classes)
 for c in range(3):
     print(f"{CLASSES[c]:10} {iou(guess[2], test.classes, c):.3f}")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     nothing > 0.5 and floor > mean_iou(guess[1], test.classes),
     'every shape called "other": mean IoU {:.3f}',
@@ -149,7 +153,7 @@ check(
 # ## A first attempt: look around
 #
 # Networks for images usually look at the neighbours of each pixel, in windows of 3 × 3. Attention can do the same with a
-# mask as in lesson 5: a patch may attend to itself and to the eight patches around it.
+# mask as in lesson 1: a patch may attend to itself and to the eight patches around it.
 #
 # ### Exercise: a window
 #
@@ -177,10 +181,10 @@ solution("window")
 # %%
 around = [train(window(SIDE, 1), seed) for seed in range(3)]
 found = [mean_iou(model.predict(test.images), test.classes) for model in around]
-check(max(found) < floor + 0.01, "mean IoU of windows: {:.3f}, {:.3f}, {:.3f}", *found)
-
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+check(max(found) < floor + 0.01, "mean IoU of windows: {:.3f}, {:.3f}, {:.3f}", *found)
+
 steps.append(("window", around[0].predict(test.images), of_classes))
 with figure(6.4, 4.4, "Image, truth, and a prediction that calls all shapes other.") as drawn:
     draw(drawn, steps)
@@ -225,6 +229,8 @@ sees = [
 print("layers  shape patches that the sign can reach")
 for layers, share in enumerate(sees, 1):
     print(f"{layers:6}  {share:.0%}")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     (touched == receptive_field(window(SIDE, 1), 2)[:, 0]).all() and sees[1] < 0.5,
     "after two layers the sign can reach {:.0%} of the patches of shapes",
@@ -239,6 +245,8 @@ check(
 
 # %%
 deep = mean_iou(train(window(SIDE, 1), layers=5).predict(test.images), test.classes)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(sees[4] == 1 and deep < floor + 0.01, "mean IoU of five layers of windows: {:.3f}", deep)
 
 # %% [markdown]
@@ -255,14 +263,14 @@ check(sees[4] == 1 and deep < floor + 0.01, "mean IoU of five layers of windows:
 everywhere = window(SIDE, SIDE)
 models = [train(everywhere, seed) for seed in range(3)]
 found = [mean_iou(m.predict(test.images), test.classes) for m in (*models, train(everywhere, 0, 5))]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     min(found) > floor + 0.25,
     "mean IoU of attention to all patches: {:.3f}, {:.3f}, {:.3f}; with five layers {:.3f}",
     *found,
 )
 
-
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps.append(("all patches", models[0].predict(test.images), of_classes))
 with figure(
     8.4, 4.4, "Beside them a prediction with attention to all, close to the truth."
@@ -296,6 +304,8 @@ for seed, model in enumerate(models):
     print(
         f"{seed:4} {layer + 1:6} {head + 1:5} {marked[layer, head]:8.0%} {other[layer, head]:7.0%}"
     )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     all(max(m, o) > 10 / SIDE**2 and abs(m - o) > 0.2 for *_, m, o in largest),
     "in one head the sign gets {:.0%} from marked patches, {:.0%} from others",
@@ -303,6 +313,7 @@ check(
     largest[0][3],
 )
 
+# %%
 layer, head = largest[0][:2]
 chosen = [inside[c].argmax(1) for c in (1, 2)]  # a patch of each class, (300,)
 weights = models[0].attention(test.images)[layer][:, head]  # (300, 36, 36)
@@ -327,7 +338,7 @@ with figure(
 #
 # ## Is the sign the reason?
 #
-# Lesson 5 warned: weights suggest a mechanism, only an intervention tests it. So change the sign. If it is painted in the
+# Lesson 1 warned: weights suggest a mechanism, only an intervention tests it. So change the sign. If it is painted in the
 # colour of the next shape, the predictions should follow. If it is painted over, the networks should be blind again.
 
 # %%
@@ -335,6 +346,8 @@ followed = [
     [mean_iou(m.predict(turned.images), truth) for truth in (turned.classes, test.classes)]
     for m in models
 ]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     all(new > floor + 0.25 and old < floor for new, old in followed),
     "mean IoU by the new sign: {:.3f}, {:.3f}, {:.3f}; by the old: {:.3f}, {:.3f}, {:.3f}",
@@ -342,10 +355,13 @@ check(
     *(old for _, old in followed),
 )
 
+# %%
 hidden = test.images.copy()
 for image, sign in zip(hidden, test.signs):
     paint(image, sign, 0.1)
 blind = [mean_iou(model.predict(hidden), test.classes) for model in models]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     max(blind) < floor + 0.05,
     "without the sign: {:.3f}, {:.3f}, {:.3f}",

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 10 · Your own text
+# # 8 · Your own text
 #
 # *Once upon a time a donkey named Edith lived near an old mill.* A program can continue this, letter by letter, after
 # nothing but one text has been shown to it. **How much does a model learn from a text, and how does one say it in a number
@@ -99,7 +99,7 @@ for t in range(1, 10):
 # %% [markdown]
 # ## What a loss means
 #
-# The loss is the mean of $-\log p$, where $p$ is the probability of the right letter (lesson 9). With the logarithm to base 2
+# The loss is the mean of $-\log p$, where $p$ is the probability of the right letter (lesson 7). With the logarithm to base 2
 # it has a unit, the *bit*. A letter with $p = 1/2$ costs 1 bit, one with $p = 1/8$ costs 3 bits: so many questions with the
 # answer yes or no find one of 8 things that are equally likely. It is also a size. A program that compresses a file can
 # store each letter in $-\log_2 p$ bits, if a model gives it the probabilities.
@@ -141,6 +141,8 @@ costs = {name: bits(np.log(p)[held_out[:, :-1]], held_out) for name, p in guesse
 costs["zip"] = 8 * len(zlib.compress(text.encode(), 9)) / len(text)
 for name, cost in costs.items():
     print(f"{cost:.2f}", label(name))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     abs(costs["equal probabilities"] - np.log2(V)) < 1e-6,
     "equal probabilities for {} letters: log₂ {} = {:.2f} bits",
@@ -154,7 +156,7 @@ check(
 #
 # ## It learns
 #
-# `TrainingLoop` is the loop of lesson 9: the loss of a batch, its gradients, a step of Adam. It is the file `nn/fit.py`
+# `TrainingLoop` is the loop of lesson 7: the loss of a batch, its gradients, a step of Adam. It is the file `nn/fit.py`
 # ([Read the code in an evening](../reading.md) leads to it). The learning rate rises at first, then falls to 0.
 
 
@@ -190,6 +192,8 @@ cost = measure(model)
 print(
     label("{:,} parameters, {:,} letters read", model.num_parameters(), STEPS * BATCH_SIZE * LENGTH)
 )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     changed or cost < costs["zip"] / 2,
     "new text costs {:.2f} bits a letter; the last pieces of known text cost {:.2f}",
@@ -197,7 +201,6 @@ check(
     curve[-20:].mean(),
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     4.7, 3.2, "The bits of each step: they fall below each of the four dashed lines."
 ) as drawn:
@@ -268,6 +271,8 @@ for temperature in (0.1, 0.7, 1.0, 1.5, 3.0):
     summary = "T = {}: {:,} different runs of 6 letters, {:.0%} of them in the text"
     print("---", label(summary, temperature, len(written), rates[temperature]))
     print(PROMPT + texts[0] + "\n")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     changed or rates[0.1] > 0.9 > 0.3 > rates[3.0],
     "runs of 6 letters that are in the text: {:.0%} at T = 0.1, {:.0%} at T = 3",
@@ -278,7 +283,7 @@ check(
 # %% [markdown]
 # At a low temperature nearly all runs of 6 letters are in the text, and they soon repeat. At a high one hardly any is. Programs
 # that write often use 0.7 to 1. Look at the story, too: its animal changes from sentence to sentence. The model sees 64 letters, and
-# does not copy reliably what is in them. Lesson 11 shows what a model needs to copy a word.
+# does not copy reliably what is in them. Lesson 9 shows what a model needs to copy a word.
 #
 # The next picture shows the temperature for one letter, the first after the prompt.
 
@@ -328,6 +333,8 @@ for knob, values in KNOBS.items():
         runs[knob, value] = done[key]
         print(label(NAMES[knob]), value, label("{:.2f} bits", runs[knob, value][1]))
 after = {key: cost for key, (_, cost) in runs.items()}
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     changed or after["batch_size", 4] < after["batch_size", 32],
     "batches of 4: {:.2f} bits; of 32, with as many letters: {:.2f}",
@@ -346,7 +353,6 @@ check(
     *(after["layers", n] for n in KNOBS["layers"]),
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     9.2, 3.2, "The bits of nine runs by the letters read, for three values of each knob."
 ) as drawn:
@@ -380,4 +386,4 @@ with figure(
 # Set the knobs at the top of the notebook, and take a text of your own: another language, source code, or a play.
 #
 # The [appendix](../char_gpt.md) is a program for longer runs, `examples/char_gpt.py`. It trains a larger model with several
-# processes, keeps the best weights, and can be interrupted. In lesson 11 you look inside a language model.
+# processes, keeps the best weights, and can be interrupted. In lesson 9 you look inside a language model.

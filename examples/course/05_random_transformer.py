@@ -12,7 +12,7 @@
 
 
 # %% [markdown]
-# # 1 · A Transformer by hand
+# # 5 · A Transformer by hand
 #
 # *hello world* becomes *hola mundo*. **What happens to two words on their way through a
 # Transformer?** The model of this lesson is so small that you can follow every number: each word is
@@ -39,7 +39,7 @@ E = np.array([[1.0, 2, 3, 4], [2, 3, 4, 5]])  # a row for each word
 # %% [markdown]
 # ## Where a word stands
 #
-# Attention, which comes next, does not see the order of words: lesson 2 measures that *hello world*
+# Attention, which comes next, does not see the order of words: lesson 6 measures that *hello world*
 # and *world hello* are the same to it. So each position gets a vector of its own, which is added to
 # the word. For the positions $t = 0, 1, 2, \ldots$, columns $2i$ and $2i + 1$ hold the sine and the
 # cosine of $t / 10000^{2i/d}$, where $d$ is the number of columns.
@@ -61,9 +61,10 @@ solution("positions")
 
 # %%
 x = E + positions(2, 4)
-check(np.allclose(x[0], [1, 3, 3, 5]), "hello with its position: {}", x[0])
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+check(np.allclose(x[0], [1, 3, 3, 5]), "hello with its position: {}", x[0])
+
 sums = [("x", E, "words"), ("weight", positions(2, 4), "+ positions"), ("x", x, "= words x")]
 with figure(9, 1.4, "Two words as rows of four numbers, plus their positions.") as drawn:
     growing(drawn, words, sums, numbers=True)
@@ -71,16 +72,13 @@ with figure(9, 1.4, "Two words as rows of four numbers, plus their positions.") 
 # %% [markdown]
 # ## What the words take from each other
 #
-# A *head* of attention gives each word a query, a key and a value, by three matrices. The score of
-# two words is the dot product of the query of one and the key of the other, divided by the root of
-# the size of a key. *Softmax* turns the scores of a query into weights that are positive and sum to
-# 1, $w_j = e^{s_j} / \sum_m e^{s_m}$. The values are averaged with these weights. Lesson 5 derives
-# this step by step; here you use it. If attention is new to you, read lesson 5 first.
+# A *head* of attention is that of lesson 1: three matrices make queries, keys and values, the products of queries and
+# keys are divided by the root of the size of a key, and their softmax weighs the values. There you trained it. Here
+# you look at its numbers.
 #
 # ### Exercise: one head
 #
-# Compute it for all words at once. A score of 1000 is too large for $e^s$: subtract the largest
-# score of each row first, which changes nothing in the quotient.
+# Compute it for all words at once. Subtract the largest score of each row before $e^s$, as in lesson 1.
 
 
 # %%
@@ -119,6 +117,8 @@ with figure(10, 1.4, "The words, and the queries, keys and values of the first h
 scores = q @ k.T
 softmax = lambda s: mg.softmax(mg.Tensor(s)).data
 weights = softmax(scores / np.sqrt(3))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     weights[:, 1].min() > 0.99,
     "weights of world in the first head: {:.4f} and {:.4f}",
@@ -126,7 +126,6 @@ check(
     weights[1, 1],
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps = [
     ("key", scores, "scores q · k"),
     ("key", scores / np.sqrt(3), "÷ √3"),
@@ -147,12 +146,13 @@ mild = softmax(scores / 30)
 second = softmax((x @ article.WQ2) @ (x @ article.WK2).T / 30) @ (x @ article.WV2)
 z = np.concatenate([mild @ v, second], axis=1)  # (2, 6)
 attended = z @ article.W  # (2, 4)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     weights[0, 0] < 1e-3 < 0.1 < mild[0, 0],
     f"weight of hello for itself: {weights[0, 0]:.0e}, and {mild[0, 0]:.2f} with 30",
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 steps = [
     ("key", scores / 30, "÷ 30"),
     ("weight", mild, "weights"),
@@ -210,6 +210,8 @@ def largest_values(after, seed):
 bare = np.median([largest_values(lambda new, old: new, seed) for seed in range(100)], axis=0)
 print("largest values:", *(f"{value:,.0f}" for value in bare))
 growth = (bare[-1] / bare[0]) ** (1 / 5)
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     growth > 5,
     "median growth of the largest value: {:.0f} times a block, to {:.0e}",
@@ -224,14 +226,13 @@ check(
 #
 # ## The repair: add and norm
 #
-# The Transformer does two things after each part. The output of the part is *added* to its input
-# instead of replacing it. And the sum is *normed*: each row gets mean 0 and variance 1. Which of
-# the two keeps the values in bounds?
+# The Transformer does two things after each part. The output of the part is *added* to its input instead of replacing
+# it. And the sum goes through the layer norm of lesson 4: each row gets mean 0 and variance 1. Which of the two keeps
+# the values in bounds?
 #
 # ### Exercise: the norm
 #
-# The variance of a row is the mean of its squared differences to the mean. Add 1e-6 to it before
-# you take the root, so that nothing is divided by 0.
+# Write it for rows alone. Add 1e-6 to the variance before you take the root, so that nothing is divided by 0.
 
 
 # %%
@@ -252,6 +253,8 @@ tame = np.median([largest_values(add_and_norm, seed) for seed in range(100)], ax
 only_add = np.median(
     [largest_values(lambda new, old: old + new, seed) for seed in range(100)], axis=0
 )
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     tame.max() <= np.sqrt(3) and only_add[-1] > 1e4,
     "after six blocks: add and norm {:.2f}, add alone {:.0e}",
@@ -259,7 +262,6 @@ check(
     only_add[-1],
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The largest value after each block: it explodes without a norm and stays with it."
 ) as drawn:
@@ -272,16 +274,15 @@ with figure(
 
 # %% [markdown]
 # It is the norm that bounds the values: four values with mean 0 and variance 1 are at most
-# $\sqrt{3}$. Adding alone does not. What adding is for, lesson 2 measures.
+# $\sqrt{3}$. Adding alone does not. What adding is for, lesson 6 measures.
 #
 # ## From vectors to words
 #
-# The six blocks that read *hello world* are the *encoder*. A second stack of blocks, the *decoder*,
-# writes the answer, one token after the other: a *token* is a word, or a mark such as SOS, the
-# start of a sentence. The decoder is built of the same parts. It starts with SOS, attends to its
-# own tokens and to the output of the encoder, and its last layer gives a probability to each of ten
-# tokens. The likeliest is appended, until EOS, the end of the sentence. With random weights the
-# result is noise.
+# The six blocks that read *hello world* are the *encoder*. A second stack of blocks, the *decoder*, writes the answer
+# as in lesson 4, one token after the other. It is built of the same parts. It starts with the token SOS, the start of
+# a sentence, attends to its own tokens and to the output of the encoder, and its last layer gives a probability to
+# each of ten tokens. The likeliest is appended, until EOS, the end of the sentence. With random weights the result is
+# noise.
 
 # %%
 stuck = article.random_transformer(3)
@@ -298,13 +299,19 @@ pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["worl
 rng = np.random.default_rng(3)
 small = article.at_text_size(nn.Transformer(article.CONFIG, rng), rng)
 ends = [article.train(model, pairs, 200)[-1] for model in (stuck, small)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     ends[0] > 0.5 and ends[1] < 0.05,
     "loss after 200 steps: from N(0, 1) {:.2f}, from smaller weights {:.3f}",
     ends[0],
     ends[1],
 )
+
+# %%
 said = [word for word, _ in article.generate(small, words)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     said == ["hola", "mundo", "EOS"] and article.exact_matches(small, pairs).all(),
     "hello world → {}",

@@ -11,9 +11,9 @@
 # ---
 
 # %% [markdown]
-# # 2 · What is each part for?
+# # 6 · What is each part for?
 #
-# The article of lesson 1, [*The Random Transformer*](https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/)
+# The article of lesson 5, [*The Random Transformer*](https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/)
 # by Omar Sanseviero, ends with eight questions: what are positions for, what is adding for, what if attention is too small?
 # One can look up the answers. **Can you also measure them?** Take a part out, train, and look at what breaks. In this
 # lesson you do it with three parts of a Transformer, and with the way it chooses its words.
@@ -56,6 +56,8 @@ gaps = [
     abs(model.encode(there).data[0] - model.encode(back).data[0, ::-1]).max()
     for model in (with_part, without)
 ]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     gaps[0] > 0.1 and gaps[1] < 1e-5,
     "vectors of hello world and of world hello differ by {:.2f}; without positions by {:.0e}",
@@ -90,6 +92,8 @@ solution("most_right")
 for model in (with_part, without):
     train(model, pairs, 200)
 right = [int(exact_matches(model, pairs).sum()) for model in (with_part, without)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     right[0] == 27 and right[1] <= most_right(pairs),
     "right of 27: {}; without positions {}, and at most {}",
@@ -98,6 +102,7 @@ check(
     most_right(pairs),
 )
 
+# %%
 board = {"positions": (right[0] / 27, right[1] / 27)}
 
 
@@ -126,11 +131,10 @@ with figure(7, 1.2, "Right answers with positions and without them.") as drawn:
 #
 # ## Without adding
 #
-# In lesson 1, the norm kept values in bounds, and adding the input of a layer to its output did
-# not. Then what is adding for? Stack 24 feed-forward layers. Their task is to learn 300 examples by
-# heart: do the first two values of $x$ have the same sign? `mg.cross_entropy` is the loss of
-# lesson 1. `Adam` takes steps like those of lesson 0, but divides each gradient by its usual size, so that small gradients
-# move their weights, too. You write both in lesson 9.
+# In lesson 5, the norm kept values in bounds, and adding the input of a layer to its output did not. Then what is
+# adding for? Stack 24 feed-forward layers. Their task is to learn 300 examples by heart: do the first two values of
+# $x$ have the same sign? `mg.cross_entropy` is the loss of lesson 5, and `Adam` takes the steps of lesson 0. You
+# write both in lesson 7.
 
 # %%
 DEPTH, SIZE = 24, 16
@@ -177,6 +181,8 @@ def learnt(join):
 
 
 rates = {name: learnt(join) for name, join in JOINS.items()}
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(rates["bare"] < 0.6, "24 bare layers: {:.0%} of the examples are learnt", rates["bare"])
 
 # %% [markdown]
@@ -204,6 +210,8 @@ solution("slope_of_stack")
 # %%
 slopes = np.random.default_rng(0).uniform(-0.3, 0.3, DEPTH)
 ends = [abs(slope_of_stack(slopes, add)) for add in (False, True)]
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     ends[0] < 1e-12 and ends[1] > 0.01,
     "24 slopes between -0.3 and 0.3 in a row: {:.0e}; with adding {:.2f}",
@@ -228,6 +236,8 @@ def spread_and_gradient(join):
 measured = {name: spread_and_gradient(join) for name, join in JOINS.items()}
 for name, (spread, gradient) in measured.items():
     print(f"{name:5} spread {spread[-1]:.0e}   gradient {gradient:.0e}   learnt {rates[name]:.0%}")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     measured["bare"][0][-1] < 1e-5 and measured["bare"][1] < 1e-12,
     "bare: spread {:.0e}, gradient {:.0e}",
@@ -241,7 +251,6 @@ check(
     rates["norm"],
 )
 
-# %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(
     7, 3, "The spread of the examples by layer: it falls unless inputs are added."
 ) as drawn:
@@ -263,7 +272,7 @@ with figure(7, 1.9, "Beside it, examples learnt by 24 layers with adding and wit
 # One usually reads that adding saves the gradient. It does: in the bare stack almost nothing of it arrives. But look at the norm alone: a
 # gradient arrives, and the stack learns nothing either. What is missing there is the way *forward*: all inputs look
 # nearly the same after 24 layers. Of the three stacks, only the one with adding keeps both, and only that one learns. The norm is for the other
-# danger, which lesson 1 showed: values that explode.
+# danger, which lesson 5 showed: values that explode.
 #
 # ## A query that is too short
 #
@@ -293,6 +302,8 @@ winning = {
     d_k: winners(rng.standard_normal((5000, d_k)), rng.standard_normal((50, d_k)))
     for d_k in (1, 2, 8)
 }
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     winning[1] == 2 < winning[2] < winning[8],
     "keys of 50 that win: {}",
@@ -327,6 +338,8 @@ def found(d_k, seed):
 by_size = {d_k: np.mean([found(d_k, seed) for seed in range(2)], 0) for d_k in (1, 2, 4, 8, 64)}
 for d_k, (seen, new) in by_size.items():
     print(f"d_k = {d_k:2}: {seen:4.0%} of the examples, {new:3.0%} of new ones")
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     by_size[1][0] < 0.5 and by_size[64][0] > 0.98 and by_size[64][1] < by_size[4][1] - 0.05,
     "new keys found: {:.0%} with d_k = 1, {:.0%} with 4, {:.0%} with 64",
@@ -335,6 +348,7 @@ check(
     by_size[64][1],
 )
 
+# %%
 board["d_k = 4, not 1"] = by_size[4][1], by_size[1][1]
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
@@ -348,7 +362,7 @@ with figure(7, 2.6, "And new keys found with queries of 4 values and of 1.") as 
 #
 # ## The likeliest word
 #
-# A trained decoder gives a probability to each next word. To take the likeliest each time, as lesson 1 did, is called
+# A trained decoder gives a probability to each next word. To take the likeliest each time, as lesson 5 did, is called
 # *greedy*. Is the sentence the likeliest, too? Ten sentences serve as a model: its probability of a word is how often the
 # word follows the same beginning.
 
@@ -388,6 +402,8 @@ solution("beam_search")
 
 # %%
 (greedy, p_greedy), (best, p_best) = (beam_search(tree, width) for width in (1, 2))
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     greedy[0] == "how" and best == ("hola", "mundo") and p_best > p_greedy,
     "greedy: {}, {:.1f}; beam of 2: {}, {:.1f}",
