@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import browser
 import rendering
 import sources
+from sphinx import addnodes
 
 import nn
 
@@ -34,6 +35,7 @@ extensions = [
 if not chinese:  # it makes the live notebooks of both languages
     extensions.append("jupyterlite_sphinx")
 suppress_warnings = ["toc.not_readable", "toc.excluded"]  # pages of one language
+suppress_warnings += ["toc.not_included"]  # the pages of single functions; see `_shorten_menu`
 if os.environ.get("PYODIDE"):
     tags.add("pyodide")  # noqa: F821
 exclude_patterns = [
@@ -105,9 +107,17 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
+def _shorten_menu(app: Any, doctree: Any) -> None:
+    """Leave the pages of functions and classes out of the menu, which each of a thousand pages repeats."""
+    if app.env.docname.startswith("reference/api/"):
+        for node in [*doctree.findall(addnodes.toctree)]:
+            node.parent.remove(node)
+
+
 def _build_chinese(app: Any, error: Exception | None) -> None:
     if not error and app.builder.name == "html" and not chinese:
-        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-t", "zh"]
+        print("the Chinese site:", flush=True)
+        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-t", "zh"]
         subprocess.run([*command, str(HERE), str(Path(app.outdir) / "zh")], check=True)
 
 
@@ -155,12 +165,15 @@ def setup(app: Any) -> None:
     app.add_html_math_renderer(
         "mathml", *((rendering.write_math(block), None) for block in (False, True))
     )
+    app.connect("doctree-read", _shorten_menu, priority=1)  # before Sphinx collects the menu
     # before MyST-NB reads its settings
     app.connect("builder-inited", sources.write_pages, priority=100)
     if not chinese:
         app.connect("builder-inited", browser.write_lite)
         app.connect("build-finished", browser.watch_notebooks)
     app.connect("html-page-context", _link_notebook)
+    app.connect("html-page-context", sources.link_files)
+    app.connect("html-collect-pages", sources.source_pages)
     app.connect("html-page-context", _mark_english)
     app.connect("html-page-context", _add_panel)
     app.connect("build-finished", sources.copy_notebooks)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,49 @@ def copy_notebooks(app: Any, error: Exception | None) -> None:
         archive.writestr("README.md", "```sh\n" + START + "```\n")
 
 
+# -- source files ------------------------------------------------------------------------------------
+
+
+def named_files() -> dict[str, Path]:
+    """Return the files of Python that the reading page and the lessons name."""
+    texts = [path.read_text("utf-8") for path in (HERE / "reading.md", *lessons())]
+    names = {name for text in texts for name in re.findall(r"`((?:\w+/)+\w+\.py)`", text)}
+    return {name: ROOT / name for name in sorted(names) if (ROOT / name).is_file()}
+
+
+def source_pages(app: Any) -> list[tuple[str, dict[str, Any], str]]:
+    """Return a page with the code of each file that is named; the Chinese site links to the English one."""
+    if app.config.language == "zh_CN":
+        return []
+    highlight = app.builder.highlighter.highlight_block
+    return [
+        (
+            f"source/{name.removesuffix('.py')}",
+            {
+                "title": name,
+                "body": f"<h1>{name}</h1>{highlight(path.read_text('utf-8'), 'python')}",
+            },
+            "page.html",
+        )
+        for name, path in named_files().items()
+    ]
+
+
+def link_files(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Link the names of files in the reading page and the lessons to the pages of their code."""
+    if page != "reading" and not page.startswith("course/"):
+        return
+    up = context["content_root"] + ("../" if app.config.language == "zh_CN" else "")
+    files = named_files()
+
+    def link(match: re.Match[str]) -> str:
+        name = match[1].removesuffix(".py")
+        return f'<a href="{up}source/{name}.html">{match[0]}</a>' if match[1] in files else match[0]
+
+    code = r'<code class="[^"]*"><span class="pre">([\w/]+\.py)</span></code>'
+    context["body"] = re.sub(code, link, context["body"])
+
+
 # -- Chinese -------------------------------------------------------------------------------------------
 
 
@@ -156,7 +200,10 @@ def recorded_statements(script: Path) -> dict[str, Any]:
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
         spec.loader.exec_module(module)  # type: ignore[union-attr]
         found = Statements()
+        print(f"statements of {script.stem} ...", flush=True)
+        began = time.process_time()
         module.state(found)
+        print(f"statements of {script.stem}: {time.process_time() - began:.0f} s of a core")
         content = {"source": found.source, "all": [vars(s) for s in found.all]}
         write(record, json.dumps(content))
     return json.loads(record.read_text("utf-8"))
