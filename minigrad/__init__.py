@@ -91,8 +91,8 @@ from .ops.shape import *
 from .random import *
 from .registry import *
 from .tensor import *
-from .torch.advice import missing as _missing
 from .torch.losses import *
+from .torch.missing import missing as _missing
 from .torch.names import *
 from .torch.names import accept_torch_options as _accept_torch_options
 

@@ -333,8 +333,8 @@ class Methods:
         """Compute exp(x) / sum(exp(x)) over `axis`."""
     def softplus(self, beta: builtins.float = ...) -> Tensor:
         """Compute log(1 + exp(beta * x)) / beta, without overflow."""
-    def split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
-        """Split x along `axis` before the given indices, or into a number of equal parts."""
+    def split(self, split_size: builtins.int | Sequence[builtins.int], dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
+        """Split x along `dim` into parts of one length, or of several lengths."""
     def sqrt(self) -> Tensor:
         """Compute the square root."""
     def square(self) -> Tensor:
@@ -361,7 +361,7 @@ class Methods:
         """Compute the hyperbolic tangent."""
     def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Repeat x as a whole."""
-    def to(self, to: Any) -> Tensor:
+    def to(self, to: Any, dtype: Any = ..., non_blocking: builtins.bool = ..., copy: builtins.bool = ...) -> Tensor:
         """Convert to the dtype `to`, or to the dtype of the tensor `to`."""
     def to_device(self, device: Any, /, *, stream: Any = ...) -> Tensor:
         """Return x, whose device is the CPU."""

@@ -62,6 +62,6 @@ __doc__ += _list_names(_sys.modules[__name__])
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from minigrad.torch.advice import missing
+        from minigrad.torch.missing import missing
 
         missing("nn", name)

@@ -212,11 +212,12 @@ def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0)
     return _cut(x, [length * i + min(i, rest) for i in range(sections + 1)], axis)
 
 
-@function(numpy=np.split, methods="split")
+@function(numpy=np.split)
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Split x along `axis` before the given indices, or into a number of equal parts.
 
-    As in NumPy, `split(x, 2)` returns two parts; PyTorch returns parts of length 2.
+    As in NumPy, `split(x, 2)` returns two parts. The method `x.split(2)`, which an ndarray does not
+    have, returns parts of length 2, as in PyTorch.
 
     Parameters and result: as `array_split`.
     """

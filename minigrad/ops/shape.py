@@ -183,11 +183,8 @@ def transpose(x: Any, *axes: Any) -> Tensor:
             f"transpose: axes must be in a new order, as in NumPy, got {order}; to exchange two "
             "axes, as PyTorch does, write x.T"
         )
-    if len(order) == 2 < len(shape_of(x)):
-        raise ValueError(
-            f"transpose: axes must list all {len(shape_of(x))} axes, as in NumPy, got {order}; to "
-            f"exchange two axes, write swapaxes{order}"
-        )
+    if len(order) == 2 < len(shape_of(x)):  # NumPy refuses it; PyTorch exchanges two axes
+        return swapaxes(x, *order)
     return reordered(x, order if order != (None,) and (order or axes) else None)
 
 

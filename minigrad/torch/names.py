@@ -2,7 +2,7 @@
 
 The engine and the operations do not use these names. `accept_torch_options` wraps the public
 functions and methods that have `axis=` or `keepdims=`, so that they accept `dim=` and `keepdim=`.
-`advice.json` contains advice for names that do not exist here.
+The package `minigrad.torch` contains functions and classes whose meaning differs from NumPy's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..arguments import Axis, checked_count, ints, one_axis, shape_of
 from ..methods import Size
 from ..numpy.creation import on_cpu
 from ..numpy.elementwise import clip as clamp
-from ..numpy.joining import unstack
+from ..numpy.joining import array_split, unstack
 from ..numpy.linalg import inv as inverse
 from ..numpy.shape import moveaxis as movedim
 from ..numpy.shape import ravel
@@ -47,8 +47,6 @@ __all__ = [
     "cat",
     "chunk",
     "clamp",
-    "cuda",
-    "device",
     "expand",
     "flatten",
     "inverse",
@@ -195,6 +193,36 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
     return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
+def split_by_size(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Split x along `dim` into parts of one length, or of several lengths.
+
+    Parameters
+    ----------
+    x : Tensor
+    split_size : int or sequence of int
+        Length of each part, of which the last can be shorter, or the lengths of all parts.
+    dim : int
+        0 by default.
+
+    Returns
+    -------
+    tuple of Tensor
+        Views of x.
+    """
+    axis = one_axis("split", dim, np.ndim(x))
+    length = shape_of(x)[axis]
+    if isinstance(split_size, (int, np.integer)):
+        step = checked_count("split", "split_size", split_size)
+        return tuple(array_split(x, range(step, length, step), axis))
+    sizes = list(split_size)
+    if sum(sizes) != length or min(sizes, default=0) < 0:
+        raise ValueError(
+            f"split: split_size must add up to {length}, the length of axis {axis}, got {sizes}; "
+            "minigrad.split takes the indices of the cuts"
+        )
+    return tuple(array_split(x, np.cumsum(sizes)[:-1], axis))
+
+
 def as_dtype(name: str, to: Any) -> Any:
     """Return the dtype `to`, the dtype of the tensor `to`, or None for the device "cpu"."""
     if isinstance(to, (Tensor, np.ndarray)):
@@ -211,21 +239,29 @@ def as_dtype(name: str, to: Any) -> Any:
         ) from None
 
 
-def _to(self: Tensor, to: Any) -> Tensor:
+def _to(
+    self: Tensor, to: Any, dtype: Any = None, non_blocking: bool = False, copy: bool = False
+) -> Tensor:
     """Convert to the dtype `to`, or to the dtype of the tensor `to`.
 
     Parameters
     ----------
     to : dtype, Tensor or str
         Dtype, tensor of this dtype, or the device "cpu", which changes nothing.
+    dtype : dtype, optional
+        Dtype, beside a device.
+    non_blocking : bool
+        Without effect.
+    copy : bool
+        Return a copy if the dtype does not change; False by default.
 
     Returns
     -------
     Tensor
         Converted tensor, or this tensor if nothing changes.
     """
-    dtype = as_dtype("to", to)
-    return self if dtype is None or dtype == self.dtype else astype(self, dtype)
+    dtype = as_dtype("to", to if dtype is None else dtype)
+    return astype(self, self.dtype if dtype is None else dtype, copy=copy)
 
 
 def _view(self: Tensor, *shape: Any) -> Tensor:
@@ -353,6 +389,7 @@ METHODS: dict[str, Any] = {
     "numel": lambda self: self.data.size,
     "permute": permute,
     "pow": pow,
+    "split": split_by_size,
     "sub": _arithmetic(subtract, "-"),
     "swapdims": swapaxes,
     "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
@@ -389,7 +426,7 @@ OTHER_RESULTS = {
     "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
     "median": "median(x, axis=...), which averages the two middle elements",
     "sort": "np.sort(x, axis), and np.argsort(x, axis) for the positions",
-    "split": "x.chunk(n), or x.split(indices, axis=...) with the indices of the cuts",
+    "split": "x.split(length, dim=...), or split(x, indices, axis=...)",
     "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
     "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
 }

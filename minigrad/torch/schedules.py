@@ -427,6 +427,6 @@ class ReduceLROnPlateau:
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from .advice import missing
+        from .missing import missing
 
         missing("minigrad.optim.lr_scheduler", name)

@@ -24,7 +24,6 @@ OPTIONAL = {
     "tests/nn/published/test_damaged_files.py": "directories of published models with their tokenizers",
     "tests/nn/text/": "tokenizers, templates and scores by other packages",
     "tests/nn/runs/test_progress.py": "a bar by tqdm",
-    "tests/minigrad/torch/test_advice.py": "calls of SciPy in advice",
     "tests/oracle/": "PyTorch, transformers and SciPy as references",
 }
 """Fast tests that may be skipped without a package, and why it is needed. All others need NumPy,

@@ -123,7 +123,6 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("write x.detach()", "np.from_dlpack(p)", ["np.from_dlpack(p.detach()) -> ndarray"]),
     ("pass dtype=complex", "mg.full_like(p, 1j)", ["mg.full_like(p, 1j, dtype=complex) -> Tensor"]),
     ("write x.T", "x.transpose(0, 1)", ["x.T"]),
-    ("write swapaxes(0, 1)", "images.transpose(0, 1)", ["images.swapaxes(0, 1)", "mg.swapaxes(images, 0, 1)"]),
     ("convert to a dtype with astype, or reinterpret the memory with x.data.view(dtype)", "x.view(np.float32)",
      ["x.astype(np.float32)", "x.data.view(np.float32) -> ndarray"]),
     ("write x.max(axis=...), and x.argmax(axis=...) for the positions", "x.max(dim=1)",
@@ -131,8 +130,8 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("write median(x, axis=...)", "mg.median(x, dim=1)", ["mg.median(x, axis=1)"]),
     ("write np.sort(x, axis), and np.argsort(x, axis)", "mg.sort(x, dim=1)",
      ["np.sort(x, 1)", "np.argsort(x, 1) -> Tensor"]),
-    ("write x.chunk(n), or x.split(indices, axis=...)", "x.split(1, dim=1)",
-     ["x.chunk(2)[0]", "x.split([1], axis=1)[0]"]),
+    ("write x.split(length, dim=...), or split(x, indices, axis=...)", "mg.split(x, 1, dim=1)",
+     ["x.split(1, dim=1)[0]", "mg.split(x, [1], axis=1)[0]"]),
     ("write x.std(axis=..., correction=1)", "x.std(dim=1)", ["x.std(axis=1, correction=1)"]),
     ("scale `other`, and write x + other", "p.add(p, alpha=2)", ["p + 2 * p"]),
     # layers
@@ -262,9 +261,9 @@ PATHS = [
     *[p for p in (NN / "options").glob("*.py") if p.stem != "encoder"],
 ]
 OF_NO_TENSOR = re.compile(
-    r".*/(optim|optimizer|adam|sgd|flat|schedules|parallel|io|launcher|runtime|advice)\b.*"
+    r".*/(optim|optimizer|adam|sgd|flat|schedules|parallel|io|launcher|runtime)\b.*"
 )
-"""Files whose errors are about processes, files and settings; `test_advice` runs advice."""
+"""Files whose errors are about processes, files and settings."""
 RECOMMENDS = re.compile(
     r"\b(write|use|pass|call|convert|choose|build)\b[^;]*?(\w\(|\.\w+\(|\w=|\bx\.)"
 )

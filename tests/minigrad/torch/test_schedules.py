@@ -87,40 +87,6 @@ def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() ->
     assert schedule.lr == pytest.approx(0.2 + 3 * 0.4)
 
 
-ADVICE = {
-    "ConstantLR": lambda o: optim.LambdaLR(o, lambda epoch: 0.5 if epoch < 4 else 1.0),
-    "ExponentialLR": lambda o: optim.StepLR(o, 1, 0.5),
-    "MultiStepLR": lambda o: optim.LambdaLR(
-        o, lambda epoch: 0.5 ** sum(epoch >= m for m in (3, 7))
-    ),
-    "PolynomialLR": lambda o: optim.LambdaLR(o, lambda epoch: max(0.0, 1 - epoch / 4) ** 2),
-    "CosineAnnealingWarmRestarts": lambda o: optim.LambdaLR(
-        o, lambda epoch: 0.5 + 0.5 * np.cos(np.pi * (epoch % 4) / 4)
-    ),
-}
-ARGUMENTS: dict[str, Any] = {
-    "ConstantLR": (0.5, 4),
-    "ExponentialLR": (0.5,),
-    "MultiStepLR": ([3, 7], 0.5),
-    "PolynomialLR": (4, 2.0),
-    "CosineAnnealingWarmRestarts": (4,),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ADVICE)
-def test_advice_for_a_schedule_of_pytorch_has_its_rates(name: str) -> None:
-    numpy_sgd, torch_sgd, lr_scheduler = pair()
-    schedule = ADVICE[name](numpy_sgd)
-    expected = getattr(lr_scheduler, name)(torch_sgd, *ARGUMENTS[name])
-    for _ in range(12):
-        assert schedule.get_last_lr() == pytest.approx(expected.get_last_lr(), rel=1e-9, abs=1e-12)
-        for part in (torch_sgd, schedule, expected):
-            part.step()
-    with pytest.raises(AttributeError, match="write (LambdaLR|StepLR)"):
-        getattr(optim, name)
-
-
 def test_schedule_step_that_is_refused_is_not_counted() -> None:
     values = [1.0, np.nan, 0.5]
     schedule = optim.LambdaLR(sgd(), lambda epoch: values[epoch])

@@ -88,17 +88,14 @@ def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
     [
         (lambda: X.max(dim=1), TypeError, "write x.max.axis=...., and x.argmax"),
         (lambda: X.transpose(0, 1), ValueError, "write x.T"),
-        (lambda: X[None].transpose(0, 1), ValueError, r"write swapaxes\(0, 1\)"),
         (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
         (lambda: X.repeat(2, 1), TypeError, r"axis must be given by name, got \(2, 1\)"),
         (lambda: X.repeat(2, 1, 1), TypeError, r"write x.tile\(\(2, 1, 1\)\), as in PyTorch"),
         (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
-        (lambda: X.view_as, AttributeError, "no `view_as`: write x.reshape.y.shape."),
         (lambda: X.to("cuda"), ValueError, "to: device must be 'cpu', got 'cuda'"),
         (lambda: X.view(np.int64), TypeError, "view: shape must be integers, got .*; convert to a"),
         (lambda: X.view("int64"), TypeError, "view: shape must be integers, got 'int64'"),
         (lambda: X.to("quick"), TypeError, "a tensor, or the device 'cpu', got 'quick'"),
-        (lambda: X.add_(1), AttributeError, "tensors are not changed in place; write x = x.add"),
         (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
     ],
 )

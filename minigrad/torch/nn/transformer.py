@@ -1,0 +1,420 @@
+"""Attention and Transformers in PyTorch's form: its arguments, masks and names of parameters.
+
+In these classes True in a boolean mask means "may not attend", as in PyTorch. The layers of `nn`,
+such as `nn.MultiHeadAttention`, are the paper's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad import Tensor
+from nn import Dropout, LayerNorm, Linear, Module, ModuleList, Parameter, init
+from nn import functional as F
+
+__all__ = [
+    "MultiheadAttention",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+def _added(name: str, mask: Any, dtype: Any) -> Any:
+    """Return a mask as numbers that are added to the scores."""
+    if mask is None:
+        return None
+    mask = mask if isinstance(mask, Tensor) else np.asarray(mask)
+    if mask.dtype.kind not in "bf":
+        raise TypeError(
+            f"{name} must be boolean (True = may not attend) or float, got {mask.dtype}"
+        )
+    return np.where(mg.unwrap(mask), -np.inf, 0).astype(dtype) if mask.dtype == bool else mask
+
+
+class MultiheadAttention(Module):
+    """Attention with several heads, as `torch.nn.MultiheadAttention`.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+        Length of the vectors, and number of heads, which divides it.
+    dropout : float
+        Probability of setting an attention weight to 0; 0 by default.
+    bias : bool
+        Add biases; True by default.
+    kdim, vdim : int, optional
+        Length of keys and values; `embed_dim` by default, and no other is supported.
+    batch_first : bool
+        True = (N, L, E), False, the default, = (L, N, E).
+    dtype : dtype
+        Floating dtype of the parameters; float32 by default.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        dtype: Any = np.float32,
+    ) -> None:
+        if embed_dim % num_heads:
+            raise ValueError(f"num_heads must divide embed_dim ({embed_dim}), got {num_heads}")
+        if (kdim or embed_dim) != embed_dim or (vdim or embed_dim) != embed_dim:
+            raise ValueError(
+                f"kdim and vdim must equal embed_dim ({embed_dim}), got {kdim} and {vdim}; write "
+                "nn.MultiHeadAttention, which takes them"
+            )
+        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+        self.dropout = dropout
+        self.in_proj_weight = Parameter(np.zeros((3 * embed_dim, embed_dim), dtype))
+        self.in_proj_bias = Parameter(np.zeros(3 * embed_dim, dtype)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype=dtype)
+        init.xavier_uniform_(self.in_proj_weight)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output, and the attention weights (N, L, S) or None.
+
+        Parameters
+        ----------
+        query : Tensor, shape (L, N, E), (N, L, E) or (L, E)
+        key, value : Tensor, shape (S, N, E), (N, S, E) or (S, E)
+        key_padding_mask : array of bool or float, shape (N, S) or (S,), optional
+            True = key is not attended to.
+        need_weights : bool
+            Return the weights; True by default.
+        attn_mask : array of bool or float, shape (L, S) or (N * num_heads, L, S), optional
+            True = may not attend. Floats are added to the scores.
+        average_attn_weights : bool
+            Return the mean over heads; True by default.
+        is_causal : bool
+            Says that `attn_mask` is causal; needs `attn_mask`.
+        """
+        if is_causal and attn_mask is None:
+            raise ValueError("attn_mask must be given with is_causal, got None")
+        operands = [x if isinstance(x, Tensor) else mg.as_tensor(x) for x in (query, key, value)]
+        is_single = operands[0].ndim == 2
+        if is_single:
+            operands = [x[None] for x in operands]
+        elif not self.batch_first:
+            operands = [mg.swapaxes(x, 0, 1) for x in operands]
+        weights = mg.chunk(self.in_proj_weight, 3)
+        biases = [None] * 3 if self.in_proj_bias is None else mg.chunk(self.in_proj_bias, 3)
+        n, heads, d = operands[0].shape[0], self.num_heads, self.embed_dim // self.num_heads
+        q, k, v = (
+            mg.swapaxes(mg.reshape(mg.linear(x, w, b), n, -1, heads, d), 1, 2)
+            for x, w, b in zip(operands, weights, biases)
+        )
+        mask = self._mask(q.shape[2], k.shape[2], n, q.dtype, attn_mask, key_padding_mask)
+        dropout = self.dropout if self.training else 0.0
+        if need_weights:
+            scores = mg.matmul(q / math.sqrt(d), mg.swapaxes(k, 2, 3))
+            attention = mg.softmax(scores if mask is None else scores + mask)
+            y = mg.matmul(mg.dropout(attention, dropout, training=dropout > 0), v)
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+        y = self.out_proj(mg.reshape(mg.swapaxes(y, 1, 2), n, -1, self.embed_dim))
+        if is_single:
+            y = y[0]
+        elif not self.batch_first:
+            y = mg.swapaxes(y, 0, 1)
+        if not need_weights:
+            return y, None
+        shown = mg.mean(attention, 1) if average_attn_weights else attention
+        return y, shown[0] if is_single else shown
+
+    def _mask(self, length: int, s: int, n: int, dtype: Any, attn_mask: Any, padding: Any) -> Any:
+        """Return what is added to the scores (N, heads, L, S), or None."""
+        mask = _added("attn_mask", attn_mask, dtype)
+        padding = _added("key_padding_mask", padding, dtype)
+        if mask is not None:
+            shapes = ((length, s), (n * self.num_heads, length, s))
+            if mask.shape not in shapes:
+                raise ValueError(
+                    f"attn_mask must have shape {shapes[0]} or {shapes[1]}, got {mask.shape}"
+                )
+            mask = mask if mask.ndim == 2 else mask.reshape(n, self.num_heads, length, s)
+        if padding is not None:
+            padding = padding.reshape(n, 1, 1, s)
+        return mask if padding is None else padding if mask is None else mask + padding
+
+
+def _activation(activation: Any) -> Callable[[Any], Tensor]:
+    if callable(activation):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise ValueError(f"activation must be 'relu', 'gelu' or a function, got {activation!r}")
+    return F.relu if activation == "relu" else F.gelu
+
+
+class _Layer(Module):
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        *,
+        dtype: Any = np.float32,
+    ) -> None:
+        options = {"batch_first": batch_first, "dtype": dtype}
+        attention = lambda: MultiheadAttention(d_model, nhead, dropout, bias, **options)
+        norm = lambda: LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.self_attn = attention()
+        if self.has_memory:
+            self.multihead_attn = attention()
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
+        self.norm1, self.norm2 = norm(), norm()
+        if self.has_memory:
+            self.norm3 = norm()
+        self.dropout, self.norm_first = Dropout(dropout), norm_first
+        self.activation = _activation(activation)
+
+    has_memory = False
+
+    def _residual(self, x: Any, norm: Module, sublayer: Callable[[Any], Any]) -> Tensor:
+        if self.norm_first:
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
+
+    def _feed_forward(self, x: Any) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, as `torch.nn.TransformerEncoderLayer`.
+
+    Parameters
+    ----------
+    d_model, nhead : int
+        Length of the vectors, and number of heads.
+    dim_feedforward : int
+        Length of the hidden layer; 2048 by default.
+    dropout : float
+        0.1 by default.
+    activation : {"relu", "gelu"} or function
+    layer_norm_eps : float
+        1e-5 by default.
+    batch_first : bool
+        True = (N, L, E), False, the default, = (L, N, E).
+    norm_first : bool
+        Normalize before each sublayer; False by default.
+    bias : bool
+        Add biases; True by default.
+    dtype : dtype
+        float32 by default.
+    """
+
+    def forward(
+        self,
+        src: Any,
+        src_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Return the encoded sequences.
+
+        Parameters
+        ----------
+        src : Tensor, shape (L, N, E) or (N, L, E)
+        src_mask : array, shape (L, L), optional
+            True = may not attend. Floats are added to the scores.
+        src_key_padding_mask : array, shape (N, L), optional
+            True = padding.
+        is_causal : bool
+            Says that `src_mask` is causal.
+        """
+        attend = lambda x: self.self_attn(
+            x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
+        )[0]
+        x = self._residual(src, self.norm1, attend)
+        return self._residual(x, self.norm2, self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to a memory and a feed-forward network, as in PyTorch.
+
+    Parameters: as `TransformerEncoderLayer`.
+    """
+
+    has_memory = True
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return the decoded sequences.
+
+        Parameters
+        ----------
+        tgt, memory : Tensor, shape (L, N, E) or (N, L, E)
+        tgt_mask, memory_mask : array, shape (L, L) or (L, S), optional
+            True = may not attend. Floats are added to the scores.
+        tgt_key_padding_mask, memory_key_padding_mask : array, shape (N, L) or (N, S), optional
+            True = padding.
+        tgt_is_causal, memory_is_causal : bool
+            Say that the masks are causal.
+        """
+        attend = lambda x: self.self_attn(
+            x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
+        )[0]
+        read = lambda x: self.multihead_attn(
+            x, memory, memory, memory_key_padding_mask, False, memory_mask,
+            is_causal=memory_is_causal,
+        )[0]  # fmt: skip
+        x = self._residual(tgt, self.norm1, attend)
+        x = self._residual(x, self.norm2, read)
+        return self._residual(x, self.norm3, self._feed_forward)
+
+
+class _Stack(Module):
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([deepcopy(layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def _norm(self, x: Tensor) -> Tensor:
+        y: Tensor = x if self.norm is None else self.norm(x)
+        return y
+
+
+class TransformerEncoder(_Stack):
+    """Copies of an encoder layer, one after the other.
+
+    Parameters
+    ----------
+    layer : TransformerEncoderLayer
+    num_layers : int
+    norm : Module, optional
+        Applied to the result.
+    """
+
+    def forward(
+        self,
+        src: Any,
+        mask: Any = None,
+        src_key_padding_mask: Any = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """Return the encoded sequences. Parameters: as `TransformerEncoderLayer.forward`."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+        return self._norm(src)
+
+
+class TransformerDecoder(_Stack):
+    """Copies of a decoder layer, one after the other. Parameters: as `TransformerEncoder`."""
+
+    def forward(self, tgt: Any, memory: Any, *masks: Any, **options: Any) -> Tensor:
+        """Return the decoded sequences. Parameters: as `TransformerDecoderLayer.forward`."""
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, **options)
+        return self._norm(tgt)
+
+
+class Transformer(Module):
+    """Encoder and decoder without embeddings, as `torch.nn.Transformer`.
+
+    Other parameters: as `TransformerEncoderLayer`.
+
+    Parameters
+    ----------
+    num_encoder_layers, num_decoder_layers : int
+        6 by default.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        *,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: Any = np.float32,
+    ) -> None:
+        sizes = (d_model, nhead, dim_feedforward, dropout, activation)
+        last = (layer_norm_eps, batch_first, norm_first, bias)
+        norm = lambda: LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        encoder_layer = TransformerEncoderLayer(*sizes, *last, dtype=dtype)
+        decoder_layer = TransformerDecoderLayer(*sizes, *last, dtype=dtype)
+        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm())
+        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm())
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Any,
+        tgt: Any,
+        src_mask: Any = None,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        src_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+    ) -> Tensor:
+        """Return the decoded sequences. Parameters: as those of the layers."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask)
+        y: Tensor = self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+        )
+        return y
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return a float mask (sz, sz): -inf above the diagonal, 0 elsewhere.
+
+        Parameters
+        ----------
+        sz : int
+        device : str, optional
+            Only "cpu" is supported.
+        dtype : dtype, optional
+            float32 by default.
+        """
+        return Tensor(np.triu(np.full((sz, sz), -np.inf, dtype or np.float32), 1))

@@ -1,0 +1,5 @@
+"""`torch.utils`: data sets and batches."""
+
+from . import data as data
+
+__all__ = ["data"]

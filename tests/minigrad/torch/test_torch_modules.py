@@ -1,0 +1,254 @@
+"""Modules with PyTorch's names: a script in PyTorch's words, missing names, and NumPy's references.
+
+`tests/oracle/test_torch_modules.py` compares each function with PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import minigrad as mg
+import minigrad.torch as torch
+import minigrad.torch.nn as nn
+import minigrad.torch.nn.functional as F
+from minigrad.torch.optim import SGD, AdamW
+from minigrad.torch.optim.lr_scheduler import LambdaLR, OneCycleLR, SequentialLR, StepLR
+from minigrad.torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
+
+
+class Sorted(Dataset):
+    """Digits, and the same digits in order."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.x = torch.randint(0, 5, (64, 4), generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> Any:
+        both = torch.cat((self.x[i], torch.sort(self.x[i])[0]), dim=0)
+        inputs, targets = both[:-1].clone(), both[1:].clone()
+        targets[:3] = -100
+        return inputs, targets
+
+
+class Attention(nn.Module):
+    def __init__(self, d: int, heads: int, length: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out, self.drop = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Dropout(0.1)
+        mask = torch.tril(torch.ones(length, length)).view(1, 1, length, length)
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        n, length, d = x.size()
+        parts = self.qkv(x).split(d, dim=2)
+        q, k, v = (p.view(n, length, self.heads, -1).transpose(1, 2) for p in parts)
+        scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(k.size(-1))
+        scores = scores.masked_fill(self.mask[:, :, :length, :length] == 0, float("-inf"))
+        y = self.drop(F.softmax(scores, dim=-1)) @ v
+        return self.out(y.transpose(1, 2).contiguous().view(n, length, d))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.attention = nn.Embedding(5, 16), Attention(16, 2, 7)
+        self.positions = nn.Parameter(torch.zeros(1, 7, 16))
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5, bias=False)
+        self.apply(self.start)
+
+    def start(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.2)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.tokens(ids) + self.positions[:, : ids.shape[1]]
+        return self.head(self.norm(x + self.attention(x)))
+
+
+def test_script_of_pytorch_runs(tmp_path: Path) -> None:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    train_set, valid_set = random_split(Sorted(), [48, 16], generator=generator)
+    train = DataLoader(train_set, batch_size=16, shuffle=True, num_workers=0, pin_memory=False)
+    model = Model().to(device)
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    rest = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    optimizer = AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
+    schedule = LambdaLR(optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / 60)))
+    scaler = torch.amp.GradScaler(enabled=False)
+    losses = []
+    for _ in range(20):
+        for x, y in train:
+            x, y = x.to(device, non_blocking=True), y.to(device)
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(device_type=device.type, enabled=False):
+                logits = model(x)
+                loss = F.cross_entropy(logits.view(-1, 5), y.view(-1), ignore_index=-100)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            schedule.step()
+            losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+    torch.save({"model": model.state_dict(), "epoch": 3}, tmp_path / "model.pt")
+    state = torch.load(tmp_path / "model.pt", map_location="cpu", weights_only=True)
+    other = Model()
+    other.load_state_dict(state["model"])
+    with torch.no_grad():
+        x, _ = next(iter(DataLoader(valid_set, batch_size=16)))
+        expected = model.eval()(x).argmax(dim=-1)
+        assert torch.equal(other.eval()(x).argmax(dim=-1), expected) and state["epoch"] == 3
+
+
+@pytest.mark.parametrize(
+    "statement, message",
+    [
+        ("from minigrad.torch.optim import Adagrad", "docs/torch.md lists PyTorch's names"),
+        ("from minigrad.torch.nn import Conv2d", "docs/torch.md lists PyTorch's names"),
+        ("from minigrad.torch import compile", "docs/torch.md lists PyTorch's names"),
+        ("from minigrad.torch.utils.data import Sampler", "docs/torch.md lists PyTorch's names"),
+        ("from minigrad.optim import OneCycleLR",
+         "write from minigrad.torch.optim.lr_scheduler import OneCycleLR"),
+        ("from nn import MultiheadAttention", "write from minigrad.torch.nn import Multihead"),
+        ("import minigrad; minigrad.percentiles", "docs/numpy.md NumPy's"),
+        ("import minigrad; minigrad.packbits", r"write np.packbits\(...\)"),
+    ],
+)  # fmt: skip
+def test_missing_name_is_one_sentence(statement: str, message: str) -> None:
+    error = ImportError if statement.startswith("from") else AttributeError
+    with pytest.raises(error, match=message):
+        exec(statement, {})
+
+
+def test_missing_names_have_no_attribute() -> None:
+    for name in ("", ".nn", ".nn.functional", ".optim"):
+        module = importlib.import_module(f"minigrad.torch{name}")
+        assert not hasattr(module, "compile") and not hasattr(module, "__wrapped__")
+        assert len(dir(module)) == len({*dir(module)})
+
+
+@given(arrays(float, (3, 4), elements=st.integers(-3, 3)), st.sampled_from([0, 1, -1]))
+def test_pairs_have_values_at_their_indices(x: np.ndarray, axis: int) -> None:
+    expected = {
+        torch.max: x.max(axis),
+        torch.min: x.min(axis),
+        torch.median: np.sort(x, axis).take((x.shape[axis] - 1) // 2, axis),
+    }
+    for f, values in expected.items():
+        pair = f(mg.tensor(x), axis)
+        assert f(mg.tensor(x), axis, True).values.shape[axis] == 1
+        np.testing.assert_array_equal(pair.values.data, values)
+        at = np.expand_dims(pair.indices.data, axis)
+        np.testing.assert_array_equal(np.take_along_axis(x, at, axis).squeeze(axis), values)
+    for descending in (False, True):
+        pair = torch.sort(mg.tensor(x), axis, descending)
+        order = np.sort(-x if descending else x, axis)
+        np.testing.assert_array_equal(pair.values.data, -order if descending else order)
+        np.testing.assert_array_equal(
+            np.take_along_axis(x, pair.indices.data, axis), pair.values.data
+        )
+        top = torch.topk(mg.tensor(x), 2, axis, largest=descending)
+        np.testing.assert_array_equal(top.values.data, pair.values.data.take([0, 1], axis))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(1, 5))
+def test_split_takes_lengths(sizes: list[int], size: int) -> None:
+    x = mg.tensor(np.arange(2.0 * sum(sizes)).reshape(2, -1), requires_grad=True)
+    parts = x.split(sizes, dim=1)
+    assert [part.shape[1] for part in parts] == sizes
+    np.testing.assert_array_equal(np.concatenate([p.data for p in parts], 1), x.data)
+    if sum(sizes):
+        equal = torch.split(x, size, dim=1)
+        lengths = [part.shape[1] for part in equal]
+        assert sum(lengths) == sum(sizes) and {*lengths[:-1]} <= {size}
+    with pytest.raises(ValueError, match="split_size must add up to"):
+        x.split([*sizes, 1], dim=1)
+
+
+@given(arrays(float, (2, 3, 4)), st.permutations([0, 1, 2]))
+def test_transpose_of_two_axes_exchanges_them(x: np.ndarray, axes: list[int]) -> None:
+    y = mg.tensor(x).transpose(axes[0], axes[1])
+    np.testing.assert_array_equal(y.data, np.swapaxes(x, axes[0], axes[1]))
+    np.testing.assert_array_equal(mg.tensor(x).transpose(*axes).data, x.transpose(axes))
+
+
+def test_one_cycle_has_its_ends_and_its_top() -> None:
+    optimizer = SGD([mg.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
+    schedule = OneCycleLR(optimizer, 0.5, total_steps=21, pct_start=0.5)
+    rates, momenta = [schedule.lr], [optimizer.param_groups[0]["momentum"]]
+    for _ in range(20):
+        schedule.step()
+        rates.append(schedule.lr)
+        momenta.append(optimizer.param_groups[0]["momentum"])
+    np.testing.assert_allclose([rates[0], max(rates), rates[-1]], [0.02, 0.5, 2e-6], rtol=0.01)
+    np.testing.assert_allclose(
+        [momenta[0], min(momenta), momenta[-1]], [0.95, 0.85, 0.95], rtol=1e-3
+    )
+    with pytest.raises(ValueError, match="total_steps must be at least the number of steps"):
+        schedule.step()
+    plain = SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    with pytest.raises(ValueError, match="optimizer must have momentum"):
+        OneCycleLR(plain, 0.5, total_steps=20)
+
+
+def test_sequential_schedule_resumes() -> None:
+    def make() -> Any:
+        optimizer = SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+        parts = [StepLR(optimizer, 2), LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))]
+        return SequentialLR(optimizer, parts, milestones=[4])
+
+    whole, rates = make(), []
+    for _ in range(8):
+        rates.append(whole.get_last_lr()[0])
+        whole.step()
+    np.testing.assert_allclose(rates, [1, 1, 0.1, 0.1, 1, 1 / 2, 1 / 3, 1 / 4])
+    first, second = make(), make()
+    for _ in range(5):
+        first.step()
+    second.load_state_dict(first.state_dict())
+    assert second.get_last_lr() == first.get_last_lr() == [1 / 2]
+
+
+def test_weights_are_truncated_and_orthogonal() -> None:
+    w = nn.init.trunc_normal_(mg.zeros(1000), std=1.0, a=-0.5, b=1.0)
+    assert -0.5 <= w.data.min() < -0.4 and 0.9 < w.data.max() <= 1.0
+    for shape in ((3, 5), (5, 3), (4, 2, 2)):
+        q = nn.init.orthogonal_(mg.zeros(*shape), gain=2.0).data.reshape(shape[0], -1)
+        product = q @ q.T if q.shape[0] <= q.shape[1] else q.T @ q
+        np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-12)
+
+
+def test_loader_draws_new_orders_from_its_generator() -> None:
+    data = TensorDataset(torch.arange(10), torch.arange(10) * 2)
+    loaders = [
+        DataLoader(data, 4, shuffle=True, generator=torch.Generator().manual_seed(3))
+        for _ in range(2)
+    ]
+    epochs = [[torch.cat([x for x, _ in loader]).tolist() for _ in range(2)] for loader in loaders]
+    assert epochs[0] == epochs[1] and epochs[0][0] != epochs[0][1]
+    assert sorted(epochs[0][0]) == list(range(10)) and len(loaders[0]) == 3
+    assert all((2 * x.data == y.data).all() for x, y in loaders[0])
+    with pytest.raises(ValueError, match="num_workers must be 0, got 2"):
+        DataLoader(data, num_workers=2)
+
+
+@pytest.mark.parametrize("make", [torch.autocast, torch.amp.GradScaler])
+def test_mixed_precision_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="enabled must be False"):
+        make("cpu")
