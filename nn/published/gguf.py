@@ -20,6 +20,7 @@ from minigrad.io.reading import listed, printable, require_file
 from minigrad.io.safetensors import Entry, misfit
 
 from ..decoding.int8 import Int8Matrix
+from ..text.gguf_tokenizer import end_ids
 
 __all__ = ["GGUFFile"]
 
@@ -196,16 +197,20 @@ class GGUFFile(dict[str, Entry]):
                 f"{where}: keys must be known to the architecture, got {listed(unknown)}; they "
                 "might change its results"
             )
-        for name in ("bos", "eos"):
-            hf[f"{name}_token_id"] = self.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        ends = end_ids(self.metadata, where)
+        hf["eos_token_id"] = ends[0] if len(ends) == 1 else ends or None
+        hf["bos_token_id"] = self.metadata.get("tokenizer.ggml.bos_token_id")
         hf["pad_token_id"] = self.metadata.get("tokenizer.ggml.padding_token_id")
+        if (suppressed := self.metadata.get("tokenizer.ggml.suppress_tokens")) is not None:
+            hf["suppress_tokens"] = suppressed.tolist()
         return Settings({key: x for key, x in hf.items() if x is not None or "token" in key}, where)
 
     def _add_positions(self, hf: dict[str, Any], data: Settings, prefix: str) -> list[str]:
         """Set the window and the scaling of rotary positions, and return the keys read."""
         keys = ["attention.sliding_window", "rope.scaling.type", "rope.scaling.factor",
-                "rope.scaling.original_context_length", "rope.scaling.finetuned"]  # fmt: skip
-        window, kind, factor, length, _ = (self.metadata.get(prefix + key) for key in keys)
+                "rope.scale_linear", "rope.scaling.original_context_length",
+                "rope.scaling.finetuned"]  # fmt: skip
+        window, kind, factor, older, length, _ = (self.metadata.get(prefix + key) for key in keys)
         if window:
             if self.architecture not in ("llama", "mistral"):
                 data.fail(prefix + keys[0], "0 (windows are not supported here)")
@@ -214,11 +219,14 @@ class GGUFFile(dict[str, Entry]):
             hf["sliding_window"] = None
         if kind not in (None, "none", "linear", "yarn"):
             data.fail(prefix + keys[1], "none, linear or yarn (others are not supported)")
-        if kind in ("linear", "yarn"):
-            hf["rope_scaling"] = {"rope_type": kind, "factor": factor}
+        factor = older if factor is None else factor
+        if kind != "none" and factor:
+            hf["rope_scaling"] = {"rope_type": kind or "linear", "factor": factor}
             if kind == "yarn":
                 hf["rope_scaling"]["original_max_position_embeddings"] = length
         if "rope_freqs.weight" in self.tensors:
+            if "rope_scaling" in hf:
+                data.fail(prefix + keys[2], "missing beside rope_freqs.weight")
             hf["rope_scaling"] = self._llama3_scaling(hf)
         return keys
 

@@ -58,6 +58,8 @@ class ModelText:
         Contents of tokenizer_config.json.
     files : FileCopies
         Files that `save` writes.
+    target : tokenizers.Tokenizer, optional
+        Decodes ids of translations, if they have a vocabulary of their own.
 
     Attributes
     ----------
@@ -70,8 +72,11 @@ class ModelText:
         Number of tokens of the longest input of the model, by tokenizer_config.json.
     """
 
-    def __init__(self, tokenizer: Any, settings: Settings, files: FileCopies) -> None:
+    def __init__(
+        self, tokenizer: Any, settings: Settings, files: FileCopies, target: Any = None
+    ) -> None:
         self.tokenizer, self.settings, self.files = tokenizer, settings, files
+        self.target = tokenizer if target is None else target
         self._lock = threading.Lock()
         tokenizer.no_padding()
         self.bos_id = self._special_id("bos_token")
@@ -81,11 +86,6 @@ class ModelText:
             pad_id = settings.take("pad_token_id", int, None)
             self.pad_id = pad_id if pad_id in range(len(self)) else None
         self.vocab_size = settings.integer("vocab_size", None)
-        if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
-            raise ValueError(
-                f"{settings.where}: the tokenizer must have about as many tokens as the model by "
-                f"config.json ({self.vocab_size:,}), got {len(self):,}; is its vocabulary complete?"
-            )
         longest = settings.number("model_max_length", None)
         self.max_len = int(longest) if longest and longest < 1 << 30 else None  # 1e30: no limit
 
@@ -285,7 +285,7 @@ class ModelText:
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
         with library_errors(f"{self.settings.where}: the tokenizer cannot decode these ids"):
-            return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
+            return self.target.decode([int(i) for i in ids], skip_special_tokens=not special)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the string of ids in pieces, each as soon as its characters are complete.

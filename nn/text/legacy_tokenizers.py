@@ -6,15 +6,25 @@ These files do not contain all steps and special tokens. The rest follows transf
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigrad.check.extras import require
-from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.reading import read_bytes
+from minigrad.io.json import Settings, read_json
+from minigrad.io.reading import printable, read_bytes, require_file
 
+from .gguf_tables import PRE_TOKENIZERS
 from .tokenize import library_errors
+
+__all__ = ["legacy_class", "marian_target"]
+
+EXPECTED_FILES = (
+    "expected it, or the tokenizer_class of vocab.txt, merges.txt or source.spm in "
+    "tokenizer_config.json; transformers' AutoTokenizer and its save_pretrained make it of others"
+)
 
 _BERT = {
     "unk_token": "[UNK]",
@@ -33,65 +43,80 @@ _ROBERTA = {
     "cls_token": "<s>",
     "mask_token": "<mask>",
 }
+_HERBERT = {name: _ROBERTA[name] for name in _BERT}
 
 
-def wordpiece_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
-    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings."""
-    tokenizer = library.BertWordPieceTokenizer(
-        str(directory / "vocab.txt"),
+def _word_pieces(library: Any, directory: Path, settings: Settings) -> Any:
+    """Return the tokenizer of vocab.txt."""
+    vocab = library.models.WordPiece.read_file(str(directory / "vocab.txt"))
+    unknown = settings.text("unk_token", "[UNK]")
+    tokenizer = library.Tokenizer(library.models.WordPiece(vocab, unk_token=unknown))
+    tokenizer.normalizer = library.normalizers.BertNormalizer(
         lowercase=settings.flag("do_lower_case", True),
         handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
         strip_accents=settings.flag("strip_accents", None),
-    )._tokenizer
-    _add_tokens(tokenizer, directory, settings, _BERT)
+    )
+    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = library.decoders.WordPiece()
     return tokenizer
 
 
-def byte_level_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
-    """Return the tokenizer of GPT-2, RoBERTa or BART from vocab.json and merges.txt.
+def _bpe(library: Any, directory: Path, **options: Any) -> Any:
+    """Return the BPE tokenizer of vocab.json and merges.txt, without other steps."""
+    files = (str(directory / "vocab.json"), str(directory / "merges.txt"))
+    vocab, merges = library.models.BPE.read_file(*files)
+    return library.Tokenizer(library.models.BPE(vocab, merges, **options))
 
-    Its special tokens are added to the settings.
+
+def _byte_level(
+    library: Any, directory: Path, settings: Settings, nfc: bool = False, pre: str = ""
+) -> Any:
+    """Return a byte-level tokenizer with the rules of GPT-2, or of a row of `PRE_TOKENIZERS`."""
+    tokenizer, steps = _bpe(library, directory), library.pre_tokenizers
+    if nfc:
+        tokenizer.normalizer = library.normalizers.NFC()
+    prefix = settings.flag("add_prefix_space", False)
+    patterns = PRE_TOKENIZERS[pre].patterns if pre else ()
+    splits = [steps.Split(library.Regex(pattern), "isolated") for pattern in patterns]
+    byte_level = steps.ByteLevel(add_prefix_space=prefix, use_regex=not splits)
+    tokenizer.pre_tokenizer = steps.Sequence([*splits, byte_level])
+    tokenizer.decoder = library.decoders.ByteLevel()
+    return tokenizer
+
+
+def _end_of_word(library: Any, directory: Path, settings: Settings) -> Any:
+    """Return a BPE tokenizer whose tokens mark the end of a word by </w>, as that of HerBERT."""
+    unknown = settings.text("unk_token", "<unk>")
+    tokenizer = _bpe(library, directory, unk_token=unknown, end_of_word_suffix="</w>")
+    normalizer = library.normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = library.decoders.BPEDecoder(suffix="</w>")
+    return tokenizer
+
+
+class Legacy(NamedTuple):
+    """A class of transformers whose files this module reads.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the tokenizer from the library, the directory and the settings.
+    files : tuple of str
+        Files that it reads.
+    special : mapping
+        Special tokens that the settings may lack.
+    around : str
+        Special tokens around a text: "bert", "roberta", "eos", or "" for those of the settings.
+    mask_lstrip : bool
+        The mask includes the spaces before it.
     """
-    tokenizer = library.ByteLevelBPETokenizer(
-        str(directory / "vocab.json"),
-        str(directory / "merges.txt"),
-        add_prefix_space=settings.flag("add_prefix_space", False),
-    )._tokenizer
-    model_type = read_if_any(directory / "config.json").text("model_type", "")
-    kind = settings.text("tokenizer_class", model_type).lower()
-    is_roberta = kind.startswith(("roberta", "bart", "longformer", "led"))
-    ids = _add_tokens(tokenizer, directory, settings, _ROBERTA if is_roberta else _GPT2)
-    if is_roberta:
-        sep = settings.text("sep_token")
-        cls = settings.text("cls_token")
-        tokenizer.post_processor = library.processors.RobertaProcessing(
-            (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=False
-        )
-    elif settings.flag("add_bos_token", False):
-        bos = settings.text("bos_token")
-        tokenizer.post_processor = library.processors.TemplateProcessing(
-            f"{bos} $A", f"{bos} $A {bos} $B", [(bos, ids[bos])]
-        )
-    return tokenizer
 
-
-def _add_tokens(
-    tokenizer: Any, directory: Path, settings: Settings, defaults: dict[str, str]
-) -> dict[str, int]:
-    """Add the tokens of added_tokens.json, mark the special ones, and return their ids."""
-    added = read_if_any(directory / "added_tokens.json")
-    for token in sorted(added, key=lambda token: added.integer(token)):
-        tokenizer.add_tokens([token])
-        if (token_id := tokenizer.token_to_id(token)) != added[token]:
-            added.fail(token, f"{token_id}, its id after the vocabulary")
-    for name, token in defaults.items():
-        if settings.get(name) is None and tokenizer.token_to_id(token) is not None:
-            settings[name] = token
-    vocab = tokenizer.get_vocab()
-    special = [settings.text(name) for name in _ROBERTA if settings.get(name)]
-    ids = {token: vocab[token] for token in special if token in vocab}
-    tokenizer.add_special_tokens(list(ids))
-    return ids
+    make: Callable[[Any, Path, Settings], Any]
+    files: tuple[str, ...]
+    special: Mapping[str, str]
+    around: str = ""
+    mask_lstrip: bool = False
 
 
 def _model_in(path: Path) -> Any:
@@ -108,19 +133,9 @@ def _model_in(path: Path) -> Any:
     return model
 
 
-def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
-    """Return the tokenizer of Marian models: pieces by source.spm, ids by vocab.json, then EOS.
-
-    A text can begin with a token of the target language, such as ">>fra<<". Needs the package
-    `sentencepiece`. Special tokens are added to `settings`.
-
-    References
-    ----------
-    Kudo, Richardson (2018), arXiv:1808.06226.
-    """
-    for name, token in {"eos_token": "</s>", "pad_token": "<pad>"}.items():
-        settings[name] = settings.text(name, token)
-    vocabulary = read_json(directory / "vocab.json")
+def _words(library: Any, path: Path) -> Any:
+    """Return a tokenizer of whole tokens with the ids of a JSON file, as Marian models have."""
+    vocabulary = read_json(path)
     special = ["</s>", "<unk>", "<pad>"]
     ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
     if sorted(ids.values()) != list(range(len(ids))) or not ids.keys() >= set(special):
@@ -128,16 +143,7 @@ def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
             f"{vocabulary.where}: ids must be 0 to {len(ids) - 1}, and tokens include "
             f"{', '.join(special)}"
         )
-    model = _model_in(directory / "source.spm")
-
-    def cut(_: int, text: Any) -> list[Any]:
-        language, rest = re.findall("(?s)^(>>.*?<<)?(.*)", str(text))[0]
-        pieces = model.encode(rest, out_type=str)
-        return [library.NormalizedString(piece) for piece in (language, *pieces) if piece]
-
-    step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
     tokenizer = library.Tokenizer(library.models.WordLevel(ids, "<unk>"))
-    tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
     tokenizer.post_processor = library.processors.TemplateProcessing(
         "$A </s>", "$A $B </s>", [("</s>", ids["</s>"])]
     )
@@ -147,3 +153,118 @@ def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
         steps.Fuse(), steps.Replace("▁", " "), steps.Replace(library.Regex("^ +| +$"), ""),
     ])  # fmt: skip
     return tokenizer
+
+
+def _marian(library: Any, directory: Path, _: Settings) -> Any:
+    """Return the tokenizer of Marian models: pieces by source.spm, ids by vocab.json, then EOS.
+
+    A text can begin with a token of the target language, such as ">>fra<<". Needs the package
+    `sentencepiece`.
+
+    References
+    ----------
+    Kudo, Richardson (2018), arXiv:1808.06226.
+    """
+    tokenizer = _words(library, directory / "vocab.json")
+    model = _model_in(directory / "source.spm")
+
+    def cut(_: int, text: Any) -> list[Any]:
+        language, rest = re.findall("(?s)^(>>.*?<<)?(.*)", str(text))[0]
+        pieces = model.encode(rest, out_type=str)
+        return [library.NormalizedString(piece) for piece in (language, *pieces) if piece]
+
+    step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
+    return tokenizer
+
+
+def marian_target(library: Any, directory: Path) -> Any:
+    """Return the tokenizer that decodes translations of a Marian model with two vocabularies.
+
+    Parameters
+    ----------
+    library : module
+        The package `tokenizers`.
+    directory : Path
+        It contains target_vocab.json.
+    """
+    return _words(library, require_file(directory / "target_vocab.json"))
+
+
+_VOCAB, _MERGES = ("vocab.txt",), ("vocab.json", "merges.txt")
+CLASSES: dict[str, Legacy] = {
+    **dict.fromkeys(
+        ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
+         "ConvBertTokenizer", "LayoutLMTokenizer", "LxmertTokenizer", "RetriBertTokenizer",
+         "SqueezeBertTokenizer"),
+        Legacy(_word_pieces, _VOCAB, _BERT, "bert"),
+    ),
+    "MPNetTokenizer": Legacy(
+        _word_pieces, _VOCAB, _ROBERTA | {"unk_token": "[UNK]"}, "roberta", mask_lstrip=True
+    ),
+    "GPT2Tokenizer": Legacy(_byte_level, _MERGES, _GPT2),
+    "GPTNeoXTokenizer": Legacy(
+        partial(_byte_level, nfc=True), _MERGES, _GPT2 | {"pad_token": "<|padding|>"}
+    ),
+    **dict.fromkeys(
+        ("RobertaTokenizer", "BartTokenizer", "LEDTokenizer", "LongformerTokenizer"),
+        Legacy(_byte_level, _MERGES, _ROBERTA, "roberta"),
+    ),
+    "Qwen2Tokenizer": Legacy(
+        partial(_byte_level, nfc=True, pre="qwen2"), _MERGES,
+        dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>"),
+    ),
+    "HerbertTokenizer": Legacy(_end_of_word, _MERGES, _HERBERT, "bert"),
+    "MarianTokenizer": Legacy(
+        _marian, ("vocab.json", "source.spm"), {"eos_token": "</s>", "pad_token": "<pad>"}, "eos"
+    ),
+}  # fmt: skip
+"""Readers of files without tokenizer.json, by `tokenizer_class`."""
+CLASS_OF_MODEL = {
+    "albert": "AlbertTokenizer",
+    "bart": "BartTokenizer",
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "electra": "ElectraTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "gpt_neox": "GPTNeoXTokenizer",
+    "llama": "LlamaTokenizer",
+    "m2m_100": "M2M100Tokenizer",
+    "marian": "MarianTokenizer",
+    "mbart": "MBartTokenizer",
+    "mistral": "LlamaTokenizer",
+    "mpnet": "MPNetTokenizer",
+    "opt": "GPT2Tokenizer",
+    "phi3": "LlamaTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "qwen3": "Qwen2Tokenizer",
+    "roberta": "RobertaTokenizer",
+    "smollm3": "PreTrainedTokenizer",
+    "t5": "T5Tokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+}
+"""`tokenizer_class` of directories that do not have it, by `model_type` of config.json."""
+
+
+def legacy_class(directory: Path, settings: Settings) -> Legacy:
+    """Return the class that a directory names, or raise a ValueError.
+
+    Parameters
+    ----------
+    directory : Path
+        Directory without tokenizer.json.
+    settings : Settings
+        Contents of tokenizer_config.json and config.json.
+    """
+    named = settings.text("tokenizer_class", CLASS_OF_MODEL.get(settings.get("model_type") or ""))
+    if named is None:
+        require_file(directory / "tokenizer.json", EXPECTED_FILES)
+    name = str(named).removesuffix("Fast")
+    if name not in CLASSES:
+        raise ValueError(
+            f"{settings.where}: tokenizer_class must be one of {', '.join(CLASSES)} without "
+            f"tokenizer.json, got {printable(named)}; transformers' AutoTokenizer and its "
+            "save_pretrained write tokenizer.json"
+        )
+    return CLASSES[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from minigrad.io.reading import FileCopies, listed, printable, read_text, requir
 
 from .gguf_tokenizer import load_gguf
 from .huggingface import SPECIAL, ModelText
-from .legacy_tokenizers import byte_level_tokenizer, marian_tokenizer, wordpiece_tokenizer
+from .legacy_tokenizers import legacy_class, marian_target
 from .tokenize import library_errors
 
 __all__ = ["load"]
@@ -32,15 +33,12 @@ TOKENIZER_FILES = (
     "merges.txt",
     "source.spm",
     "target.spm",
+    "target_vocab.json",
     "spiece.model",
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
 """Files of a tokenizer in a directory, which `ModelText.save` copies."""
-EXPECTED_FILES = (
-    "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm; transformers' "
-    "AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
-)
 MOST_TOKENS = 1_000_000
 """Largest number of tokens or merges; XLM-V has 901,629 tokens."""
 MOST_STEPS = 100
@@ -56,8 +54,9 @@ def load(directory: str | Path) -> ModelText:
     Parameters
     ----------
     directory : str or Path
-        It contains tokenizer.json, or vocab.txt, or vocab.json with merges.txt or source.spm. Or a
-        .gguf file, which needs the package `gguf`.
+        It contains tokenizer.json. Or vocab.txt, or vocab.json with merges.txt or source.spm, if
+        `tokenizer_class` of tokenizer_config.json or the `model_type` of config.json is that of a
+        supported class. Or a .gguf file, which needs the package `gguf`.
 
     Returns
     -------
@@ -82,25 +81,95 @@ def _load(directory: Path) -> ModelText:
             "\n"
         )  # the library accepts files that are no text
         _check_count(f"{directory / name}: lines", lines)
-    if "vocab.json" in files and "tokenizer.json" not in files:
-        vocab = read_json(directory / "vocab.json")
-        _check_count(f"{vocab.where}: tokens", len(vocab))
     library = require("tokenizers", "the tokenizer of a published model")
-    makers = {
-        ("tokenizer.json",): _fast_tokenizer,
-        ("source.spm", "vocab.json"): marian_tokenizer,
-        ("vocab.txt",): wordpiece_tokenizer,
-        ("vocab.json", "merges.txt"): byte_level_tokenizer,
-    }
-    needed = next((names for names in makers if files.keys() >= set(names)), ("tokenizer.json",))
-    path = require_file(directory / needed[0], EXPECTED_FILES)
     settings = _settings(directory, names)
+    row = None if "tokenizer.json" in files else legacy_class(directory, settings)
+    path, *_ = [require_file(directory / name) for name in (row.files if row else names[:1])]
+    for name in {"vocab.json", "target_vocab.json"} & files.keys() if row else ():
+        vocab = read_json(directory / name)
+        _check_count(f"{vocab.where}: tokens", len(vocab))
     with library_errors(f"{path}: not the file of a tokenizer", directory):
-        tokenizer = makers[needed](library, directory, settings)
-    return ModelText(tokenizer, settings, files)
+        if row is None:
+            tokenizer = _fast_tokenizer(library, directory)
+        else:
+            tokenizer = row.make(library, directory, settings)
+            for name, token in row.special.items():
+                if settings.get(name) is None and tokenizer.token_to_id(token) is not None:
+                    settings[name] = token
+                    settings["special_tokens"].setdefault(token, Settings({}, settings.where))
+            if row.mask_lstrip and not settings["special_tokens"].get(settings.get("mask_token")):
+                flags = Settings({"lstrip": True}, settings.where)
+                settings["special_tokens"][settings.text("mask_token")] = flags
+        _add_tokens(library, tokenizer, settings)
+        if row is not None:
+            _add_template(library, tokenizer, settings, row.around)
+        has_two = row is not None and settings.flag("separate_vocabs", False)
+        target = marian_target(library, directory) if has_two else None
+    return ModelText(tokenizer, settings, files, target)
 
 
-def _fast_tokenizer(library: Any, directory: Path, _: Settings) -> Any:
+def _add_tokens(library: Any, tokenizer: Any, settings: Settings) -> None:
+    """Add the tokens of added_tokens_decoder, in the order of their ids, and the special ones."""
+    entries: Settings = settings["added_tokens"]
+    if wrong := [key for key in entries if not re.fullmatch("[0-9]{1,7}", key)]:
+        raise ValueError(f"{entries.where} must have ids as keys, got {printable(wrong[0])}")
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    special, flags = settings["special_tokens"], {}
+    ids: dict[str, int] = {}
+    for key in sorted(entries, key=int):
+        token = entries.object(key)
+        ids[content := token.text("content")] = int(key)
+        flags[content] = token
+    for content, token in special.items():
+        if content not in added and (tokenizer.token_to_id(content) is not None or token is None):
+            flags.setdefault(content, token or Settings({}, settings.where))
+    for content, token in flags.items():
+        is_special = token.flag("special", False) or content in special
+        names = ("single_word", "lstrip", "rstrip")
+        tokenizer.add_tokens([
+            library.AddedToken(
+                content,
+                **{name: token.flag(name, False) for name in names},
+                normalized=token.flag("normalized", not is_special),
+                special=is_special,
+            )
+        ])  # fmt: skip
+        if ids.get(content, found := tokenizer.token_to_id(content)) != found:
+            raise ValueError(
+                f"{entries.where}: {printable(content)} must be {found}, its id after the "
+                f"vocabulary, got {ids[content]}"
+            )
+
+
+def _add_template(library: Any, tokenizer: Any, settings: Settings, around: str) -> None:
+    """Set the special tokens around a text: those of a class, or those that the settings name."""
+    if around in ("bert", "roberta"):
+        names = ["cls_token", "sep_token"]
+    elif not around and settings.keys() & {"add_bos_token", "add_eos_token"}:
+        names = [
+            name if settings.flag(f"add_{name}", False) and settings.text(name, None) else ""
+            for name in ("bos_token", "eos_token")
+        ]
+    else:
+        return
+    first, last = ([settings.text(name)] if name else [] for name in names)
+    for token, name in zip((*first, *last), filter(None, names)):
+        if tokenizer.token_to_id(token) is None:
+            settings.fail(name, "a token of the vocabulary")
+    single = [*first, "$A", *last]
+    if around == "bert":
+        pair = [*single, "$B:1", f"{last[0]}:1"]
+    elif around:
+        pair = [*single, *last, "$B", *last]
+    else:
+        pair = single + [f"{part}:1" for part in (*first, "$B", *last)]
+    special = {token: tokenizer.token_to_id(token) for token in (*first, *last)}
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[*special.items()]
+    )
+
+
+def _fast_tokenizer(library: Any, directory: Path) -> Any:
     """Return the tokenizer in tokenizer.json, if its tokens and ids are consistent.
 
     The library accepts one id for two tokens, and special tokens with wrong ids.
@@ -179,14 +248,36 @@ def _growth(step: dict[str, Any]) -> float:
 def _settings(directory: Path, files: Iterable[str]) -> Settings:
     """Return tokenizer_config.json, completed with the settings of other files.
 
-    These are special_tokens_map.json, the chat templates ("chat_templates": for each name its file
-    and its text), and `vocab_size` and `pad_token_id` of config.json.
+    These are special_tokens_map.json, added_tokens.json, the chat templates ("chat_templates": for
+    each name its file and its text), and some settings of config.json. "special_tokens" has the
+    flags of each special token by its content; None if it need not be in the vocabulary.
     """
     settings = read_if_any(directory / "tokenizer_config.json")
     settings |= {**read_if_any(directory / "special_tokens_map.json"), **settings}
+    special: dict[str, Settings | None] = {}
     for name in SPECIAL:  # a string, or an object with its "content"
         if isinstance(settings.get(name), dict):
-            settings[name] = settings.object(name).text("content")
+            token = settings.object(name)
+            settings[name] = token.text("content")
+            special[settings[name]] = token
+        elif (content := settings.text(name, None)) is not None:
+            special.setdefault(content, Settings({}, settings.where))
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        more: Any = settings.take(name, list | dict, None) or ()
+        for entry in more.values() if isinstance(more, dict) else more:
+            named = entry.get("content") if isinstance(entry, dict) else entry
+            if not isinstance(named, str):
+                settings.fail(name, "a list of tokens")
+            special.setdefault(str(named), None)
+    settings["special_tokens"] = special
+    entries = settings.object("added_tokens_decoder", None)
+    if entries is None:
+        added = Settings({}, settings.where)
+        if "tokenizer.json" not in files:  # which has them, too
+            added = read_if_any(directory / "added_tokens.json")
+        ids = {str(added.integer(token, low=0)): {"content": token} for token in added}
+        entries = Settings(ids, added.where)
+    settings["added_tokens"] = entries
     templates: dict[str, tuple[str, str]] = {}
     if isinstance(settings.get("chat_template"), list):
         for data in settings.list("chat_template", dict):
@@ -204,5 +295,7 @@ def _settings(directory: Path, files: Iterable[str]) -> Settings:
         "chat_templates": templates,
         "vocab_size": config.integer("vocab_size", None),
         "pad_token_id": config.take("pad_token_id", int, None),
+        "model_type": config.text("model_type", None),
+        "tokenizer_class": settings.text("tokenizer_class", config.text("tokenizer_class", None)),
     }
     return settings

@@ -12,6 +12,7 @@ import pytest
 from support.environment import needs
 
 import nn
+from nn.text.legacy_tokenizers import CLASSES
 
 tokenizers = needs("tokenizers")
 transformers = needs("transformers")
@@ -29,9 +30,28 @@ BYTE_LEVEL: dict[str, tuple[str, dict[str, Any]]] = {  # model_type and tokenize
     "roberta": ("roberta", {"tokenizer_class": "RobertaTokenizer", **ROBERTA}),
     "bart": ("bart", {"tokenizer_class": "BartTokenizer", **ROBERTA}),
     "roberta without tokenizer_config.json": ("roberta", {}),
+    "longformer": ("longformer", {"tokenizer_class": "LongformerTokenizer", **ROBERTA}),
+    "led": ("led", {"tokenizer_class": "LEDTokenizerFast", **ROBERTA}),
+    "gpt_neox": ("gpt_neox", {"tokenizer_class": "GPTNeoXTokenizer"}),
+    "qwen2": ("qwen2", {"tokenizer_class": "Qwen2Tokenizer", "pad_token": END}),
+    "qwen3 without tokenizer_config.json": ("qwen3", {}),
+    "qwen2 with added tokens": (
+        "qwen2",
+        {
+            "tokenizer_class": "Qwen2Tokenizer",
+            "eos_token": "<|im_end|>",
+            "added_tokens_decoder": {
+                "270": {"content": "<|im_start|>", "special": True, "rstrip": True},
+                "271": {"content": "<|im_end|>", "special": True},
+                "272": {"content": "<tool>", "special": False, "lstrip": True, "normalized": False},
+                "273": {"content": "the the", "special": False, "single_word": True, "normalized": True},
+            },
+        },
+    ),
 }  # fmt: skip
 PARTS = [
     *"the cat sat ,.!éÜ漢字🙂\n", "the", " cat", "  ", END, "<s>", "</s>", "<pad>", "<mask>", "[MASK]", "[SEP]",
+    "1", "23", "e\u0301", "<|im_start|>", " <|im_end|> ", " <tool>", "the the", "'S",
 ]  # fmt: skip
 
 
@@ -72,7 +92,11 @@ def assert_same_as_auto_tokenizer(directory: Path, model_type: str, settings: An
 @pytest.mark.parametrize("name", BYTE_LEVEL)
 def test_byte_level_tokenizer_equals_transformers(tmp_path: Path, name: str) -> None:
     model_type, settings = BYTE_LEVEL[name]
-    special = [END] if model_type == "gpt2" else ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    special = (
+        [END, "<|padding|>"]
+        if model_type in ("gpt2", "gpt_neox", "qwen2", "qwen3")
+        else ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    )
     trained = tokenizers.ByteLevelBPETokenizer(add_prefix_space=False)
     trained.train_from_iterator(
         ["the cat sat on the mat"] * 5, vocab_size=280, special_tokens=special, show_progress=False
@@ -81,26 +105,93 @@ def test_byte_level_tokenizer_equals_transformers(tmp_path: Path, name: str) -> 
     assert_same_as_auto_tokenizer(tmp_path, model_type, settings)
 
 
+def test_every_class_with_merges_is_compared() -> None:
+    named = {x[1].get("tokenizer_class", "").removesuffix("Fast") for x in BYTE_LEVEL.values()}
+    expected = {name for name, row in CLASSES.items() if row.files == ("vocab.json", "merges.txt")}
+    assert named - {""} == expected - {"HerbertTokenizer"}
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, {"do_lower_case": False}, {"strip_accents": False}, {"tokenize_chinese_chars": False}]
-)  # fmt: skip
-def test_word_piece_tokenizer_equals_transformers(tmp_path: Path, settings: dict[str, Any]) -> None:
-    pieces = [f"##{c}" for c in "thecaséü字"]
+    "settings", [{}, {"tokenizer_class": "HerbertTokenizerFast"}, {"mask_token": "[MASK]"}]
+)
+def test_tokenizer_with_ends_of_words_equals_transformers(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
     words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *"theca.,!éÜü漢字",
-        *pieces,
-        "the",
-        "cat",
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        "<mask>",
+        *"thecas,",
+        *(f"{c}</w>" for c in "thecas,."),
     ]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    assert_same_as_auto_tokenizer(
-        tmp_path, "bert", {"tokenizer_class": "BertTokenizer", **settings}
+    merges = [("t", "h"), ("th", "e</w>"), ("c", "a"), ("ca", "t</w>"), ("s", "a"), ("a", "t</w>")]
+    vocab = dict.fromkeys([*words, *("".join(pair) for pair in merges), "[MASK]"])
+    (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(vocab)}))
+    (tmp_path / "merges.txt").write_text(
+        "\n".join(["#version: 0.2", *map(" ".join, merges)]) + "\n"
     )
+    settings = {"tokenizer_class": "HerbertTokenizer", **settings}
+    assert_same_as_auto_tokenizer(tmp_path, "bert", settings)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [
+        ("bert", {}),
+        ("bert", {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),
+        ("bert", {"tokenizer_class": "BertTokenizer", "strip_accents": False}),
+        ("bert", {"tokenizer_class": "BertTokenizerFast", "tokenize_chinese_chars": False}),
+        ("bert", {"tokenizer_class": "BertTokenizer", "cls_token": "<s>", "sep_token": "</s>"}),
+        ("bert", {"tokenizer_class": "BertTokenizer", "unk_token": "the", "mask_token": {"__type": "AddedToken", "content": "[MASK]", "lstrip": True}}),
+        ("distilbert", {"tokenizer_class": "DistilBertTokenizer"}),
+        ("electra", {"tokenizer_class": "ElectraTokenizer"}),
+        ("mobilebert", {"tokenizer_class": "MobileBertTokenizer"}),
+        ("layoutlm", {"tokenizer_class": "LayoutLMTokenizer"}),
+        ("convbert", {"tokenizer_class": "ConvBertTokenizer"}),
+        ("lxmert", {"tokenizer_class": "LxmertTokenizer"}),
+        ("squeezebert", {"tokenizer_class": "SqueezeBertTokenizer"}),
+        ("mpnet", {"tokenizer_class": "MPNetTokenizer"}),
+        ("mpnet", {}),
+    ],
+)  # fmt: skip
+def test_word_piece_tokenizer_equals_transformers(
+    tmp_path: Path, model_type: str, settings: dict[str, Any]
+) -> None:
+    pieces = [f"##{c}" for c in "thecaséü字"]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<mask>"]
+    words = [*special, *"theca.,!éÜü漢字", *pieces, "the", "cat"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    assert_same_as_auto_tokenizer(tmp_path, model_type, settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"add_bos_token": True, "bos_token": END},
+        {"add_bos_token": False, "add_eos_token": True, "bos_token": END, "eos_token": END},
+        {"add_bos_token": True},
+        {"eos_token": "the"},
+        {
+            "pad_token": "[PAD]",
+            "added_tokens_decoder": {"269": {"content": "[PAD]", "special": True}},
+        },
+        {"added_tokens_decoder": {"0": {"content": END, "special": False, "lstrip": True}}},
+        {"extra_special_tokens": ["cat"]},
+    ],
+)
+def test_tokenizer_json_with_settings_equals_transformers(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    trained = tokenizers.ByteLevelBPETokenizer(add_prefix_space=False)
+    trained.train_from_iterator(
+        ["the cat sat on the mat"] * 5, vocab_size=280, special_tokens=[END], show_progress=False
+    )
+    trained.save(str(tmp_path / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
+    assert_same_as_auto_tokenizer(tmp_path, "gpt2", settings)
 
 
 SENTENCES = [
@@ -130,6 +221,7 @@ def test_marian_tokenizer_equals_transformers(tmp_path: Path) -> None:
         pieces += [model.id_to_piece(i) for i in range(36) if i % 7]
     words = dict.fromkeys(["</s>", "<unk>", *pieces, ">>fra<<", "漢字", "<pad>"])
     (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
     parts = [
         *"thecasond .,'?▁漢字難éq<>",
         ">>",

@@ -141,6 +141,7 @@ def make_older_tokenizers(path: Path) -> None:
     """Write the files of a GPT-2 before tokenizer.json."""
     write_json(path / "vocab.json", {"t": 0, "h": 1, "th": 2})
     (path / "merges.txt").write_text("t h\n")
+    write_json(path / "config.json", {"model_type": "gpt2"})
 
 
 DIRECTORIES: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {

@@ -22,6 +22,7 @@ from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
 from nn.decoding import int8
 from nn.decoding.int8 import Int8Matrix
+from nn.text.gguf_tables import PRE_TOKENIZERS
 
 needs("tokenizers")
 gguf = needs("gguf")
@@ -110,6 +111,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {Q + "logit_scale": (2.0, FLOAT32)},
         "keys must be known to the architecture, got llama.logit",
     ),
+    (
+        {Q + "rope.scaling.factor": (2.0, FLOAT32), Q + "rope.scaling.type": ("longrope", STRING)},
+        "llama.rope.scaling.type must be none",
+    ),
     ({Q + "vocab_size": (41, UINT32)}, "llama.vocab_size must be 40"),
 ]
 
@@ -188,7 +193,7 @@ TEXTS = [
     " a dog,  it's 1234!\n\n",
     "für Katzen 猫 🐈",
     "",
-    "the\tmat <|end|> x",
+    "the\tmat <|last|> x",
 ]
 
 
@@ -204,7 +209,7 @@ def byte_level(pre: str) -> tuple[Any, dict[str, Any]]:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=320,
-        special_tokens=["<|end|>"],
+        special_tokens=["<|last|>"],
         initial_alphabet=byte.alphabet(),
         show_progress=False,
     )
@@ -308,15 +313,246 @@ def test_tokenizer_with_scores_equals_its_definition(scored: Any, string: str) -
 def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:
     for changes, message in (
         (
-            {"tokenizer.ggml.pre": ("tekken", STRING)},
-            'tokenizer.ggml.pre must be one of .*"tekken"',
+            {"tokenizer.ggml.pre": ("kimi-k2", STRING)},
+            'tokenizer.ggml.pre must be one of .*"kimi-k2"',
         ),
         ({"tokenizer.ggml.model": ("t5", STRING)}, 'tokenizer.ggml.model must be .*"t5"'),
+        ({"tokenizer.ggml.add_bos_token": (True, BOOL)}, "tokenizer.ggml.bos_token_id is missing"),
+        (
+            {"tokenizer.ggml.eot_token_id": (999, UINT32)},
+            "tokenizer.ggml.eot_token_id must be less than 296",
+        ),
+        (
+            {"tokenizer.ggml.odd": (True, BOOL)},
+            "keys must be known to the tokenizer, got tokenizer.ggml.odd",
+        ),
     ):
         metadata = byte_level("gpt-2")[1] | changes
         write_gguf(tmp_path / "m.gguf", "llama", *make("llama", tmp_path), metadata=metadata)
         with pytest.raises(ValueError, match=f"m.gguf: metadata: {message}"):
             nn.text.load(tmp_path / "m.gguf")
+
+
+DIGITS: dict[str, tuple[str, ...]] = {
+    "1 2 3 4 5 6 7": (
+        "codeshell", "command-r", "exaone", "minerva-7b", "mellum2", "refact", "smollm", "starcoder",
+        "chameleon", "viking", "bailingmoe", "bailingmoe2", "llada-moe", "deepseek-coder",
+        "deepseek-r1-qwen", "exaone-moe", "f2llmv2", "grok-2", "hunyuan", "kormo", "laguna", "megrez",
+        "qwen2", "qwen35", "seed-coder", "solar-open", "stablelm2", "spark2_5", "tekken", "ufakzeka",
+        "youtu",
+    ),
+    "123 456 7": (
+        "default", "falcon", "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral",
+        "midm-2.0", "lfm2", "jina-v5-nano", "minicpm5", "dbrx", "smaug-bpe", "glm4", "chatglm-bpe",
+        "jais-2", "deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4", "gpt-4o", "llama4", "kanana2",
+        "talkie", "minimax-m2", "granite-embed-multi-97m",
+    ),
+    "1 234 567": ("tiny_aya", "cohere2moe", "superbpe"),
+    "1234567": (
+        "a.x-4.0", "bloom", "deepseek-llm", "exaone4", "gigachat", "gpt-2", "gpt3-finnish",
+        "granite-docling", "jais", "jina-de", "jina-es", "jina-v1-en", "jina-v2-code", "jina-v2-de",
+        "jina-v2-es", "mellum", "modern-bert", "mpt", "olmo", "phi-2", "poro-chat", "roberta-bpe",
+        "trillion",
+    ),
+}  # fmt: skip
+"""Pieces of a number by `tokenizer.ggml.pre`."""
+LLAMA3 = (
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano",
+)  # fmt: skip
+WHOLE_WORDS = {*LLAMA3, "minicpm5", "youtu", "tekken", "granite-embed-multi-97m"}
+ADD_BOS = {*LLAMA3, "tekken", "chameleon"}
+PIECES = [
+    ("gpt-2 mpt smollm", "It'S we'll", "It ' S \u0120we 'll"),
+    (
+        "llama-bpe qwen2 qwen35 stablelm2 bailingmoe seed-coder laguna exaone-moe jais-2 minicpm5",
+        "It'S we'll",
+        "It 'S \u0120we 'll",
+    ),
+    ("gpt-4o tiny_aya youtu granite-embed-multi-97m", "It'S we'll", "It'S \u0120we'll"),
+    ("tekken ufakzeka", "It'S we'll", "It 'S \u0120we 'll"),
+    ("default falcon deepseek-llm deepseek-coder chameleon", "It'S we'll", "It ' S \u0120we ' ll"),
+    ("superbpe", "It'S we'll", "It'S\u0120we'll"),
+    ("tekken gpt-4o youtu tiny_aya", "CamelCase a/b", "Camel Case \u0120a /b"),
+    ("deepseek-v3 llama-bpe", "Camel\u00c9cole", "Camel\u00c3\u012bcole"),
+    ("gpt-2 default deepseek-coder", "CamelCase a/b", "CamelCase \u0120a / b"),
+    ("bloom viking", "CamelCase a/b.", "CamelCase \u0120a/b ."),
+    ("llama-bpe qwen2", "==\n\n y", "==\u010a\u010a \u0120y"),
+    ("seed-coder laguna", "==\n\n y", "== \u010a\u010a \u0120y"),
+    ("spark2_5 deepseek-coder deepseek-llm", "==\n\ny", "== \u010a \u010a y"),
+    ("youtu deepseek-v3 deepseek-llm", "a\u4f60b", "a \u00e4\u00bd\u0142 b"),
+]
+"""Pieces of strings by `tokenizer.ggml.pre`, with spaces between them."""
+
+
+def pieces(text: Any, string: str) -> list[str]:
+    """Return the pieces of a string that are tokenized alone."""
+    return [piece for piece, _ in text.tokenizer.pre_tokenizer.pre_tokenize_str(string)]
+
+
+@pytest.mark.parametrize(("names", "string", "expected"), PIECES)
+def test_rules_of_pre_split_strings(names: str, string: str, expected: str) -> None:
+    import tokenizers
+
+    steps = tokenizers.pre_tokenizers
+    for name in names.split():
+        patterns = PRE_TOKENIZERS[name].patterns
+        split = steps.Sequence([
+            *(steps.Split(tokenizers.Regex(pattern), "isolated") for pattern in patterns),
+            steps.ByteLevel(add_prefix_space=False, use_regex=False),
+        ])  # fmt: skip
+        assert " ".join(piece for piece, _ in split.pre_tokenize_str(string)) == expected, name
+
+
+@pytest.mark.parametrize("pre", sorted(PRE_TOKENIZERS))
+def test_text_load_reads_the_rules_of_each_pre(tmp_path: Path, pre: str) -> None:
+    """Digits, tokens that no merge makes, and BOS, which a key of the file overrides."""
+    metadata = byte_level("gpt-2")[1]
+    tokens = [*metadata["tokenizer.ggml.tokens"][0], "xyzzy"]
+    metadata |= {
+        "tokenizer.ggml.pre": (pre, STRING),
+        "tokenizer.ggml.tokens": (tokens, ARRAY, STRING),
+        "tokenizer.ggml.token_type": ([3] + [1] * (len(tokens) - 1), ARRAY, INT32),
+        "tokenizer.ggml.bos_token_id": (0, UINT32),
+    }
+    path = tmp_path / "m.gguf"
+    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    text = nn.text.load(path)
+    assert [" ".join(pieces(text, "1234567"))] == [k for k, names in DIGITS.items() if pre in names]
+    assert (text.encode("xyzzy")[-1] == len(tokens) - 1) == (pre in WHOLE_WORDS)
+    assert (text.encode("x")[0] == 0) == (pre in ADD_BOS)
+    metadata["tokenizer.ggml.add_bos_token"] = (pre not in ADD_BOS, BOOL)
+    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    assert (nn.text.load(path).encode("x")[0] == 0) == (pre not in ADD_BOS)
+
+
+ENDS = [
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
+    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
+    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "[e~[", "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>",
+    "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>",
+]  # fmt: skip
+FIMS = [
+    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "<PRE>", "\u2581<PRE>",
+    "<|code_prefix|>", "<|prefix|>", "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
+    "<\uff5cfim\u2581hole\uff5c>", "<SUF>", "\u2581<SUF>", "<|code_suffix|>", "<|suffix|>", "<|fim_middle|>",
+    "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "<MID>", "\u2581<MID>", "<|code_middle|>",
+    "<|middle|>",
+]  # fmt: skip
+
+
+def with_tokens(path: Path, *extra: str, **keys: str | int | list[int]) -> tuple[Any, Any]:
+    """Return the model and the tokenizer of a file with more tokens, which are of type 1.
+
+    The values of `keys` are numbers, or one of the tokens.
+    """
+    metadata = byte_level("gpt-2")[1]
+    tokens = [*metadata["tokenizer.ggml.tokens"][0], *extra]
+    metadata["tokenizer.ggml.tokens"] = (tokens, ARRAY, STRING)
+    metadata["tokenizer.ggml.token_type"] = ([3] + [1] * (len(tokens) - 1), ARRAY, INT32)
+    for key, x in keys.items():
+        value = (x, ARRAY, INT32) if isinstance(x, list) else (x, UINT32)
+        metadata[f"tokenizer.ggml.{key}"] = (
+            (tokens.index(x), UINT32) if isinstance(x, str) else value
+        )
+    settings, arrays = make("llama", path)
+    for name, array in arrays.items():
+        if len(array) == 40:
+            arrays[name] = np.random.default_rng(0).standard_normal((len(tokens), 256))
+    write_gguf(path / "m.gguf", "llama", settings, arrays, metadata=metadata)
+    return nn.load(path / "m.gguf"), nn.text.load(path / "m.gguf")
+
+
+def ends_of(model: Any, extra: int) -> tuple[int, ...]:
+    """Return which of the last tokens end a text, beside EOS."""
+    assert model.config.end_ids[0] == 0
+    return tuple(i - model.config.vocab_size + extra for i in model.config.end_ids[1:])
+
+
+@pytest.mark.parametrize("token", [*ENDS, *FIMS])
+def test_load_makes_known_names_control_tokens_that_end_a_text(tmp_path: Path, token: str) -> None:
+    model, text = with_tokens(tmp_path, token)
+    ids = text.encode(f"the{token}cat")
+    assert text.tokens(ids).count(token) == 1 and text.decode(ids) == "thecat"
+    assert ends_of(model, 1) == ((0,) if token in ENDS else ())
+
+
+@pytest.mark.parametrize(
+    ("extra", "keys", "ends"),
+    [
+        ("<a>", {"eot_token_id": "<a>"}, (0,)),
+        ("<a>", {"eom_token_id": "<a>"}, (0,)),
+        ("<a>", {"fim_pad_token_id": "<a>"}, (0,)),
+        ("<a>", {"fim_rep_token_id": "<a>"}, (0,)),
+        ("<a>", {"fim_sep_token_id": "<a>"}, (0,)),
+        ("<a>", {"fim_mid_token_id": "<a>"}, ()),
+        ("<a> <PAD>", {"fim_pad_token_id": "<a>"}, (0,)),  # instead of the name
+        ("<a> <|im_end|>", {"eot_token_id": "<a>"}, (0, 1)),
+        ("<|end|> <|return|> <|call|>", {}, (1, 2)),  # of gpt-oss, where <|end|> ends a message
+        ("<|end|> <|calls|> <|flush|>", {}, (1, 2)),
+        ("<|end|> <|return|>", {}, (0, 1)),
+        ("</s> <|tool_response>", {}, (1,)),
+        ("<|channel|> <|start|>", {}, ()),
+    ],
+)
+def test_load_reads_the_tokens_that_end_a_text(
+    tmp_path: Path, extra: str, keys: dict[str, str], ends: tuple[int, ...]
+) -> None:
+    model, _ = with_tokens(tmp_path, *extra.split(), **keys)
+    assert ends_of(model, len(extra.split())) == ends
+
+
+def test_load_shows_the_channels_of_gpt_oss(tmp_path: Path) -> None:
+    _, text = with_tokens(tmp_path, "<|channel|>", "<|message|>", "")
+    assert (
+        text.decode(text.encode("the<|channel|>cat<|message|>")) == "the<|channel|>cat<|message|>"
+    )
+    assert text.tokens([len(text) - 1]) == [f"[EMPTY_{len(text) - 1}]"]
+
+
+def test_chat_with_tools_uses_their_template(tmp_path: Path) -> None:
+    needs("jinja2")
+    template = ("{{ tools | length }} tools", STRING)
+    metadata = byte_level("gpt-2")[1] | {
+        "tokenizer.chat_template.tool_use": template,
+        "tokenizer.chat_templates": (["tool_use"], ARRAY, STRING),
+    }
+    write_gguf(tmp_path / "m.gguf", "llama", *make("llama", tmp_path), metadata=metadata)
+    text, messages = nn.text.load(tmp_path / "m.gguf"), [{"role": "user", "content": "the cat"}]
+    assert text.chat(messages) == "the cat" and text.chat(messages, tools=[{}]) == "1 tools"
+
+
+def test_generate_text_suppresses_the_tokens_of_the_file(tmp_path: Path) -> None:
+    model, text = with_tokens(tmp_path)
+    first = nn.generate(model, text.encode("the"), max_len=1)
+    model, text = with_tokens(tmp_path, suppress_tokens=first)
+    tokens = nn.generate(model, text.encode("the"), suppress=first, max_len=5)
+    assert nn.generate_text(model, text, "the", max_len=5) == text.decode(tokens)
+    assert first[0] not in tokens
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}),
+        ({"rope.scale_linear": 4.0}, {"rope_type": "linear", "factor": 4.0}),
+        ({"rope.scaling.factor": 4.0, "rope.scaling.type": "none"}, None),
+        ({"rope.scaling.type": "linear"}, None),
+        ({"rope.scaling.type": "yarn"}, None),
+        ({"rope.scaling.factor": 0.0}, None),
+    ],
+)
+def test_load_reads_the_scaling_of_positions(
+    tmp_path: Path, keys: dict[str, float | str], expected: dict[str, Any] | None
+) -> None:
+    settings, arrays = make("llama", tmp_path)
+    write_gguf(tmp_path / "m.gguf", "llama", settings, arrays, metadata={
+        Q + key: (x, STRING if isinstance(x, str) else FLOAT32) for key, x in keys.items()
+    })  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"rope_scaling": expected}))
+    ids = np.arange(20)[None]
+    found = nn.load(tmp_path / "m.gguf")(ids).data
+    np.testing.assert_allclose(found, nn.load(tmp_path)(ids).data, atol=1e-5)
 
 
 # -- damaged files -----------------------------------------------------------------------------------

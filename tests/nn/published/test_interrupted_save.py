@@ -202,6 +202,7 @@ def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
 def test_save_with_text_replaces_the_tokenizer_of_another_kind(tmp_path: Path) -> None:
     needs("tokenizers")
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ncat")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
     text, directory = nn.text.load(tmp_path), tmp_path / "model"
     directory.mkdir()
     text_files(directory)

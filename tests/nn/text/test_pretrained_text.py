@@ -14,7 +14,9 @@ from support.tiny_folders import language_model_folder, text_files, translator_f
 
 import nn
 from minigrad.errors import MissingExtraError
+from nn.published.load import FAMILIES
 from nn.text import loading
+from nn.text.legacy_tokenizers import CLASS_OF_MODEL, CLASSES
 
 tokenizers = needs("tokenizers")
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "##s", "eng_Latn", "fra_Latn"]
@@ -138,7 +140,7 @@ def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
         ({"tokenizer.json": {"model": {"vocab": {}}, "added_tokens": [{}] * 4}}, "added_tokens must be at most 3, got 4"),
         ({"vocab.txt": "a\nb\nc\nd\n"}, "vocab.txt: lines must be at most 3, got 4"),
         ({"vocab.json": {}, "merges.txt": "a\nb\nc\nd\n"}, "merges.txt: lines must be at most 3, got 4"),
-        ({"vocab.json": dict.fromkeys("abcd", 0), "merges.txt": ""}, "vocab.json: tokens must be at most 3, got 4"),
+        ({"config.json": {"model_type": "gpt2"}, "vocab.json": dict.fromkeys("abcd", 0), "merges.txt": ""}, "vocab.json: tokens must be at most 3, got 4"),
     ],
 )  # fmt: skip
 def test_load_of_too_many_tokens_raises(
@@ -162,8 +164,75 @@ def test_model_text_save_copies_the_files(tmp_path: Path) -> None:
 def test_load_of_merges_txt_adds_tokens_in_the_order_of_their_ids(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
     (tmp_path / "merges.txt").write_text("a b\n")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     (tmp_path / "added_tokens.json").write_text('{"[B]": 4, "[A]": 3}')
     assert nn.text.load(tmp_path).encode("ab[B]a[A]") == [2, 4, 0, 3]
+
+
+LOADED = {
+    "bart", "bert", "distilbert", "electra", "gpt2", "gpt_neox", "marian", "mpnet", "opt", "qwen2", "qwen3",
+    "roberta",
+}  # fmt: skip
+"""Families whose tokenizers need no tokenizer.json."""
+
+
+def test_every_family_of_texts_names_a_class_of_tokenizers() -> None:
+    assert CLASS_OF_MODEL.keys() == FAMILIES.keys() - {"vit"}
+    assert {name for name, kind in CLASS_OF_MODEL.items() if kind in CLASSES} == LOADED
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "named"),
+    [
+        *(({"model_type": name}, {}, CLASS_OF_MODEL[name]) for name in sorted(FAMILIES.keys() - LOADED - {"vit"})),
+        ({"model_type": "bert"}, {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+        ({"model_type": "roberta", "tokenizer_class": "PhobertTokenizer"}, {}, "PhobertTokenizer"),
+        ({"model_type": "gpt2"}, {"tokenizer_class": "PreTrainedTokenizerFast"}, "PreTrainedTokenizerFast"),
+        ({"model_type": "bert"}, {"tokenizer_class": "CLIPTokenizerFast"}, "CLIPTokenizerFast"),
+    ],
+)  # fmt: skip
+def test_load_without_tokenizer_json_refuses_an_unknown_class_by_name(
+    tmp_path: Path, config: dict[str, Any], settings: dict[str, Any], named: str
+) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0}')
+    (tmp_path / "merges.txt").write_text("")
+    (tmp_path / "vocab.txt").write_text("a")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    message = (
+        f"tokenizer_class must be one of BertTokenizer, .* without tokenizer.json, got {named};"
+    )
+    with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
+        nn.text.load(tmp_path)
+    text_files(tmp_path, **settings)  # which decides
+    assert len(nn.text.load(tmp_path)) == 19
+
+
+def test_load_of_fewer_tokens_than_the_model_has_keeps_them(tmp_path: Path) -> None:
+    bert(tmp_path)
+    (tmp_path / "config.json").write_text('{"vocab_size": 64}')
+    text = nn.text.load(tmp_path)
+    assert len(text) == 11 and text.decode([4, 63, 5]) == "the cat"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ({"x": {"content": "a"}}, "added_tokens_decoder must have ids as keys, got x"),
+        ({"1": {"content": "a"}}, "added_tokens_decoder: a must be 0, .*, got 1"),
+        ({"1": {"content": "[A]", "lstrip": 3}}, "added_tokens_decoder: 1: lstrip must be"),
+        ({"1": {}}, "added_tokens_decoder: 1: content is missing"),
+    ],
+)
+def test_load_of_wrong_added_tokens_raises(
+    tmp_path: Path, tokens: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0}')
+    (tmp_path / "merges.txt").write_text("")
+    settings = {"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": tokens}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=f"^{tmp_path}/tokenizer_config.json: {message}"):
+        nn.text.load(tmp_path)
 
 
 def test_stream_yields_complete_characters(tmp_path: Path) -> None:
@@ -294,6 +363,7 @@ def marian(path: Path, vocabulary: tuple[str, ...] = ("<pad>",)) -> Path:
     (path / "source.model").rename(path / "source.spm")
     words = ["</s>", "<unk>", "▁", "c", "a", "t", ">>fra<<", "▁chat", *vocabulary]
     (path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (path / "config.json").write_text('{"model_type": "marian"}')
     return path
 
 
@@ -306,6 +376,22 @@ def test_load_marian_directory_uses_its_pieces_and_ids(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'>>fra<<'; write it before the text"):
         model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 16))
         nn.generate_text(model, text, "ca", to=">>fra<<")
+
+
+def test_load_marian_directory_with_two_vocabularies_decodes_with_the_second(
+    tmp_path: Path,
+) -> None:
+    marian(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"separate_vocabs": true}')
+    with pytest.raises(ValueError, match=f"^{tmp_path}/target_vocab.json: no such file"):
+        nn.text.load(tmp_path)
+    words = ["\u2581le", "</s>", "<unk>", "<pad>", "\u2581chat", "s"]
+    (tmp_path / "target_vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+    text = nn.text.load(tmp_path)
+    text.save(tmp_path / "copy")
+    assert text.encode("ca  t") == [2, 3, 4, 2, 5, 0]
+    assert text.decode([3, 0, 4, 5, 1]) == "le chats"
+    assert (tmp_path / "copy" / "target_vocab.json").exists()
 
 
 @pytest.mark.parametrize(
