@@ -205,12 +205,12 @@ def make_model(args: argparse.Namespace, num_classes: int) -> Any:
 
 def save(args: argparse.Namespace, model: Any, text: Any, labels: Sequence[str]) -> None:
     """Write the model with its labels and tokenizer, and the adapter if it was asked for."""
-    if args.save_adapter:
-        nn.save_adapter(args.save_adapter, model, base=str(args.model))
-    if args.train == "lora":
-        nn.merge_lora(model)
     model.origin.settings |= {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
     }
+    if args.save_adapter:
+        nn.save_adapter(args.save_adapter, model, base=str(args.model))
+    if args.train == "lora":
+        nn.merge_lora(model)
     nn.save(args.out, model, text)

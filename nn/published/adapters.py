@@ -26,6 +26,8 @@ from .save import origin_of_trained
 
 __all__ = ["load_adapter", "save_adapter"]
 
+LABELS = "labels.json"
+"""File of the names of the classes in the directory of an adapter, which PEFT ignores."""
 _STEM = "base_model.model."
 _SUPPORTED = {
     "bias": ("none",),
@@ -46,12 +48,44 @@ initializations PiSSA and OLoRA change the weights below them.
 """
 
 
-def _linears_by_path(model: Model, origin: Origin) -> dict[str, dict[str, Linear]]:
+def _module_arrays(origin: Origin) -> dict[str, StoredArray]:
+    """Return the arrays of a model by the names of the modules of transformers.
+
+    The modules below a head have the prefix of the family, although some files lack it. A tied
+    output projection, which has no array, is added.
+    """
+    names = FAMILIES[origin.family].names_of_head(origin.head, _prefix(origin))
+    arrays = {_module_name(origin, name): stored for name, stored in origin.arrays.items()}
+    for path, target in names.items():
+        if target == "output":
+            name = _module_name(origin, f"{path}.weight")
+            arrays.setdefault(name, StoredArray(("output.weight",)))
+    return arrays
+
+
+def _prefix(origin: Origin) -> str:
+    return "" if origin.head == "none" else FAMILIES[origin.family].prefix
+
+
+def _module_name(origin: Origin, array: str) -> str:
+    """Return the name in transformers of a parameter by its name in the file."""
+    family, prefix = FAMILIES[origin.family], _prefix(origin)
+    bare, _, end = array.removeprefix(family.prefix).rpartition(".")
+    names = family.names_of_head(origin.head, prefix)
+    path = next((n for n in names if bare == n.removeprefix(family.prefix)), prefix + bare)
+    for stored, name in family.modules.items():
+        path = path.replace(stored, name)
+    return f"{path}.{end}"
+
+
+def _linears_by_path(
+    model: Model, arrays: Mapping[str, StoredArray]
+) -> dict[str, dict[str, Linear]]:
     """Return our linear layers, by name, in each linear layer of PEFT's model, by its path."""
     linears = linears_of(model)
     end = ".weight"
     paths = {}
-    for array, stored in origin.arrays.items():
+    for array, stored in arrays.items():
         names = [name.removesuffix(end) for name in stored.parameters]
         if array.endswith(end) and all(name in linears for name in names):
             paths[array.removesuffix(end)] = {name: linears[name] for name in names}
@@ -84,17 +118,20 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     if not adapters:
         raise ValueError("model must have adapters outside of its head; nn.lora adds them")
     origin = model.origin or origin_of_trained(model)
-    paths = _linears_by_path(model, origin)
+    stored_arrays = _module_arrays(origin)
+    paths = _linears_by_path(model, stored_arrays)
     kept = {name for parts in paths.values() for name in parts}
     if lost := linears_of(model, LoRALinear).keys() - kept:
         raise ValueError(
-            "model must have adapters only on layers with weights of their own, got one on "
-            f"{listed(sorted(lost))}, which shares its weights with another layer"
+            "model must have adapters only on layers of its family, got one on "
+            f"{listed(sorted(lost))}"
         )
+    stored_names = {name for stored in origin.arrays.values() for name in stored.parameters}
     whole = {
         path: parts
         for path, parts in paths.items()
-        if head & parts.keys() or any(map(_is_trained, parts.values()))
+        if stored_names.issuperset(stored_arrays[f"{path}.weight"].parameters)
+        and (head & parts.keys() or any(map(_is_trained, parts.values())))
     }
     _check_saved(model, whole)
     arrays: dict[str, np.ndarray] = {}
@@ -107,17 +144,20 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
                 for name, part in parts.items()
                 for leaf, p in _merged(part).named_parameters()
             }
-            for name, stored in _arrays_of(origin, path).items():
+            for name, stored in _arrays_of(stored_arrays, path).items():
                 arrays[_STEM + name] = stored.join(data)
-        elif adapted := [part for part in parts.values() if isinstance(part, LoRALinear)]:
-            a, b = _join_adapters(parts, origin.arrays[f"{path}.weight"])
+        elif any(isinstance(part, LoRALinear) for part in parts.values()):
+            a, b, scale = _join_adapters(parts, stored_arrays[f"{path}.weight"])
             arrays |= zip(_names_of(_STEM + path), (a, b))
             ranks[path] = len(a)
-            alphas[path] = adapted[0].scale * len(a)
+            alphas[path] = scale * len(a)
     settings = _adapter_settings(origin, adapters[0], ranks, alphas, whole, base)
-    with replace_together(directory, "adapter_config.json") as part:
+    labels = {key: origin.settings.get(key) for key in ("id2label", "label2id")}
+    with replace_together(directory, "adapter_config.json", [LABELS]) as part:
         write_safetensors(part / "adapter_model.safetensors", arrays, {"format": "pt"})
         write_json(part / "adapter_config.json", settings, 2)
+        if head and labels["id2label"]:
+            write_json(part / LABELS, labels, 2)
 
 
 def _is_trained(part: Linear) -> bool:
@@ -134,10 +174,10 @@ def _names_of(path: str) -> tuple[str, str]:
     return f"{path}.lora_A.weight", f"{path}.lora_B.weight"
 
 
-def _arrays_of(origin: Origin, path: str) -> dict[str, StoredArray]:
+def _arrays_of(arrays: Mapping[str, StoredArray], path: str) -> dict[str, StoredArray]:
     """Return the weight and, if there is one, the bias of a linear layer."""
     names = (f"{path}.weight", f"{path}.bias")
-    return {name: origin.arrays[name] for name in names if name in origin.arrays}
+    return {name: arrays[name] for name in names if name in arrays}
 
 
 def _check_saved(model: Model, whole: Mapping[str, Mapping[str, Linear]]) -> None:
@@ -159,8 +199,8 @@ def _check_saved(model: Model, whole: Mapping[str, Mapping[str, Linear]]) -> Non
 
 def _join_adapters(
     parts: Mapping[str, Linear], stored: StoredArray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return A and B of one adapter for the linear layers in one array.
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return A, B and the scale of one adapter for the linear layers in one array.
 
     If all layers have the same A, as those of `load_adapter`, the result is that A. Otherwise their
     A are stacked, and their B are the blocks of a diagonal.
@@ -169,15 +209,16 @@ def _join_adapters(
     all_a = [part.lora_a.data for part in adapters]
     is_shared = len(all_a) == len(parts) and all(np.array_equal(a, all_a[0]) for a in all_a)
     a = all_a[0] if is_shared else np.concatenate(all_a)
+    scale = next((part.scale for part in adapters if part.scale), 0.0)
     rows: dict[str, np.ndarray] = {}
     start = 0
     for name, part in parts.items():
         b = rows[f"{name}.weight"] = np.zeros((part.out_features, len(a)), a.dtype)
         if isinstance(part, LoRALinear):
-            factor = part.scale / adapters[0].scale  # one scale is written for all
+            factor = part.scale / scale if scale else 1.0  # one scale is written for all
             b[:, start : start + part.rank] = part.lora_b.data * factor
             start += 0 if is_shared else part.rank
-    return a, replace(stored, transposed=False).join(rows)
+    return a, replace(stored, transposed=False).join(rows), scale
 
 
 def _adapter_settings(
@@ -194,7 +235,8 @@ def _adapter_settings(
     )
     alpha = first.scale * first.rank
     inside = FAMILIES[origin.family].prefix  # a pooler in the encoder has its whole path
-    modules = {path if path.startswith(inside) else path.partition(".")[0] for path in whole}
+    is_inside = lambda path: origin.head == "none" or path.startswith(inside)
+    modules = {path if is_inside(path) else path.partition(".")[0] for path in whole}
     return {
         "peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "r": first.rank,
         "lora_alpha": alpha, "lora_dropout": first.dropout, "target_modules": sorted(ranks),
@@ -250,8 +292,12 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     file = SafetensorsFile(directory / "adapter_model.safetensors")
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
     origin = model.origin or origin_of_trained(model)
-    paths = _linears_by_path(model, origin)
+    arrays = _named_arrays(origin, stem, file)
+    paths = _linears_by_path(model, arrays)
     parameters = dict(model.named_parameters())
+    stored_names = {name for stored in origin.arrays.values() for name in stored.parameters}
+    for name, linear in linears_of(model).items():
+        parameters.setdefault(f"{name}.weight", linear.weight)  # that of a tied layer
     sizes = {name: parameter.shape for name, parameter in parameters.items()}
     adapted = [path for path in paths if file.keys() & _names_of(stem + path)]
     ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
@@ -259,13 +305,20 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     saved = settings.list("modules_to_save", str, None) or ()
     whole: dict[str, StoredArray] = {}
     for path in paths:
-        arrays = _arrays_of(origin, path)
+        own = _arrays_of(arrays, path)
         is_saved = any(f".{part}." in f".{path}." for part in saved)
-        if is_saved or any(stem + name in file for name in arrays):
-            whole |= arrays
-    _check_targets(settings, adapted, [path for path in paths if f"{path}.weight" in whole], file)
+        is_stored = stored_names.issuperset(arrays[f"{path}.weight"].parameters)
+        if is_stored and (is_saved or any(stem + name in file for name in own)):
+            whole |= own
+    without_effect = {_module_name(origin, name).removesuffix(".weight") for name in origin.unused}
+    others = {*without_effect, *(path for path in paths if f"{path}.weight" in whole)}
+    _check_targets(settings, adapted, others, file)
+    for path in adapted:  # PEFT writes the weight of an output projection below its adapter
+        base = f"{path}.base_layer.weight"
+        if stem + base in file:
+            whole[base] = arrays[f"{path}.weight"]
     shapes = {stem + name: stored.shape(sizes) for name, stored in whole.items()}
-    weights = {path: replace(origin.arrays[f"{path}.weight"], transposed=False) for path in adapted}
+    weights = {path: replace(arrays[f"{path}.weight"], transposed=False) for path in adapted}
     for path, weight in weights.items():
         out_features, in_features = weight.shape(sizes)
         rank = int(ranks[path])
@@ -275,7 +328,9 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         file,
         shapes,
         missing=shapes.keys() - file.keys(),
-        unknown=file.keys() - shapes.keys(),
+        unknown=file.keys()
+        - shapes.keys()
+        - {name for path in without_effect for name in _names_of(stem + path)},
     )
     data = {name.removeprefix(stem): file.read(name) for name in shapes}
     for name, array in data.items():
@@ -296,17 +351,31 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     for name, stored in whole.items():
         for parameter, array in stored.split(data[name], sizes).items():
             parameters[parameter].data[...] = array
-            parameters[parameter].requires_grad_(True)
+            parameters[parameter].requires_grad_(".base_layer." not in name)
     return model
 
 
+def _named_arrays(origin: Origin, stem: str, file: SafetensorsFile) -> dict[str, StoredArray]:
+    """Return the arrays of a model by the names of the file.
+
+    An adapter may be of a model without head, or have the names of files.
+    """
+    arrays = _module_arrays(origin)
+    prefix = FAMILIES[origin.family].prefix
+    bare = {name.removeprefix(prefix): stored for name, stored in arrays.items()}
+    for named in (arrays, bare, origin.arrays):
+        if any(file.keys() & _names_of(stem + name.removesuffix(".weight")) for name in named):
+            return named
+    return arrays
+
+
 def _check_targets(
-    settings: Settings, adapted: Collection[str], whole: Collection[str], file: SafetensorsFile
+    settings: Settings, adapted: Collection[str], others: Collection[str], file: SafetensorsFile
 ) -> None:
     """Raise a ValueError unless `target_modules` lists the linear layers with adapters.
 
-    It may also list layers that are saved whole, and those of `exclude_modules`: PEFT adds no
-    adapters to them.
+    It may also list `others`, which are saved whole or not used, and those of `exclude_modules`, to
+    which PEFT adds no adapters.
     """
     if not adapted:
         layers = {name.removesuffix(".lora_A.weight") for name in file if "lora_A" in name}
@@ -318,7 +387,7 @@ def _check_targets(
     if isinstance(settings.take("target_modules", str | list, None), list):
         targets = settings.list("target_modules", str)
         needed = [] if settings.get("exclude_modules") else targets
-        wrong = [t for t in needed if not any(ends_in(path, [t]) for path in (*adapted, *whole))]
+        wrong = [t for t in needed if not any(ends_in(path, [t]) for path in (*adapted, *others))]
         wrong += [path for path in adapted if not ends_in(path, targets)]
         if wrong:
             raise ValueError(

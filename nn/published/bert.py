@@ -384,6 +384,15 @@ class ViT(Family):
         "pooler.dense": None,
     }
     head_names = {"classes": {"classifier": "output"}}
+    modules = {
+        "encoder.layer.": "layers.",
+        "attention.attention.query": "attention.q_proj",
+        "attention.attention.key": "attention.k_proj",
+        "attention.attention.value": "attention.v_proj",
+        "attention.output.dense": "attention.o_proj",
+        "intermediate.dense": "mlp.fc1",
+        "output.dense": "mlp.fc2",
+    }
     classifier = {"pool": "first", "head_activation": "none"}
     pooler = "pooler.dense"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.arguments import checked_count
 from minigrad.fast.runtime import in_parallel
-from minigrad.io.json import Settings, read_json
+from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.safetensors import SafetensorsFile
 from minigrad.modes import no_grad
 
@@ -20,7 +20,7 @@ from ..options.encoder import EncoderClassifier
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from ..text.tokenize import check_texts
-from .adapters import load_adapter
+from .adapters import LABELS, load_adapter
 from .family import expect_values
 from .load import FAMILIES, load
 from .lora import merge_lora
@@ -129,7 +129,10 @@ def classifier(
             "head with minigrad fine-tune"
         )
     expect_values(settings, {"problem_type": (None, "single_label_classification")})
-    names = settings.object("id2label", Settings({}, settings.where))
+    source = settings
+    if adapter is not None and (labels := read_if_any(Path(adapter) / LABELS)):
+        source = labels
+    names = source.object("id2label", Settings({}, source.where))
     if len(names) != model.config.num_classes:
         names = Settings({}, settings.where)
     labels = [names.text(str(i), f"LABEL_{i}") for i in range(model.config.num_classes)]

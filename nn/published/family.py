@@ -277,6 +277,8 @@ class Family:
         Our options of the head "classes".
     token_classifier : dict
         Our options of the head "tokens".
+    modules : dict
+        Parts of the names of modules in transformers, by those in files, if they differ.
     pooler : str
         A linear layer of d_model inputs and outputs in files without head, which do not use it.
     """
@@ -293,6 +295,7 @@ class Family:
     head_names: ClassVar[Mapping[str, Names]] = {"": {"lm_head": "output"}}
     classifier: ClassVar[Mapping[str, Any]] = {}
     token_classifier: ClassVar[Mapping[str, Any]] = {}
+    modules: ClassVar[Mapping[str, str]] = {}
     pooler: ClassVar[str] = ""
 
     def config(self, hf: HFConfig) -> dict[str, Any]:

@@ -121,6 +121,7 @@ class GPTNeoX(DecoderOnly):
         "final_layer_norm": "layers.norm",
     }
     head_names = {"": {"embed_out": "output"}}
+    modules = {"embed_out": "lm_head"}
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.environment import needs
-from support.published import make, torch
+from support.published import MODELS, assert_same_outputs, make, torch, transformers
 
 import nn
 
@@ -118,3 +118,85 @@ def test_load_adapter_trains_layers_that_are_saved_whole(
     nn.save_adapter(tmp_path / "again", ours)
     again = peft.PeftModel.from_pretrained(make(name), tmp_path / "again").eval()
     assert_same_logits(ours, again)
+
+
+WITH_LOGITS = [
+    name for name, (kind, _) in MODELS.items()
+    if kind.endswith(("MaskedLM", "CausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_LOGITS)
+def test_adapter_of_the_output_projection_is_read_in_both_directions(
+    peft: Any, tmp_path: Path, name: str
+) -> None:
+    """PEFT adds the weight below it, which replaces that of the model."""
+    base = make(name, tmp_path / "base")
+    output = base.get_output_embeddings()
+    target = next(key for key, module in base.named_modules() if module is output)
+    config = {"target_modules": [target], "r": 2, "task_type": task_of(name)}
+    theirs = peft.get_peft_model(base, peft.LoraConfig(**config)).eval()
+    for key, p in theirs.named_parameters():
+        if "lora_" in key:
+            torch.nn.init.normal_(p, std=0.3)
+    theirs.save_pretrained(tmp_path / "adapter")
+    ours = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
+    assert_same_outputs(theirs.base_model.model, ours)
+    nn.save_adapter(tmp_path / "again", ours)
+    again = peft.PeftModel.from_pretrained(make(name), tmp_path / "again").eval()
+    assert_same_outputs(again.base_model.model, ours)
+    with torch.no_grad():
+        theirs.base_model.model.get_submodule(target).base_layer.weight.mul_(2)
+    theirs.save_pretrained(tmp_path / "other")
+    ours = nn.load_adapter(tmp_path / "other", nn.load(tmp_path / "base"))
+    expected = peft.PeftModel.from_pretrained(make(name), tmp_path / "other").eval()
+    assert_same_outputs(expected.base_model.model, ours)
+
+
+TASKS = {
+    "classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "masked": None, "pretraining": None,
+    "ConditionalGeneration": "SEQ_2_SEQ_LM", "MTModel": "SEQ_2_SEQ_LM", "CausalLM": "CAUSAL_LM",
+    "LMHeadModel": "CAUSAL_LM", "Model": "FEATURE_EXTRACTION",
+}  # fmt: skip
+"""PEFT's type of task by the end of the name of a model, or of its class."""
+
+
+def task_of(name: str) -> str | None:
+    ends = (name.rpartition(", ")[2], MODELS[name][0])
+    return next(task for end, task in TASKS.items() if any(x.endswith(end) for x in ends))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_load_adapter_of_all_layers_of_every_family_gives_logits_of_peft(
+    peft: Any, tmp_path: Path, name: str
+) -> None:
+    base, kinds = (
+        make(name, tmp_path / "base"),
+        (torch.nn.Linear, transformers.pytorch_utils.Conv1D),
+    )
+    body = base.base_model  # PEFT trains the heads of classifiers whole
+    targets: Any = [key for key, module in body.named_modules() if isinstance(module, kinds)]
+    settings = {"r": 2, "lora_alpha": 3, "target_modules": targets, "task_type": task_of(name)}
+    theirs = peft.get_peft_model(base, peft.LoraConfig(**settings)).eval()
+    for key, p in theirs.named_parameters():
+        if "lora_" in key or "modules_to_save" in key:
+            torch.nn.init.normal_(p, std=0.2)
+    theirs.save_pretrained(tmp_path / "adapter")
+    ours = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
+    assert_same_outputs(theirs.base_model.model, ours)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_save_adapter_of_every_family_is_read_by_peft(peft: Any, tmp_path: Path, name: str) -> None:
+    base, rng = make(name, tmp_path / "base"), np.random.default_rng(1)
+    if name == "gpt2, bare":  # which is loaded with its head
+        base = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "base").eval()
+    ours = nn.lora(nn.load(tmp_path / "base"), 2, 3, ("q_proj", "k_proj", "out_proj", "linear1"))
+    for p in ours.parameters():
+        if p.requires_grad:
+            p.data[...] = 0.2 * rng.standard_normal(p.shape)
+    nn.save_adapter(tmp_path / "adapter", ours, str(tmp_path / "base"))
+    theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    assert_same_outputs(theirs.base_model.model, ours)
+    again = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
+    assert_same_outputs(theirs.base_model.model, again)
