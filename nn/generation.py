@@ -75,7 +75,7 @@ class Decoding:
         """
         rows = np.arange(len(self.history))
         while len(rows) and self.new < self.max_len:
-            tokens, log_probs = choose(self.logits())
+            tokens, log_probs = choose(with_maximum(self.logits()))
             yield rows, tokens, log_probs
             running = np.flatnonzero(~np.isin(tokens, self.ends))
             rows = rows[running]
@@ -102,6 +102,24 @@ class Decoding:
         self._next = np.asarray(tokens).reshape(-1, 1)
         self.history = np.concatenate([self.history, self._next], 1)
         self.new += 1
+
+
+def with_maximum(logits: np.ndarray) -> np.ndarray:
+    """Return logits whose rows have a finite maximum, or raise an error.
+
+    Parameters
+    ----------
+    logits : array of float, shape (rows, n)
+        -inf is the logit of an impossible token or class.
+    """
+    largest = logits.max(-1)
+    if not np.isfinite(largest).all():
+        wrong = largest[~np.isfinite(largest)][0]
+        raise ValueError(
+            f"logits must have a finite maximum, got {wrong}; weights of the model are damaged, "
+            "or its values are too large for its dtype"
+        )
+    return logits
 
 
 def likeliest(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

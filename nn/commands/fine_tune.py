@@ -28,6 +28,7 @@ import nn
 from minigrad.io import read_json, write_json
 from minigrad.io.console import amount, seed
 from minigrad.optim import AdamW, linear_schedule
+from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 
 from ..text.pairs import read_pairs
@@ -126,7 +127,9 @@ def main(argv: Sequence[str] | None = None) -> float:
         return ids, np.array([labels.index(label) for _, label in samples]), mask
 
     def accuracy(model: Any) -> float:
-        right = [model(ids, mask).data.argmax(-1) == c for ids, c, mask in valid.epoch()]
+        right = [
+            with_maximum(model(ids, mask).data).argmax(-1) == c for ids, c, mask in valid.epoch()
+        ]
         return float(np.concatenate(right).mean())
 
     order = np.random.default_rng(args.seed).permutation(len(pairs))

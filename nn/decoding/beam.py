@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.arguments import checked_count
 
+from ..generation import with_maximum
 from .rules import rules_of
 from .sequences import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 
@@ -80,7 +81,7 @@ def beam_search(
     ]
     running = beams  # each has a row of the batch for every hypothesis in `alive`
     while running:
-        logits = decoding.logits()  # (rows, vocab)
+        logits = with_maximum(decoding.logits())  # (rows, vocab)
         so_far = np.array([h.log_prob for beam in running for h in beam.alive], logits.dtype)
         totals = decoding.ruled(logits - log_sum_exp(logits))
         totals += so_far[:, None]

@@ -15,6 +15,7 @@ from minigrad.io.safetensors import SafetensorsFile
 from minigrad.modes import no_grad
 
 from ..decoding.inference import for_inference
+from ..generation import with_maximum
 from ..module import evaluating
 from ..options.encoder import EncoderClassifier
 from ..text.huggingface import ModelText
@@ -86,6 +87,7 @@ class Classifier:
         with no_grad(), evaluating():
             has_types = self.model.config.num_types > 0
             logits = np.asarray(self.model(ids, mask, types if has_types else None).data, float)
+        with_maximum(logits)
         e = np.exp(logits - logits.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
 

@@ -10,6 +10,7 @@ from support.searches import TableModel
 
 import minigrad as mg
 import nn
+from nn import generation
 
 VOCAB = 5  # <pad> <bos> <eos> <unk> and one word
 SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
@@ -44,6 +45,34 @@ def test_search_of_sources_of_different_lengths_equals_each_alone(convert: Any) 
     for wrong in ([[4.0], [5, 6]], [[4, 5], []]):
         with pytest.raises(ValueError, match="source must "):
             nn.generate(model, source=wrong)
+
+
+SEARCHES: dict[str, Any] = {
+    "greedy_search": lambda model: nn.greedy_search(model, prompt=[1, 2], max_len=3),
+    "sample": lambda model: nn.sample(model, prompt=[1, 2], max_len=3),
+    "sample, top_k": lambda model: nn.sample(model, prompt=[1, 2], top_k=2, max_len=3),
+    "beam_search": lambda model: nn.beam_search(model, prompt=[1, 2], beam_size=2, max_len=3),
+    "generate": lambda model: nn.generate(model, [1, 2], max_len=3),
+    "stream": lambda model: list(nn.stream(model, [1, 2], max_len=3)),
+    "draft": lambda model: nn.generate(model, [1, 2], max_len=3, prompt_lookup_num_tokens=2),
+    "suppress": lambda model: nn.generate(model, [1, 2], max_len=3, suppress=[3]),
+    "generation": lambda model: generation.generate(model, [[1, 2]], max_len=3),
+}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_search_of_logits_without_finite_maximum_raises(search: str, value: float) -> None:
+    config = nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=12, tie=False, output_bias=True)
+    model = nn.LanguageModel(config, np.random.default_rng(0))
+    model.output.bias.data[...] = value
+    with pytest.raises(
+        ValueError, match=f"logits must have a finite maximum, got {value}; weights"
+    ):
+        SEARCHES[search](model)
+    model.output.bias.data[...] = 0
+    model.output.bias.data[4] = -np.inf  # a token of probability zero
+    SEARCHES[search](model)
 
 
 def test_search_of_no_sentences_is_empty() -> None:

@@ -146,6 +146,16 @@ def test_save_adapter_keeps_the_names_of_the_classes(tmp_path: Path) -> None:
     assert not (tmp_path / "adapter" / "labels.json").exists()
 
 
+def test_classifier_with_nan_in_its_logits_raises(tmp_path: Path) -> None:
+    needs("tokenizers")
+    encoder_folder(tmp_path)
+    model = nn.load(tmp_path, head="classes", num_classes=2)
+    model.output.weight.data[0] = np.nan
+    classify = nn.Classifier(model, nn.text.load(tmp_path), ["a", "b"])
+    with pytest.raises(ValueError, match="logits must have a finite maximum, got nan"):
+        classify(["the cat"])
+
+
 def test_load_adapter_with_alpha_pattern_keeps_each_scale(tmp_path: Path) -> None:
     lm = trained(nn.lora(model(), 2, 4, ("v_proj", "linear1")))
     nn.save_adapter(tmp_path, lm, "base")
