@@ -132,8 +132,8 @@ def classifier(
         )
     expect_values(settings, {"problem_type": (None, "single_label_classification")})
     source = settings
-    if adapter is not None and (labels := read_if_any(Path(adapter) / LABELS)):
-        source = labels
+    if adapter is not None:
+        source = read_if_any(Path(adapter) / LABELS) or settings
     names = source.object("id2label", Settings({}, source.where))
     if len(names) != model.config.num_classes:
         names = Settings({}, settings.where)
