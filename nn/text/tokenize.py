@@ -16,6 +16,8 @@ from minigrad.check.extras import require
 from minigrad.errors import MissingExtraError
 from minigrad.io.reading import printable
 
+from .vocabulary import SPECIALS
+
 __all__ = [
     "BPETokenizer",
     "CharTokenizer",
@@ -27,7 +29,9 @@ __all__ = [
 
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60"
 _OPENING = "([{“‘«¿¡$£€#"
-_CLOSING = ".,;:!?)]}%”’»…。，！？；：、"
+_CLOSING = ".,;:!?)]}%”’»…。，！？；：、،؛؟।॥"
+SPACE, GLUE = "▁", "￭"
+"""Tokens for a space, or none, between two tokens of which `join` assumes the opposite."""
 
 
 @cache
@@ -95,6 +99,8 @@ class Tokenizer:
     def join(self, tokens: Sequence[str]) -> str:
         """Return the string that consists of these tokens.
 
+        That of `split(text)` is `text` with single spaces for runs of white space.
+
         Parameters
         ----------
         tokens : sequence of str
@@ -111,6 +117,46 @@ class Tokenizer:
             Name and options, as plain data.
         """
         return {"name": self.name, "lowercase": self.lowercase, "simplified": self.simplified}
+
+
+class _PatternTokenizer(Tokenizer):
+    """Tokenizer by a regular expression that matches all characters but white space.
+
+    Subclasses define `_pattern` and `_is_spaced`. `SPACE` and `GLUE` mark what `_is_spaced` misses.
+    """
+
+    def _pattern(self) -> re.Pattern[str]:
+        """Return the pattern of a token."""
+        raise NotImplementedError
+
+    def _is_spaced(self, last: str, token: str, quotes: int) -> bool:
+        """Return whether a space is expected between two tokens, after `quotes` quotation marks."""
+        raise NotImplementedError
+
+    def split(self, text: str) -> list[str]:
+        tokens: list[str] = []
+        last, end, quotes = "", 0, 0
+        for match in self._pattern().finditer(text):
+            token = match[0]
+            is_spaced = match.start() > end
+            if last and is_spaced != self._is_spaced(last, token, quotes):
+                tokens.append(SPACE if is_spaced else GLUE)
+            tokens.append(2 * token if token in (SPACE, GLUE) else token)
+            last, end, quotes = token, match.end(), quotes + (token == '"')
+        return tokens
+
+    def join(self, tokens: Sequence[str]) -> str:
+        text = last = mark = ""
+        quotes = 0
+        for token in filter(None, tokens):
+            if token in (SPACE, GLUE):
+                mark = token
+                continue
+            token = token[1:] if token in (2 * SPACE, 2 * GLUE) else token
+            is_spaced = mark == SPACE if mark else self._is_spaced(last, token, quotes)
+            text += f" {token}" if last and is_spaced else token
+            last, mark, quotes = token, "", quotes + (token == '"')
+        return text
 
 
 @lru_cache(1)
@@ -138,7 +184,7 @@ class SpaceTokenizer(Tokenizer):
         return " ".join(tokens)
 
 
-class WordTokenizer(Tokenizer):
+class WordTokenizer(_PatternTokenizer):
     """Tokenizer of words, with the apostrophes inside them, and single punctuation marks.
 
     Parameters
@@ -149,29 +195,21 @@ class WordTokenizer(Tokenizer):
 
     name = "word"
 
-    def split(self, text: str) -> list[str]:
-        """Return the words and punctuation marks of a string."""
-        return _word_pattern().findall(text)
+    def _pattern(self) -> re.Pattern[str]:
+        return _word_pattern()
 
-    def join(self, tokens: Sequence[str]) -> str:
-        """Return the tokens with spaces between words, and none before a comma or full stop."""
-        text = ""
-        quotes = 0
-        for token in tokens:
-            is_quoted = quotes % 2 == 1
-            glued = (
-                not text
-                or token[:1] in _CLOSING
-                or (token == '"' and is_quoted)
-                or text[-1] in _OPENING
-                or (text[-1] == '"' and is_quoted)
-            )
-            text += token if glued or text[-1] in "-/" or token in "-/" else " " + token
-            quotes += token == '"'
-        return text
+    def _is_spaced(self, last: str, token: str, quotes: int) -> bool:
+        is_quoted = quotes % 2 == 1
+        return not (
+            token[:1] in _CLOSING
+            or last[-1:] in _OPENING
+            or (is_quoted and '"' in (last, token))
+            or last[-1:] in "-/"
+            or token in "-/"
+        )
 
 
-class CharTokenizer(Tokenizer):
+class CharTokenizer(_PatternTokenizer):
     """Tokenizer of single Chinese and Japanese characters. Other words and numbers stay whole.
 
     Parameters
@@ -182,17 +220,11 @@ class CharTokenizer(Tokenizer):
 
     name = "char"
 
-    def split(self, text: str) -> list[str]:
-        """Return the characters and words of a string."""
-        return _char_pattern().findall(text)
+    def _pattern(self) -> re.Pattern[str]:
+        return _char_pattern()
 
-    def join(self, tokens: Sequence[str]) -> str:
-        """Return the tokens with a space between each two words of ASCII letters and digits."""
-        text = ""
-        for token in tokens:
-            spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[:1]))
-            text += " " + token if spaced else token
-        return text
+    def _is_spaced(self, last: str, token: str, quotes: int) -> bool:
+        return all(_char_pattern().fullmatch(f"{c}a") for c in (last[-1:], token[:1]))
 
 
 class BPETokenizer(Tokenizer):
@@ -269,7 +301,7 @@ class BPETokenizer(Tokenizer):
     def pieces(self) -> list[str]:
         """All pieces, by id. With a vocabulary of these, no string has an unknown token."""
         ids = self._tokenizer.get_vocab()
-        return sorted(ids, key=ids.__getitem__)
+        return [_renamed(piece) for piece in sorted(ids, key=ids.__getitem__)]
 
     def words(self, text: str) -> list[str]:
         """Return the parts of a string that merges do not cross, with a character for each byte.
@@ -287,7 +319,7 @@ class BPETokenizer(Tokenizer):
         """Return the pieces of a string."""
         check_texts([text])
         with library_errors("the tokenizer cannot split this text"):
-            return self._tokenizer.encode(text).tokens
+            return [_renamed(piece) for piece in self._tokenizer.encode(text).tokens]
 
     def join(self, tokens: Sequence[str]) -> str:
         """Return the string that consists of these pieces.
@@ -297,11 +329,16 @@ class BPETokenizer(Tokenizer):
         tokens : sequence of str
             Tokens, as `split` returns them.
         """
-        return self._tokenizer.decoder.decode(list(tokens)).strip()
+        return self._tokenizer.decoder.decode([token.lstrip(" ") for token in tokens]).strip()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments with which `tokenizer_named` creates an equal tokenizer."""
         return {**super().to_dict(), "model": json.loads(self.model)}
+
+
+def _renamed(piece: str) -> str:
+    """Return a piece with a space before it if it has the name of a special token."""
+    return f" {piece}" if piece in SPECIALS else piece
 
 
 def check_texts(texts: Iterable[Any]) -> None:

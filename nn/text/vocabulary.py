@@ -84,11 +84,12 @@ class Vocabulary:
         Parameters
         ----------
         tokens : iterable of str
-            Tokens that are not in the vocabulary get the id `UNK`.
+            Tokens that are not in the vocabulary get the id `UNK`. So do the names of special
+            tokens, which are part of the text.
         bos, eos : bool, default False
             Add `BOS` at the start, or `EOS` at the end.
         """
-        ids = [self._ids.get(token, UNK) for token in tokens]
+        ids = [max(self._ids.get(token, UNK), UNK) for token in tokens]
         return [BOS] * bos + ids + [EOS] * eos
 
     def decode(self, ids: Iterable[Any]) -> list[str]:

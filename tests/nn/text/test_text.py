@@ -34,11 +34,12 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 @pytest.mark.parametrize(
     ("tokenizer", "text", "tokens"),
     [
-        (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . 5 km !"),
+        (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . ￭ 5 km !"),
+        (WordTokenizer(), "a@b.org , ▁", "a ￭ @ ￭ b . ￭ org ▁ , ▁▁"),
         (WordTokenizer(lowercase=True), "Ab C", "ab c"),
         (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
-        (CharTokenizer(), "हिन्दी 日本", "हिन्दी 日 本"),
+        (CharTokenizer(), "हिन्दी 日本", "हिन्दी ▁ 日 本"),
         (SpaceTokenizer(), "我 有 一只 猫", "我 有 一只 猫"),
     ],
 )  # fmt: skip
@@ -54,6 +55,12 @@ def test_tokenizer_splits_a_sentence(tokenizer: Tokenizer, text: str, tokens: st
         (WordTokenizer(), 'He\'s said "no" (¿qué?) to well-known men, twice.'),
         (CharTokenizer(), "我有3只cats，OK？"),
         (CharTokenizer(), "I am Tom。"),
+        (CharTokenizer(), "我喜欢café au lait。"),
+        (WordTokenizer(), "مرحبا، كيف حالك؟ نعم."),
+        (
+            WordTokenizer(),
+            "It is 3.14 at 10:30; see www.example.com, U.S. or e.g. $5.00 (a@b.org).",
+        ),
     ],
 )
 def test_tokenizer_joins_what_it_splits(tokenizer: Tokenizer, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,36 +27,38 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 encodable = st.characters(exclude_categories=["Cs"])
 texts = st.text(
-    st.one_of(st.sampled_from("abA \t_'’\"-/.,()“”$3é\u0301猫は"), encodable), max_size=30
+    st.one_of(st.sampled_from("abA \t_'’\"-/.,()“”$3é\u0301猫は▁￭@:،न\u094d"), encodable),
+    max_size=30,
 )
 
 
 @max_examples(50)
 @given(texts, st.sampled_from([WordTokenizer, CharTokenizer, SpaceTokenizer]), st.booleans())
-def test_tokens_of_any_text_are_its_characters_without_spaces(
-    text: str, kind: Any, lowercase: bool
-) -> None:
+def test_join_of_tokens_of_any_text_is_the_text(text: str, kind: Any, lowercase: bool) -> None:
     tokenizer = kind(lowercase=lowercase)
     normal = text.lower() if lowercase else text
     tokens = tokenizer(text)
-    assert "".join(tokens) == "".join(normal.split())
+    assert tokenizer.join(tokens) == " ".join(normal.split())
     assert all(token and token.split() == [token] for token in tokens)
     assert tokenizer_named(**json.loads(json.dumps(tokenizer.to_dict())))(text) == tokens
 
 
-@max_examples(50)
-@given(texts)
-def test_join_of_words_splits_into_the_same_words(text: str) -> None:
-    for tokenizer in (WordTokenizer(), SpaceTokenizer()):
-        assert tokenizer(tokenizer.join(tokenizer(text))) == tokenizer(text)
-    assert SpaceTokenizer().join(SpaceTokenizer()(text)) == " ".join(text.split())
+@given(texts, st.booleans())
+def test_bpe_joins_any_text_from_its_tokens(text: str, whole_words: bool) -> None:
+    library = needs("tokenizers")
+    assert library
+    bpe = bpe_of_names(whole_words)
+    assert bpe.join(bpe(text)).split() == text.split()
+    vocabulary = Vocabulary([*SPECIALS, *bpe.pieces])
+    ids = vocabulary.encode(bpe(text))
+    assert UNK not in ids and bpe.join(vocabulary.decode(ids)).split() == text.split()
 
 
-@max_examples(50)
-@given(st.text("ab3Z .,!猫はカ？。", max_size=20))
-def test_join_of_characters_splits_into_the_same_characters(text: str) -> None:
-    tokenizer = CharTokenizer()
-    assert tokenizer(tokenizer.join(tokenizer(text))) == tokenizer(text)
+@cache
+def bpe_of_names(whole_words: bool) -> BPETokenizer:
+    """Return a tokenizer that learned the names of special tokens as pieces."""
+    lines = ["x<unk>y<unk> <pad>it<eos>", "a<bos><bos>"] * 30
+    return BPETokenizer.train(lines, vocab_size=330, whole_words=whole_words)
 
 
 words = st.sampled_from(["a", "b", "c", "dog", "é", "猫", "<unk>", "<eos>"])
@@ -83,11 +86,11 @@ def test_vocabulary_decodes_what_it_encodes(
     ids = vocabulary.encode(iter(tokens), bos=bos, eos=eos)
     assert (len(vocabulary) == len([*vocabulary]) and ids[:1] == [BOS]) or not bos
     assert ids[-1:] == [EOS] or not eos
-    for token, i in zip(tokens, ids[bos:]):
-        assert i == (vocabulary.tokens.index(token) if token in vocabulary else UNK)
-    expected = [token if token in vocabulary else "<unk>" for token in tokens]
-    end = expected.index("<eos>") if "<eos>" in expected else None
-    assert vocabulary.decode([*ids, *[PAD] * padding]) == expected[:end]
+    is_word = [token in vocabulary and token not in SPECIALS for token in tokens]
+    for token, i, known in zip(tokens, ids[bos:], is_word):
+        assert i == (vocabulary.tokens.index(token) if known else UNK)
+    expected = [token if known else "<unk>" for token, known in zip(tokens, is_word)]
+    assert vocabulary.decode([*ids, *[PAD] * padding]) == expected
 
 
 sides = st.text(st.sampled_from('ab é猫.,"'), min_size=1, max_size=8).map(str.strip).filter(bool)
