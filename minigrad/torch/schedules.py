@@ -191,11 +191,11 @@ def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
     Parameters
     ----------
     total : int
-        Step from which on the factor is `final`.
+        Number of steps. After the last one the factor is `final`.
     warmup : int
-        Step at which the factor is 1; 0 by default.
+        Steps in which the factor rises; 0 by default.
     final : float
-        Last factor; 0 by default.
+        Factor after the last step; 0 by default.
     """
     return _warmed_up("cosine_schedule", total, warmup, final, _half_cosine)
 
@@ -218,9 +218,10 @@ def _warmed_up(
         raise ValueError(f"{name}: warmup must be less than total ({total}), got {warmup}")
 
     def factor(step: int) -> float:
-        if step < warmup:
+        if step <= warmup:
             return step / warmup
-        return final + (1 - final) * curve(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
+        done = min(1.0, (step - 1 - warmup) / (total - warmup))
+        return final + (1 - final) * curve(1.0, 0.0, done)
 
     return factor
 

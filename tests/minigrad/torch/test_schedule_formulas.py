@@ -123,13 +123,14 @@ def test_factors_of_all_steps_equal_their_formulas(
     for step in range(1, total + 3):
         falling = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
         assert noam(step) == pytest.approx(falling)
-        rising, done = step / warmup, min((step - warmup) / rest, 1.0)
-        is_rising = step < warmup
+        rising, done = step / warmup, min((step - 1 - warmup) / rest, 1.0)
+        is_rising = step <= warmup
         assert root(step) == pytest.approx(rising if is_rising else math.sqrt(warmup / step))
         for factor, curve in ((cosine, half_cosine), (line, lambda done: 1 - done)):
             expected = rising if is_rising else between(final, 1.0, curve(done))
             assert factor(step) == pytest.approx(expected)
-        assert optim.linear_schedule(total)(step) == pytest.approx(max(0.0, 1 - step / total))
+        steps_left = max(0, total + 1 - step)  # with this one
+        assert optim.linear_schedule(total)(step) == pytest.approx(steps_left / total)
 
 
 class Plateau:
