@@ -20,7 +20,6 @@ import math
 import shlex
 import sys
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -57,7 +56,7 @@ from ..runs.progress import ProgressLine
 from ..runs.trainer import Trainer
 from ..text.batches import PairBatches
 from ..text.pairs import read_pairs, split_pairs
-from ..text.scores import translation_scores
+from ..text.scores import bleu_tokenizer, is_wide, translation_scores
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, Vocabulary
 from .inputs import BLEU_TOKENIZERS, add_number, command_parser, is_run
@@ -272,13 +271,6 @@ def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Name
     return tokenizer_named(name, lowercase=args.lowercase, simplified=args.simplified)
 
 
-def is_wide(texts: Sequence[str]) -> bool:
-    """Return True for texts in Chinese or Japanese characters, which have no spaces."""
-    sample = "".join(texts[:1000])
-    wide = [c for c in sample if unicodedata.east_asian_width(c) in "WF"]
-    return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
-
-
 def choose_tokenizers(
     args: argparse.Namespace, train: list[Pair]
 ) -> tuple[list[Tokenizer], list[Pair]]:
@@ -399,7 +391,7 @@ def scores(
     args: argparse.Namespace,
 ) -> Scores:
     """Return BLEU and chrF of translations, each with its references."""
-    tokenize = args.bleu_tokenize or ("zh" if is_wide([r[0] for r in references]) else "13a")
+    tokenize = args.bleu_tokenize or bleu_tokenizer([r[0] for r in references])
     texts = [t.text for t in translations]
     return translation_scores(texts, references, tokenize=tokenize, lowercase=args.lowercase)
 

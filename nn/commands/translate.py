@@ -22,7 +22,7 @@ import nn
 from minigrad.check.extras import require
 
 from ..text.pairs import read_lines
-from ..text.scores import translation_scores
+from ..text.scores import bleu_tokenizer, translation_scores
 from ..text.tokenize import SpaceTokenizer
 from ..text.vocabulary import SPECIALS
 from .inputs import (
@@ -52,7 +52,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_number(parser, "--beam", None, "beam size; 1 is greedy (default: 4 for a run)")
     add_number(parser, "--max-len", None, "the most tokens of a translation")
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
-    tokenizer = "tokenizer of sacrebleu for --references (default: 13a)"
+    tokenizer = "tokenizer of sacrebleu (default: by the script of the references)"
     add("--bleu-tokenize", choices=BLEU_TOKENIZERS, help=tokenizer)
     add_model_options(parser)
     runs = parser.add_argument_group("runs")
@@ -109,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("".join(f"{line}\n" for _, line in batch), end="", flush=True)
         texts += [text for text, _ in batch]
     if args.references:
-        scores = translation_scores(texts, references, tokenize=args.bleu_tokenize or "13a")
+        tokenize = args.bleu_tokenize or bleu_tokenizer(references)
+        scores = translation_scores(texts, references, tokenize=tokenize)
         print(
             f"BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}; {scores.bleu_signature}",
             file=sys.stderr,

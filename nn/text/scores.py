@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -31,6 +32,35 @@ class Scores:
     bleu_signature: str
     chrf: float
     chrf_signature: str
+
+
+def is_wide(texts: Sequence[str]) -> bool:
+    """Return True for texts in Chinese or Japanese characters, which have no spaces.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The first 1,000 are read.
+    """
+    sample = "".join(texts[:1000])
+    wide = [c for c in sample if unicodedata.east_asian_width(c) in "WF"]
+    return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
+
+
+def bleu_tokenizer(references: Sequence[str]) -> str:
+    """Return the tokenizer of BLEU for the script of references.
+
+    Parameters
+    ----------
+    references : sequence of str
+        Reference translations.
+
+    Returns
+    -------
+    str
+        "zh" for Chinese and Japanese characters, or else "13a".
+    """
+    return "zh" if is_wide(references) else "13a"
 
 
 def translation_scores(

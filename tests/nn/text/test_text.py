@@ -16,7 +16,7 @@ from support.environment import needs
 from minigrad import MissingExtraError
 from nn.text.batches import PairBatches
 from nn.text.pairs import read_pairs, split_pairs
-from nn.text.scores import translation_scores
+from nn.text.scores import bleu_tokenizer, translation_scores
 from nn.text.tokenize import (
     BPETokenizer,
     CharTokenizer,
@@ -145,6 +145,14 @@ def test_translation_scores_equal_their_definitions() -> None:
     several = translation_scores(["a b c d x"] * 2, references, lowercase=True)
     assert (several.bleu, several.chrf) == pytest.approx((100, 100))
     assert "case:lc" in several.chrf_signature
+
+
+def test_bleu_tokenizer_is_that_of_the_script() -> None:
+    found = [
+        bleu_tokenizer([text])
+        for text in ("一只猫。", "猫はいる", "a cat 猫.", "고양이 한 마리", "")
+    ]
+    assert found == ["zh", "zh", "13a", "13a", "13a"]
 
 
 @pytest.mark.parametrize(
