@@ -19,7 +19,7 @@ from ..grad import Function, TracedCall, checked_results, grad, gradients, is_ar
 from ..graph import Backward, Node, topological
 from ..modes import set_grad_enabled
 from ..ops.shape import stack
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, to_array, wrap
 from ..trees import aligned, leaves, rebuilt
 from .batched import BatchedArray, BatchedShape
 
@@ -168,9 +168,9 @@ def _directions(run: TracedCall, xs: Any, vs: Any) -> list[Any]:
             f"{len(parts)}"
         )
     vectors = [v for pair in zip(run.trees, parts) for v in aligned(*pair, is_array)]
-    if imaginary := [v for v in vectors if np.iscomplexobj(v)]:
+    if imaginary := [v for v in vectors if to_array(v).dtype.kind == "c"]:
         raise TypeError(
-            f"the direction must be real, got dtype {np.asarray(imaginary[0]).dtype}; pass its "
+            f"the direction must be real, got dtype {to_array(imaginary[0]).dtype}; pass its "
             "real and imaginary parts one after the other"
         )
     return [

@@ -197,15 +197,23 @@ rad2deg = ufunc(
 conjugate = ufunc(
     np.conjugate, "Return x, or the conjugates of complex numbers.", "conj", x=lambda g: g
 )
-numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
 Tensor.real = property(  # type: ignore[assignment]
-    lambda x: x if x.dtype.kind != "c" else wrap(x.data.real, None),
+    lambda x: x if x.dtype.kind != "c" else wrap(as_array(np.real(x.data)), None),
     doc="Real part, which is the tensor itself for real numbers.",
 )
 Tensor.imag = property(  # type: ignore[assignment]
     lambda x: wrap(as_array(np.imag(x.data)), None),
     doc="Imaginary part, which is 0 for real numbers.",
 )
+numpy_form(np.real)(lambda val: clone(val.real))
+
+
+@numpy_form(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> Tensor:
+    limit = tol * np.finfo(a.dtype).eps if tol > 1 else tol
+    return clone(a.real) if all_true(np.abs(a.imag.data) < limit) else a
+
+
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
 
 

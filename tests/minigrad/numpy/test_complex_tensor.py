@@ -68,21 +68,102 @@ def test_transform_has_the_values_of_numpy_and_derivatives(
         "np.imag(-(x * 1j).mean() * np.cumsum(1j * x + W))",
         "np.abs(x.astype(complex) + x.astype(np.complex128))",
         "np.real(np.convolve(x * 1j, W * 1j))",
+        "np.abs(np.tan(x * 1j + 0.3) + np.sin(x + 1j) + np.cos(1j * x) * np.tanh(x - 0.5j))",
+        "np.imag(np.log10(x + 1j) + np.log2(x - 1j)) + np.real(np.sqrt(W - 2 + 1j * x))",
+        "np.real(np.diff(1j * x + x**2, prepend=(1j * x)[:1], append=2 + 3j))",
+        "np.imag(np.pad(1j * x, 2, constant_values=(1 + 2j, 3)))",
+        "np.abs(np.pad(1j * x, 2, constant_values=5))",
+        "np.abs(np.prod((x + 1j * x**2).reshape(2, 3), axis=1, keepdims=True))",
+        "np.abs(np.prod((x + 1j * x**2).reshape(2, 3), axis=(0, 1)) * np.prod(1j * x[:0]))",
+        "np.linalg.norm(x + 1j * W) + np.linalg.norm((x + 1j).reshape(2, 3), axis=1).sum()",
+        "np.abs(np.vdot(x + 1j, W * 1j + x))",
+        "np.imag(x ** (1 + 2j) + 2 ** (x * 1j) + (x - 1 + 1j) ** -2)",
+        "np.real((x + 1j) ** np.array([0, 1, 2, 0.5, -1, 3j]))",
+        "np.abs((x + 1j) / (1 - 2j) + 1 / (x * 1j) + (x * 1j) / np.array([1j, 2, 3, 1, 1, 1j]))",
+        "np.real_if_close(x + 1e-20j * x) + np.imag(np.real_if_close(x + 1j * x))",
     ],
 )
 def test_expression_with_complex_values_has_the_values_of_numpy_and_derivatives(code: str) -> None:
     assert_right(eval(f"lambda x: {code}", {"np": np, "W": W}))
 
 
-def test_complex_tensor_can_be_changed_in_place() -> None:
-    def f(x: Any) -> Any:
-        z = 1j * x
-        z *= x + 1j
-        z[1:] = z[:-1] * 2
-        z[0] = 3.0
-        return np.real(z) * np.imag(z)
+CHANGES = [
+    "z *= 2", "z += x", "z -= 1j", "z /= 2", "z **= 2", "z @= np.eye(6)", "z[1:] = 0", "z[z.real > 1] = x[0]",
+    "z[2:] *= 0", "np.conj(z)[0] = 0", "np.multiply(z, 2, out=z)", "np.add.at(z, 0, 1)", "np.copyto(z, 1)",
+    "np.put(z, 0, 1)",
+]  # fmt: skip
 
-    assert_right(f)
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_complex_tensor_cannot_be_changed(change: str) -> None:
+    x = mg.Tensor(X, requires_grad=True)
+    z = 1j * x
+    before = z.data
+    with pytest.raises(
+        TypeError, match=r"cannot be changed in place; write z = |has no derivative"
+    ):
+        exec(change, {"np": np, "x": x, "z": z})
+    np.testing.assert_array_equal(z.data, before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(exponent=st.floats(-0.95, 0.95), angle=st.floats(-4, 4), seed=st.integers(0, 99))
+def test_quotient_of_numbers_of_any_size_is_in_range(
+    dtype: Any, exponent: float, angle: float, seed: int
+) -> None:
+    """The divisor is not squared, so the quotient of numbers near the ends of the range is finite."""
+    size = dtype(float(np.finfo(dtype).max) ** exponent)
+    z = size * np.exp(1j * angle).astype(np.result_type(dtype, 1j))
+    w = z * (1 + np.random.default_rng(seed).uniform(0, 1))
+    scale = mg.Tensor(dtype(1), requires_grad=True)
+    y = (w * scale) / (z * scale)
+    np.testing.assert_allclose(y.data, w / z, rtol=2e-6 if dtype == np.float32 else 1e-14)
+    (slope,) = mg.gradients(y.real, [scale])
+    np.testing.assert_allclose(slope.data, 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [0, 0.0, 1, 2, 0.5, 1 + 1j, 0j, 3 - 2j])
+def test_power_of_complex_zero_is_that_of_numpy(exponent: complex) -> None:
+    zero = np.zeros(2)
+    y = (mg.Tensor(zero, requires_grad=True) + 0j) ** exponent
+    np.testing.assert_array_equal(y.data, (zero + 0j) ** exponent)
+
+
+def test_square_root_of_negative_and_zero_values_is_that_of_numpy() -> None:
+    x = np.array([-4.0, 0.0, 9.0, 1e300, -1e-300])
+    for imag in (0.0, -0.0):
+        z = mg.Tensor(x, requires_grad=True) + complex(0, imag)
+        np.testing.assert_array_equal(np.sqrt(z).data, np.sqrt(z.data))
+    slope = mg.grad(lambda x: np.sqrt(x + 0j).imag.sum())(x[[0, 2]])
+    np.testing.assert_allclose(slope.data, [-0.25, 0])
+
+
+def test_complex_tensor_gives_python_numbers() -> None:
+    z = mg.Tensor(X[:2], requires_grad=True) * (1 + 2j)
+    assert z[0].item() == z.item(0) == z.tolist()[0] == X[0] * (1 + 2j)
+    with pytest.warns(UserWarning, match="without a gradient"):
+        assert complex(z[0]) == X[0] * (1 + 2j)
+    with pytest.raises(mg.GradientError, match="would lose its gradient"):
+        mg.grad(lambda x: abs(complex(1j * x)) * x)(2.0)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.real(x + 2j * x),
+        lambda x: (x + 2j * x).real,
+        lambda x: np.real(np.sqrt(x - 1 + 0j)),
+        lambda x: np.real_if_close(x + 0j),
+        lambda x: np.imag(np.real_if_close(x + 1j * x)),
+    ],
+)
+def test_vmap_of_real_part_equals_a_loop(f: Any, requires_grad: bool) -> None:
+    x = mg.Tensor(X.reshape(2, 3), requires_grad=requires_grad)
+    expected = np.stack([f(row).data for row in x])
+    y = mg.vmap(f)(x)
+    assert y.dtype == expected.dtype == float
+    np.testing.assert_allclose(y.data, expected)
 
 
 def test_vmap_and_jacobian_of_a_transform_equal_a_loop() -> None:
