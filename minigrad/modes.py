@@ -6,10 +6,16 @@ reading: `Mode`, `set_grad_enabled` and `no_grad`. Tools that see every operatio
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import inspect
-from collections.abc import Callable
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator
 from contextvars import ContextVar
+from types import CodeType
 from typing import Any, TypeVar
 
 from .errors import GradientError
@@ -33,23 +39,34 @@ class Mode:
         tensor would lose its gradient.
     outer : Mode or None
         The mode outside the current block.
+    block : object
+        The context manager of the current block.
     """
 
-    __slots__ = ("record", "watch", "traced", "outer")
+    __slots__ = ("record", "watch", "traced", "outer", "block")
 
-    def __init__(self, record: bool, watch: Any, traced: bool, outer: Mode | None) -> None:
+    def __init__(
+        self, record: bool, watch: Any, traced: bool, outer: Mode | None, block: Any
+    ) -> None:
         self.record = record
         self.watch = watch
         self.traced = traced
         self.outer = outer
+        self.block = block
 
 
-def leave() -> None:
+def leave(block: Any) -> None:
     """Restore the mode outside the block that ends."""
-    MODE.set(MODE.get().outer or _PLAIN)
+    mode = MODE.get()
+    if mode.block is not block:
+        raise RuntimeError(
+            f"{type(block).__name__}: a block must end in the thread or task where it began, and "
+            "after the blocks inside it; decorate a generator instead of a block around its yield"
+        )
+    MODE.set(mode.outer or _PLAIN)
 
 
-_PLAIN = Mode(True, None, False, None)
+_PLAIN = Mode(True, None, False, None, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
 
 VMAPPED: ContextVar[bool] = ContextVar("minigrad.vmapped", default=False)
@@ -72,28 +89,93 @@ class set_grad_enabled(ContextDecorator):
         self._record = bool(mode)
 
     def __enter__(self) -> None:
+        frame = sys._getframe(1)
+        if frame.f_code.co_flags & _OF_GENERATORS:
+            self._check_generator(frame)
         mode = MODE.get()
-        MODE.set(Mode(self._record, mode.watch, mode.traced, mode))
+        MODE.set(Mode(self._record, mode.watch, mode.traced, mode, self))
 
     def __exit__(self, *exc: object) -> None:
-        leave()
+        leave(self)
+
+    def _check_generator(self, frame: Any) -> None:
+        """Raise an error for a block around a yield, which would switch the caller's mode."""
+        caller = frame.f_back
+        if caller is not None and caller.f_code.co_filename == contextlib.__file__:
+            return  # a context manager, which is for its caller
+        if frame.f_lineno in _blocks_around_yield(frame.f_code):
+            raise GradientError(
+                f"{type(self).__name__}: the block contains a yield, so the caller of "
+                f"{frame.f_code.co_name} would run in its mode; decorate the generator with "
+                f"@{type(self).__name__}, or end the block before the yield"
+            )
+
+    def _in_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a generator function that runs in this mode, and its caller in its own."""
+
+        @functools.wraps(function)
+        def generate(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            resume, value = generator.send, None
+            while True:
+                try:
+                    with self:
+                        y = resume(value)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    resume, value = generator.send, (yield y)
+                except GeneratorExit:
+                    with self:
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    resume, value = generator.throw, error
+
+        return generate
 
     def __call__(self, function: _F) -> _F:
-        """Return `function` so that it runs in this mode."""
+        """Return `function` so that it runs in this mode; a generator, while it computes."""
         if not callable(function):
             raise TypeError(
                 f"{type(self).__name__}: function must be callable, got {function!r:.60}"
             )
-        if (
-            inspect.isgeneratorfunction(function)
-            or inspect.iscoroutinefunction(function)
-            or inspect.isasyncgenfunction(function)
-        ):
+        if inspect.isgeneratorfunction(function):
+            return self._in_generator(function)  # type: ignore[return-value]
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(
-                f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or "
-                "coroutine; use a with block inside it"
+                f"{type(self).__name__}: cannot decorate {function.__name__}, a coroutine or "
+                "asynchronous generator; decorate the functions that it calls"
             )
         return super().__call__(function)
+
+
+_OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+
+
+@functools.cache
+def _blocks_around_yield(code: CodeType) -> frozenset[int]:
+    """Return the first lines of the `with` statements of a function that contain a yield."""
+    try:
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(code))).body
+    except (OSError, SyntaxError):  # typed into a prompt
+        return frozenset()
+    lines: set[int] = set()
+    for node in _inside(function):
+        body = [part for child in getattr(node, "body", ()) for part in _inside(child)]
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(
+            isinstance(part, (ast.Yield, ast.YieldFrom)) for part in body
+        ):
+            lines.update(range(node.lineno, max(node.lineno + 1, node.body[0].lineno)))
+    return frozenset(line + code.co_firstlineno - 1 for line in lines)
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Return a node and what it contains, without nested functions."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from _inside(child)
 
 
 class no_grad(set_grad_enabled):
@@ -138,10 +220,10 @@ class traced:
 
     def __enter__(self) -> None:
         mode = MODE.get()
-        MODE.set(Mode(True, mode.watch, True, mode))
+        MODE.set(Mode(True, mode.watch, True, mode, self))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        leave()
+        leave(self)
         if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
             # NumPy replaces the error if `array[i] = tensor` converts the tensor to a number
             raise error.__cause__ from None

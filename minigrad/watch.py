@@ -81,8 +81,8 @@ class Watch:
                 )
             watch = watch._outer
         self._outer = mode.watch
-        MODE.set(Mode(mode.record, self, mode.traced, mode))
+        MODE.set(Mode(mode.record, self, mode.traced, mode, self))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        leave()
+        leave(self)

@@ -158,17 +158,86 @@ def test_modes_nest_decorate_and_end_with_errors() -> None:
     assert mg.no_grad(mg.enable_grad(lambda t: t * 2))(x).requires_grad
     with pytest.raises(TypeError, match="no_grad: function must be callable, got False"):
         mg.no_grad(False)
-    with pytest.raises(TypeError, match="no_grad: cannot decorate g, a generator"):
-
-        @mg.no_grad()
-        def g():  # type: ignore[no-untyped-def]
-            yield
-
-    with pytest.raises(TypeError, match="no_grad: cannot decorate h, a generator or coroutine"):
+    with pytest.raises(TypeError, match="no_grad: cannot decorate h, a coroutine or asynchronous"):
 
         @mg.no_grad()
         async def h():  # type: ignore[no-untyped-def]
             yield
+
+
+@pytest.mark.parametrize("mode", [mg.no_grad, mg.enable_grad])
+def test_decorated_generator_computes_in_its_mode_and_its_caller_in_its_own(mode: Any) -> None:
+    inside, closed = [], []
+
+    @mode()
+    def generate(n: int) -> Any:
+        try:
+            for i in range(n):
+                inside.append(mg.is_grad_enabled())
+                try:
+                    received = yield i
+                except KeyError:
+                    received = "thrown"
+                inside.append(received)
+            return "end"
+        finally:
+            closed.append(mg.is_grad_enabled())
+
+    def outer() -> Any:
+        result = yield from generate(4)
+        inside.append(result)
+
+    for outside in (True, False):
+        inside.clear()
+        closed.clear()
+        with mg.set_grad_enabled(outside):
+            generator = outer()
+            assert next(generator) == 0 and mg.is_grad_enabled() is outside
+            assert generator.send("sent") == 1 and mg.is_grad_enabled() is outside
+            assert generator.throw(KeyError()) == 2 and mg.is_grad_enabled() is outside
+            assert list(generator) == [3] and mg.is_grad_enabled() is outside
+            is_on = mode is mg.enable_grad
+            assert inside == [is_on, "sent", is_on, "thrown", is_on, None, is_on, None, "end"]
+            unfinished = generate(2)
+            next(unfinished)
+            unfinished.close()
+            assert closed == [is_on, is_on] and mg.is_grad_enabled() is outside
+
+
+def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
+    def leaking() -> Any:
+        with mg.no_grad():
+            yield mg.is_grad_enabled()
+
+    def computing() -> Any:
+        with mg.no_grad():
+            inside = mg.is_grad_enabled()
+        yield inside, mg.is_grad_enabled()
+
+    @contextlib.contextmanager
+    def unrecorded() -> Any:
+        with mg.no_grad():
+            yield
+
+    with pytest.raises(mg.GradientError, match=r"the caller of leaking would run in its mode; dec"):
+        next(leaking())
+    assert mg.is_grad_enabled() and list(computing()) == [(False, True)]
+    with unrecorded():
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+
+
+def test_block_that_ends_in_another_thread_or_out_of_order_raises() -> None:
+    first, second = mg.no_grad(), mg.enable_grad()
+    first.__enter__()
+    second.__enter__()
+    with pytest.raises(RuntimeError, match="no_grad: a block must end in the thread or task where"):
+        first.__exit__()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="enable_grad: a block"):
+        pool.submit(second.__exit__).result()
+    second.__exit__()
+    first.__exit__()
+    assert mg.is_grad_enabled()
 
 
 def test_no_grad_object_shared_by_tasks_gives_each_its_mode() -> None:

@@ -51,6 +51,9 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["mg.vmap(lambda v, noise: v * noise)(x, mg.randn(2, 3))"]),
     ("compute with x.real and x.imag, or use .detach() if no gradient is needed", "np.sort(p * 1j)",
      ["np.sort((p * 1j).imag)", "np.sort((p * 1j).detach()) -> Tensor"]),
+    ("write z = np.where(mask, value, z), or z = np.concatenate([...])", "(p * 1j).__setitem__(0, 1)",
+     ["np.abs(np.where(mask[0], 1.0, p * 1j))", "np.abs(np.concatenate([p * 1j, p]))"]),
+    ("write z = z * w instead of z *= w", "operator.imul(p * 1j, 2)", ["np.abs((p * 1j) * 2)"]),
     ("compute with x.real and x.imag, or use .detach()", "mg.multiply(p * 1j, p)", ["mg.multiply((p * 1j).imag, p)"]),
     ("the result is complex, and <lambda> has no derivative", "mg.custom_op(p=lambda g: g)(lambda p, /: p * 1j)(p)", []),
     ("astype: dtype must be complex, got <class 'float'>; write x.real, or np.abs(x)", "(p * 1j).astype(float)",
@@ -70,7 +73,7 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["np.where(mask, np.log(np.where(mask, x, 1)), other)"]),
     ("write x.astype for the operands", "np.exp(x, dtype=np.float32)", ["np.exp(x.astype(np.float32))"]),
     ("pass retain_graph=True to the first backward pass", "twice()", ["twice(retain_graph=True) -> Tensor"]),
-    ("use a with block inside it", "mg.no_grad()(generator)", ["list(generator()) -> list"]),
+    ("decorate the generator with @no_grad", "list(generator())", ["list(decorated()) -> list"]),
     ("use the returned tensor", "np.sum(p, out=np.zeros(()))", ["np.sum(p)"]),
     ("use .detach() if no gradient is needed", "np.sum(p, initial=5.0)", ["np.sum(p.detach(), initial=5.0) -> Tensor"]),
     ("use the result instead", "np.add(zeros, 1, out=Tensor(zeros))", ["np.add(p, 1)"]),
@@ -201,6 +204,11 @@ def warned(call: Any) -> None:
 def generator() -> Any:
     with mg.no_grad():
         yield 1
+
+
+@mg.no_grad
+def decorated() -> Any:
+    yield 1
 
 
 def space() -> dict[str, Any]:
