@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from . import protocols as protocols  # sets NumPy's protocols on Tensor
+from .nested import needs_gradient
 from .op import Op, Rule
 from .tensor import DISPATCH, Tensor
 
@@ -118,7 +119,7 @@ def elementwise_doc(summary: str, *operands: str, result: str = "Tensor") -> str
 
 
 def custom_op(
-    *, vjp: Rule | None = None, **rules: Rule
+    *, vjp: Rule | None = None, **rules: Rule | None
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Turn a function of ndarrays into a differentiable function of Tensors.
 
@@ -130,10 +131,11 @@ def custom_op(
     ----------
     vjp : callable, optional
         One rule for all operands, which returns a tuple of their gradients.
-    **rules : callable
+    **rules : callable or None
         The rule of each operand. Its first parameter is the gradient of the result. The other
         parameters name the values that it reads: operands, options, `y` for the result, `x_shape`
-        for the shape of operand `x`.
+        for the shape of operand `x`. None is for an operand whose derivative is 0. Another operand
+        without a rule must not require gradients.
 
     Returns
     -------
@@ -150,11 +152,40 @@ def custom_op(
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         _check_function("the operation", forward, np.ufunc)
         for name, rule in {**rules, **({"vjp": vjp} if vjp else {})}.items():
-            _check_function(f"{name}=", rule)
-        guarded_rules = {name: _guard(rule) for name, rule in rules.items()}
-        return Op(forward, guarded_rules, vjp=_guard(vjp) if vjp else None).function
+            if rule is not None:
+                _check_function(f"{name}=", rule)
+        guarded_rules = {name: _guard(rule) for name, rule in rules.items() if rule is not None}
+        entry = Op(forward, guarded_rules, vjp=_guard(vjp) if vjp else None)
+        unknown = set(rules) - set(entry.operands)
+        if unknown:
+            raise TypeError(
+                f"{entry.name}: rules must be named as operands, {entry.operands}, got {unknown}"
+            )
+        return refusing_gradients(
+            entry,
+            {*entry.operands} - {*rules} - {*entry.rules},
+            "it has no rule; pass its rule to custom_op, or None if its derivative is 0",
+        )
 
     return declare
+
+
+def refusing_gradients(entry: Op, names: set[str], reason: str) -> Callable[..., Any]:
+    """Return the function of an op, for which the operands `names` must not require gradients."""
+    if not names:
+        return entry.function
+
+    @functools.wraps(entry.function)
+    def call(*operands: Any, **options: Any) -> Any:
+        given = dict(zip(entry.operands, operands)) | options
+        for name in entry.operands:
+            if name in names and needs_gradient(given.get(name)):
+                raise TypeError(
+                    f"{entry.name}: {name} must not require gradients, because {reason}"
+                )
+        return entry.function(*operands, **options)
+
+    return call
 
 
 def function(

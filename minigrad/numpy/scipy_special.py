@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..nested import needs_gradient
 from ..op import Op
 from ..ops.arithmetic import safe_divide
-from ..registry import OPS
+from ..registry import OPS, refusing_gradients
 from ..tensor import DISPATCH, to_array
 from . import activations as activations  # registers erf, whose rule is used here
 from . import special as special
@@ -285,16 +284,9 @@ def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
     if entry is None:
         return None
 
-    def call(*inputs: Any) -> Any:
-        for name, x in zip(entry.operands, inputs):
-            if name not in entry.rules and needs_gradient(x):
-                raise TypeError(
-                    f"{entry.name}: {name} must not require gradients, because the derivative is "
-                    "not implemented; use .detach()"
-                )
-        return entry.function(*inputs)
-
-    return call
+    without_rule = {*entry.operands} - {*entry.rules}
+    reason = "the derivative is not implemented; use .detach()"
+    return refusing_gradients(entry, without_rule, reason)
 
 
 DISPATCH["a ufunc by its name"] = by_name

@@ -49,6 +49,24 @@ def test_custom_op_of_any_number_of_operands_needs_one_rule_for_all() -> None:
     mg.gradcheck(total, [np.ones(3), np.ones(3)])
 
 
+def test_custom_op_refuses_gradients_of_an_operand_without_a_rule() -> None:
+    """None is the rule of an operand whose derivative is 0."""
+    by_b = lambda g, a, b: 2 * a * b * g
+    a, b = mg.Tensor(2.0, requires_grad=True), mg.Tensor(3.0, requires_grad=True)
+    call = custom_op(b=by_b)(lambda a, b, /, scale=1.0: a * b**2 * scale)
+    with pytest.raises(
+        TypeError, match="<lambda>: a must not require gradients, because it has no"
+    ):
+        call(a, b)
+    assert mg.gradients(call(a.detach(), b, scale=1.0), [b])[0].item() == 12
+    with mg.no_grad():
+        assert call(a, b).item() == 18
+    constant = custom_op(b=by_b, a=None)(lambda a, b, /: a * b**2)
+    assert mg.gradients(constant(a, b), [a, b], allow_unused=True)[0] is None
+    with pytest.raises(TypeError, match="rules must be named as operands"):
+        custom_op(b=by_b, c=None)(lambda a, b, /: a * b)
+
+
 def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused() -> None:
     for function in (lambda x, y: x, lambda x, needs: x, lambda x, saved: x, lambda x, _mode: x):
         with pytest.raises(TypeError, match="parameters must not be named .*, got"):
