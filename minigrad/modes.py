@@ -224,8 +224,10 @@ class traced:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         leave(self)
-        if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
-            # NumPy replaces the error if `array[i] = tensor` converts the tensor to a number
+        replaced = isinstance(error, (ValueError, SystemError))
+        if error is not None and replaced and isinstance(error.__cause__, GradientError):
+            # NumPy replaces the error if `array[i] = tensor` converts the tensor to a number, and
+            # Python if a function in C, such as SciPy's bisect, goes on after it
             raise error.__cause__ from None
 
 

@@ -434,6 +434,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),
     np.transpose: lambda a, axes=None: a.transpose(axes),
     np.swapaxes: lambda a, i, j: a.swapaxes(i, j),
+    **{f: lambda a, f=f: f(a.values) for f in (np.iscomplexobj, np.isrealobj)},
     np.ndim: lambda a: a.ndim,
     np.size: lambda a: a.size,
     np.result_type: lambda *operands: np.result_type(

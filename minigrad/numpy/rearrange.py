@@ -148,6 +148,7 @@ def repeat(x: Any, repeats: int | Sequence[int], *more: int, axis: int | None = 
     return rearranged(np.repeat, x, plain_index(repeats), axis)
 
 
+numpy_form(np.rollaxis)(lambda a, axis, start=0: rearranged(np.rollaxis, a, axis, start))
 numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis=axis))
 
 
@@ -277,7 +278,14 @@ def _pad(x, /, widths, constant_values):
 
 
 @function(numpy=np.pad)
-def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None) -> Tensor:
+def pad(
+    x: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = None,
+    reflect_type: str = "even",
+) -> Tensor:
     """Add elements before and after each axis.
 
     Parameters
@@ -289,12 +297,19 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
         Added elements: a constant, as by default, or elements of x as in `numpy.pad`.
     constant_values : float or list of pairs
         The constant; 0 by default.
+    reflect_type : {"even"}
+        Reflected elements are not changed.
 
     Returns
     -------
     Tensor
         Longer array.
     """
+    if reflect_type != "even":
+        raise ValueError(
+            f"pad: reflect_type must be 'even', got {reflect_type!r}; write np.concatenate([2 * "
+            "x[:1] - x[n:0:-1], x]), as an odd reflection of n elements before a vector"
+        )
     if mode == "constant":
         if not np.ndim(x):
             np.pad(to_array(x), pad_width)  # checks the width, which a scalar does not need

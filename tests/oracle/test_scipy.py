@@ -58,6 +58,13 @@ def test_solvers_with_derivatives_find_cube_root() -> None:
         assert float(found) == pytest.approx(2 ** (1 / 3))
 
 
+@pytest.mark.parametrize("method", ["bisect", "brentq", "brenth", "ridder"])
+def test_root_scalar_of_a_traced_function_raises_the_error_of_the_conversion(method: str) -> None:
+    root = lambda a: optimize.root_scalar(lambda x: x * x - a, bracket=(0, 3), method=method).root
+    with pytest.raises(mg.GradientError, match="would lose its gradient"):
+        mg.grad(lambda a: root(a) * a)(2.0)
+
+
 def test_solve_ivp_takes_jacobian() -> None:
     decay = lambda y: -(y**3)
     options = {

@@ -51,6 +51,8 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["mg.vmap(lambda v, noise: v * noise)(x, mg.randn(2, 3))"]),
     ("compute with x.real and x.imag, or use .detach() if no gradient is needed", "np.sort(p * 1j)",
      ["np.sort((p * 1j).imag)", "np.sort((p * 1j).detach()) -> Tensor"]),
+    ("write np.concatenate([2 * x[:1] - x[n:0:-1], x])", "np.pad(p, 2, 'reflect', reflect_type='odd')",
+     ["np.concatenate([2 * p[:1] - p[2:0:-1], p])"]),
     ("write z = np.where(mask, value, z), or z = np.concatenate([...])", "(p * 1j).__setitem__(0, 1)",
      ["np.abs(np.where(mask[0], 1.0, p * 1j))", "np.abs(np.concatenate([p * 1j, p]))"]),
     ("write z = z * w instead of z *= w", "operator.imul(p * 1j, 2)", ["np.abs((p * 1j) * 2)"]),

@@ -178,9 +178,19 @@ def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:
     np.testing.assert_allclose(by_vmap(W).data, by_loop(W).data, rtol=1e-9)
 
 
+def test_vmap_of_derivatives_in_a_direction_equals_a_loop() -> None:
+    g = lambda x: (np.tanh(x) ** 2).sum() * x[0]
+    for derive in (lambda x, v: mg.hvp(g, x, v), lambda x, v: mg.jvp(np.tanh, x, v)[1]):
+        expected = np.stack([derive(x, v).data for x, v in zip(X, V)])
+        np.testing.assert_allclose(mg.vmap(derive)(X, V).data, expected, rtol=1e-12)
+    with pytest.raises(TypeError, match="the direction must be real, got dtype complex128"):
+        mg.vmap(lambda x, v: mg.hvp(g, x, v))(X, V * 1j)
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        lambda x: x * (2 if np.iscomplexobj(x) else 3),
         *(np.round, np.count_nonzero, np.argmax, np.imag, lambda x: x.imag),
         lambda x: np.full_like(x, 2.0),
         lambda x: np.pad(x, ((1, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
