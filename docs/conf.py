@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
 
 import browser
 import rendering
@@ -121,22 +122,28 @@ def _build_chinese(app: Any, error: Exception | None) -> None:
         subprocess.run([*command, str(HERE), str(Path(app.outdir) / "zh")], check=True)
 
 
-def _write_live_page(app: Any, error: Exception | None) -> None:
-    """Write the live translator, with Pyodide in it if PYODIDE names an unpacked one."""
+def _write_live_pages(app: Any, error: Exception | None) -> None:
+    """Write the live translator, with Pyodide in it if PYODIDE names an unpacked one, and the recorded training."""
     if not error and app.builder.name == "html" and not chinese:
         from live_page import live_page
+        from watch import watch_page
 
         page = live_page(RUN, browser.pyodide())
         (Path(app.outdir) / "translator.html").write_text(page, "utf-8")
+        data = json.loads((RUN / "watch.json").read_text("utf-8"))
+        page = watch_page(data, live="translator.html")
+        (Path(app.outdir) / "watch.html").write_text(page, "utf-8")
 
 
-def _link_notebook(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
-    """Put links to the notebook of a lesson below its idea, above the first cell."""
+def _open_lesson(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Put the recorded training at a lesson's depth below its idea, and links to its notebook."""
     name = page.removeprefix("course/")
     if (sources.MADE / f"{name}.ipynb").is_file():
-        links = app.builder.templates.render("notebook.html", {**context, "name": name})
+        values = {**context, "name": name, "lesson": int(name[:2])}
+        render = app.builder.templates.render
+        parts = render("watch.html", values) + render("notebook.html", values)
         idea, cell, rest = context["body"].partition('<div class="cell')
-        context["body"] = idea + links + cell + rest
+        context["body"] = idea + parts + cell + rest
 
 
 def _mark_english(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
@@ -146,14 +153,11 @@ def _mark_english(app: Any, page: str, _: str, context: dict[str, Any], tree: An
         context["body"] = '<p class="english">本页只有英文。</p>' + context["body"]
 
 
-def _add_panel(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
-    """Put recorded runs of the translator into the first page."""
-    if page == "index" and RUN.is_dir():  # otherwise `_write_live_page` fails
-        from live_page import recorded_runs
-
-        values = {**context, **recorded_runs(RUN), "offline": browser.pyodide()}
-        panel = app.builder.templates.render("panel.html", values)
-        context["body"] = context["body"].replace('<div id="run"></div>', panel)
+def _add_watch(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Put the recorded training into the first page."""
+    if page == "index":
+        frame = app.builder.templates.render("watch.html", {**context, "lesson": None})
+        context["body"] = context["body"].replace('<div id="run"></div>', frame)
 
 
 def setup(app: Any) -> None:
@@ -171,11 +175,11 @@ def setup(app: Any) -> None:
     if not chinese:
         app.connect("builder-inited", browser.write_lite)
         app.connect("build-finished", browser.watch_notebooks)
-    app.connect("html-page-context", _link_notebook)
+    app.connect("html-page-context", _open_lesson)
     app.connect("html-page-context", sources.link_files)
     app.connect("html-collect-pages", sources.source_pages)
     app.connect("html-page-context", _mark_english)
-    app.connect("html-page-context", _add_panel)
+    app.connect("html-page-context", _add_watch)
     app.connect("build-finished", sources.copy_notebooks)
-    app.connect("build-finished", _write_live_page)
+    app.connect("build-finished", _write_live_pages)
     app.connect("build-finished", _build_chinese)

@@ -73,7 +73,7 @@ def write_labels() -> None:
 
 def course_modules() -> dict[str, Path]:
     """Return the modules that the lessons import, by their names in an archive."""
-    patterns = ("[a-z]*.py", "*.json", "labels.mo", "exercises/*.py")
+    patterns = ("[a-z]*.py", "*.json", "*.html", "labels.mo", "exercises/*.py")
     paths = [path for pattern in patterns for path in sorted(COURSE.glob(pattern))]
     return {path.relative_to(COURSE).as_posix(): path for path in paths}
 

@@ -22,12 +22,16 @@
 # come right, the notebook goes on with our version, so that you can return to it later.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+import json
+from pathlib import Path
+
 import numpy as np
 from by_hand import BOS, EOS, PAD, Parameters, feed_forward, linear, new_parameters, train
 from exercises.build_a_transformer import grade, solution
 from grading import check
 from labels import label, language
 from pictures import figure, growing, show_page
+from watch import Recording, watch_page
 
 import minigrad as mg
 import nn
@@ -367,7 +371,11 @@ solution("adam")
 # a minute.
 
 # %%
-losses = list(train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3, loss=loss, adam=adam))
+total = 4 * (len(source) // 64)
+recording = Recording(p, source_words, target_words, known, held_out, HEADS, LAYERS, total)
+losses = recording.keep(
+    train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3, loss=loss, adam=adam)
+)
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
@@ -382,6 +390,13 @@ with figure(
     axes.axhline(guessing, ls="--", color="#6B6B6B")
     axes.set_xlabel(label("step"))
     axes.set_ylabel(label("loss"))
+
+# %% [markdown]
+# `Recording` asked your model for four sentences at 32 of its steps, and kept its scores. **Before you go on:** what does it learn first, the
+# beginning of a sentence or its noun? Drag the step of *your* run, and answer the question below it.
+
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
+show_page(watch_page(recording.data(), language(), lesson=7), label("Your training"), 1000)
 
 # %% [markdown]
 # ## It translates
@@ -468,3 +483,4 @@ show_page(nn.explore(model, one, words, ids, tokens, backward=True, **options), 
 translator = nn.Translator(model, source_words, target_words, SpaceTokenizer(), SpaceTokenizer())
 translator.save("runs/build_a_transformer")
 nn.save_weights("runs/build_a_transformer/best.safetensors", model)
+Path("runs/build_a_transformer/watch.json").write_text(json.dumps(recording.data()), "utf-8")

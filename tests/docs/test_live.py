@@ -239,118 +239,139 @@ def test_live_page_in_chromium_answers(
     )
 
 
-# -- the panel of the first page -------------------------------------------------------------------------
+# -- the recorded training of the first page -------------------------------------------------------------
 
 NOWHERE = "http://127.0.0.1:9/"  # no browser connects to this port
 
 
-def write_panel(run_dir: Path, folder: Path, language: str = "en", live: str = "") -> Path:
-    """Write a page with the panel, and the live page beside it."""
-    jinja2 = needs("jinja2")
-    template = jinja2.Template((ROOT / "docs/_templates/panel.html").read_text("utf-8"))
-    recorded = importlib.import_module("live_page").recorded_runs(run_dir)
-    panel = template.render(language=language, content_root="", **recorded)
-    page = folder / "index.html"
-    page.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body>{panel}</body>', "utf-8")
-    beside = folder if language == "en" else folder.parent
-    (beside / "translator.html").write_text(live, "utf-8")
-    return page
+@pytest.fixture(scope="module")
+def recorded() -> Any:
+    """Return the recording of three steps of a small model, which learns nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "examples" / "course"))
+        watch, by_hand = (importlib.import_module(name) for name in ("watch", "by_hand"))
+    pairs = [(source.split(), target.split()) for source, target in chinese_english(1000)]
+    vocabs = [Vocabulary.build(side) for side in zip(*pairs)]
+    p = by_hand.new_parameters((len(vocabs[0]), len(vocabs[1])), 8, 8, 1, np.random.default_rng(0))
+    recording = watch.Recording(p, *vocabs, pairs[40:], pairs[:40], 2, 1, 3)
+    assert recording.keep(iter([4.0, 3.0, 2.0])) == [4.0, 3.0, 2.0]
+    return watch, by_hand, p, vocabs, recording.data()
 
 
-def test_panel_knows_all_words_and_its_sentences() -> None:
-    needs("nbformat")
-    module = importlib.import_module("live_page")
-    sources = [source for source, _ in chinese_english()]
-    vocab = Vocabulary.build(source.split() for source in sources).tokens[4:]
-    entries = [entry for kind in module.known_words(vocab).values() for entry in kind]
+def write_watch(recorded: Any, folder: Path, live: str | None = None) -> str:
+    """Write the page of a recording, and the live page beside it; return its address."""
+    page = recorded[0].watch_page(recorded[-1], live="" if live is None else "translator.html")
+    (folder / "watch.html").write_text(page, "utf-8")
+    (folder / "translator.html").write_text(live or "", "utf-8")
+    return (folder / "watch.html").as_uri()
+
+
+def test_known_words_have_all_words_of_the_corpus(recorded: Any) -> None:
+    vocab = Vocabulary.build(source.split() for source, _ in chinese_english()).tokens[4:]
+    entries = [entry for kind in recorded[0].known_words(vocab).values() for entry in kind]
     assert sorted(word for word, _ in entries) == sorted(vocab)
     assert all(english for _, english in entries)
-    assert {word for text in module.RECORDED for word in text.split()} <= set(vocab)
 
 
-def panel_text(driver: Any, name: str) -> str:
-    return driver.execute_script(f"return document.querySelector('.run-{name}').textContent")
-
-
-STEP = "Number(document.querySelector('.run').dataset.step)"
+def test_recorded_queries_and_keys_give_the_attention_of_the_model(recorded: Any) -> None:
+    _, by_hand, p, vocabs, data = recorded
+    run, d = data["snapshots"][-1]["runs"][0], data["size"]
+    unpack = lambda text, n: np.frombuffer(base64.b64decode(text), "<i2").reshape(2, -1, n) / 100
+    queries, keys = unpack(run["queries"], d), unpack(run["keys"], d)
+    weights = mg.softmax(queries @ keys.swapaxes(1, 2) / np.sqrt(d)).data
+    names = {name: t.data for name, t in p.items()}
+    sizes = [len(vocab) for vocab in vocabs]
+    model = Transformer(TransformerConfig(*sizes, 8, 2, 1, 1, 8, dropout=0.0))
+    model.load_state_dict(names)
+    model.eval()
+    source = [vocabs[0].encode(data["sentences"][0])]
+    with mg.no_grad(), record_attention(model) as maps:
+        model(source, [[1, *run["said"][:-1]]])
+    cross = next(w[0][0] for name, w in maps.items() if "cross" in name)
+    assert abs(weights - cross).max() < 0.02
+    scores = unpack(run["scores"], len(run["said"]))
+    own = next(w[0][0] for name, w in maps.items() if name.startswith("decoder") and "self" in name)
+    assert abs(mg.softmax(np.where(np.tri(len(own[0])), scores, -1e9)).data - own).max() < 0.02
+    weight = data["snapshots"][0]["weight"]
+    slope = np.diff(weight["curve"])[3:5] / np.diff(data["weight"]["values"])[3:5]
+    assert min(slope) - 1e-3 <= weight["gradient"] <= max(slope) + 1e-3  # the weight is 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", "zh_CN"])
-def test_panel_without_network_plays_recorded_runs(
-    run_dir: Path, tmp_path: Path, driver: Any, language: str
+@pytest.mark.parametrize("lesson", range(12))
+def test_watch_page_has_the_depth_of_each_lesson_in_both_languages(
+    recorded: Any, tmp_path: Path, driver: Any, lesson: int
 ) -> None:
     check = importlib.import_module("check")
-    folder = tmp_path / "zh"
-    folder.mkdir()
-    live = re.sub(r"https://cdn.jsdelivr.net/[^\"]+", NOWHERE, live_page(run_dir))
-    page = write_panel(run_dir, folder, language, live)
-    driver.get(page.as_uri())
-    assert panel_text(driver, "source") == "我有一只猫"
-    assert driver.execute_script("return document.querySelectorAll('.run path').length") > 3
-    first = driver.execute_script(f"return {STEP}")
-    assert check.wait_for(driver, f"return {STEP} > {first}", 20)
-    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
-    field = driver.find_element("css selector", ".run input")
-    field.clear()
-    field.send_keys("他没有五匹马\n")
-    failed = {
-        "en": "It could not start: Python cannot be loaded. Is there a network? The recorded runs still play.",
-        "zh_CN": "无法启动：无法载入 Python。是否没有网络？录下的过程仍可播放。",
-    }[language]
-    words = f"document.querySelector('.run-live').textContent == '{failed}'"
-    assert check.wait_for(driver, f"return {words}", 20)
-    assert panel_text(driver, "source") != "他没有五匹马"
-    step = driver.execute_script(f"return {STEP}")
-    assert check.wait_for(driver, f"return {STEP} != {step}", 20)
-    if language != "en":
-        shown = driver.find_element("css selector", ".run").text
-        assert not re.search("[A-Z][a-z]+ [a-z]+ [a-z]+", shown)
+    address = write_watch(recorded, tmp_path)
+    titles = []
+    for language in ("en", "zh"):
+        driver.get("about:blank")
+        check.set_width(driver, 390)
+        driver.get(f"{address}#lesson={lesson}&lang={language}")
+        titles.append(driver.find_element("id", "title").text)
+        assert driver.execute_script(check.OVERFLOW) == []
+        assert driver.execute_script(check.CONTRAST) == []
+        for control in driver.find_elements("css selector", "#controls input, #controls button"):
+            before = driver.find_element("id", "why").text
+            control.send_keys(
+                "\ue014" if control.tag_name == "input" else " "
+            )  # arrow to the right
+            assert driver.find_element("id", "why").text != before
+    if lesson not in (7,):
+        assert not re.search(
+            "[A-Z][a-z]+ [a-z]+ [a-z]+", driver.find_element("tag name", "body").text
+        )
+    assert titles[0] != titles[1]
+    assert [e for e in driver.get_log("browser") if e["level"] == "SEVERE"] == []
 
 
 @pytest.mark.slow
-def test_panel_with_reduced_motion_moves_by_keyboard_alone(
-    run_dir: Path, tmp_path: Path, driver: Any
-) -> None:
+def test_watch_page_plays_or_moves_by_keyboard(recorded: Any, tmp_path: Path, driver: Any) -> None:
+    check = importlib.import_module("check")
+    address, step = (
+        write_watch(recorded, tmp_path),
+        "return Number(document.querySelector('#step').value)",
+    )
+    driver.get(address)
+    assert check.wait_for(driver, f"{step} == 3", 20)
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
     reduced = [{"name": "prefers-reduced-motion", "value": "reduce"}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": reduced})
-    driver.get(write_panel(run_dir, tmp_path).as_uri())
-    assert panel_text(driver, "play") == "▶ Play" and "Writing word" in panel_text(
-        driver, "caption"
-    )
-    step = driver.execute_script(f"return {STEP}")
-    button = driver.find_element("css selector", ".run-back")
-    button.send_keys("\n")
-    button.send_keys(" ")
-    assert driver.execute_script(f"return {STEP}") == step - 2
-    assert driver.execute_script("return document.getAnimations().length") == 0
-    driver.find_element("css selector", ".run-source li:nth-child(2) button").click()
-    assert panel_text(driver, "caption").startswith("Reading word 2 of 4: 有.")
+    driver.get(f"{address}?calm")
+    assert driver.execute_script(step) == 3
+    driver.find_element("id", "step").send_keys("\ue012")  # arrow to the left
+    assert driver.execute_script(step) == 2
+    driver.find_element("id", "answer").send_keys("\n") if driver.find_elements(
+        "id", "answer"
+    ) else None
+    driver.find_element("css selector", "#source button:nth-child(2)").send_keys("\n")
+    assert "有" in driver.find_element("css selector", "#why strong").text
 
 
 @pytest.mark.slow
-def test_panel_with_python_plays_a_typed_sentence(
-    run_dir: Path, pyodide: Path, tmp_path: Path, driver: Any
+@pytest.mark.parametrize("has_python", [True, False])
+def test_watch_page_translates_a_typed_sentence_without_spaces(
+    recorded: Any, run_dir: Path, pyodide: Path, tmp_path: Path, driver: Any, has_python: bool
 ) -> None:
     check = importlib.import_module("check")
-    driver.get(write_panel(run_dir, tmp_path, live=live_page(run_dir, pyodide)).as_uri())
+    live = live_page(run_dir, pyodide) if has_python else live_page(run_dir)
+    live = re.sub(r"https://cdn.jsdelivr.net/[^\"]+", NOWHERE, live)
+    driver.get(write_watch(recorded, tmp_path, live))
 
     def translate(text: str, name: str, expected: str) -> bool:
-        field = driver.find_element("css selector", ".run input")
+        field = driver.find_element("css selector", "#try input")
         field.clear()
         field.send_keys(f"{text}\n")
-        script = f"return document.querySelector('.run-{name}').textContent == '{expected}'"
+        script = f"return document.querySelector('#{name}').textContent.includes('{expected}')"
         return bool(check.wait_for(driver, script, 20))
 
-    assert translate("他马", "source", "他马")
-    assert panel_text(driver, "target") == "startXend"
-    assert panel_text(driver, "live") == "It does not know: 马."
-    assert translate("猫 猫 猫", "live", "ValueError: too long")
-    assert translate("我有一只猫", "source", "我有一只猫")
-    kinds = (
-        "return [...document.querySelectorAll('.run-words strong')].map((kind) => kind.textContent)"
-    )
-    assert driver.execute_script(kinds)[:3] == ["who", "verbs", "nouns"]
+    if not has_python:
+        assert translate("他没有五匹马", "state", "Is there a network? The recording still plays.")
+        return
+    assert translate("他马", "state", "It does not know: 马.")
+    assert driver.find_element("id", "target").text.startswith("X")
+    assert translate("猫 猫 猫", "state", "ValueError: too long")
 
 
 def test_words_of_the_live_page_are_in_chinese() -> None:
