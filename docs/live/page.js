@@ -17,6 +17,7 @@ function translatePage() {
   document.documentElement.lang = 'zh-CN';
   document.title = t(document.title);
   the('other').href = '#';
+  for (const link of document.querySelectorAll('.home')) link.href = `zh/${link.getAttribute('href')}`;
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT,
     (node) => node.parentElement.closest('script, style') ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
   while (texts.nextNode()) {

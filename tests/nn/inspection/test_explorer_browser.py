@@ -478,6 +478,43 @@ def test_backward_switch_shows_gradient_of_chosen_output_and_address_restores_it
     assert_array_equal(page.pixels(page.all("#field canvas")[0]), weights)
 
 
+def test_backward_switch_opens_on_the_least_certain_token_of_those_said(page: Page) -> None:
+    data = explore_backward(page, "view=tokens&map=cross")
+    firsts: dict[int, int] = {}
+    for i, output in enumerate(data["backward"]):
+        firsts.setdefault(output["place"], i)
+    least = min(firsts.values(), key=lambda i: data["backward"][i]["p"])
+    page.act("click", "#pass input", 1)
+    assert page.run("document.querySelector('#output select').value") == str(least)
+
+
+def test_click_on_a_line_or_its_name_shows_how_the_weight_is_computed(page: Page) -> None:
+    page.open(MAPS, at="view=tokens&map=cross&layer=1&heads=2")
+    weights = MAPS["cross"][1][2]
+    query, key = np.unravel_index(weights.argmax(), weights.shape)
+    stage = page.run(
+        "(({left, top, width}, row) => [left + width / 2, top, row])("
+        "document.querySelector('#stage').getBoundingClientRect(), "
+        "document.querySelector('#queries li').offsetHeight)"
+    )
+    at = {"clientX": stage[0], "clientY": stage[1] + stage[2] * float(query + key + 1) / 2}
+    click = "document.querySelector('#stage').dispatchEvent(new MouseEvent('click', arguments[0]))"
+    page.run(click, {**at, "bubbles": True})
+    found = re.search(r"view=matrix.*heads=2.*cell=(\d)\.(\d)", page.run("location.hash"))
+    assert int(found[1]) + int(found[2]) == query + key  # where the lines of these cross
+    assert "weight" in page.text("#way")
+    page.visit("view=tokens&map=cross&layer=1&heads=0.2")
+    page.act("click", "#readout .link", 0)
+    assert re.search(r"view=matrix.*heads=[02]&.*cell=\d\.\d", page.run("location.hash"))
+
+
+def test_matrix_and_lines_show_the_same_head(page: Page) -> None:
+    page.open(MAPS, at="view=tokens&map=cross&heads=1.2")
+    page.act("click", "#view input", 2)
+    page.act("click", "#view input", 0)
+    assert "heads=1&" in page.run("location.hash")
+
+
 def test_backward_model_view_draws_sign_and_root_of_every_gradient(page: Page) -> None:
     data = explore_backward(page, "view=model&map=cross&pass=backward&output=4")
     pictures = np.array([page.pixels(canvas) for canvas in page.all("#grid canvas")])
