@@ -95,8 +95,10 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_output_stderr = "warn"  # a warning on a page fails the build with -W
-if chinese:
-    nb_code_prompt_show, nb_code_prompt_hide = "展开", "收起"  # code or its output
+# of code or its output
+nb_code_prompt_show, nb_code_prompt_hide = (
+    ("展开", "收起") if chinese else ("Show the {type}", "Hide the {type}")
+)
 nb_execution_cache_path = str(HERE / "_build" / f"notebooks-{language}")
 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources.COURSE, sources.ROOT)))
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -63,8 +63,9 @@ with figure(4.4, 4.4, "Two images, and beside them the class of each pixel.") as
     draw(drawn, steps)
 
 # %% [markdown]
-# On the right, each pixel has its class: background, **marked** or other. The sign is background. Is it really the sign
-# that decides? Paint it in the colour of another shape, change nothing else, and count the pixels whose class changes.
+# The pictures in grey and yellow give the class of each pixel: background, **marked** or other. The sign is
+# background. Is it really the sign that decides? Paint it in the colour of another shape, change nothing else, and
+# count the pixels whose class changes.
 
 # %%
 turned = make_scenes(300, seed=999, turn=1)
