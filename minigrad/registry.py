@@ -35,8 +35,8 @@ __all__ = ["custom_op"]
 OPS: dict[str, Op] = {}
 """Every registered op by name: the source of the table in the docs and of the generated tests."""
 
-answering: Callable[[Any, Callable[..., Any]], Callable[..., Any]] = lambda numpy, call: call
-"""Returns what answers a NumPy function. `minigrad.numpy.forms` adapts the arguments here."""
+answering: Callable[[Any, Callable[..., Any]], Callable[..., Any]] | None = None
+"""Returns what answers a NumPy function; `minigrad.numpy.forms` adapts arguments here."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Every public function that is a composition of ops, by name."""
@@ -218,7 +218,7 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
     for f in entry.numpy:
-        DISPATCH[f] = call if isinstance(f, np.ufunc) else answering(f, call)
+        DISPATCH[f] = call if answering is None or isinstance(f, np.ufunc) else answering(f, call)
     for method in entry.methods:
         is_reflected = method.startswith("__r") and method not in ("__round__", "__rshift__")
         setattr(Tensor, method, (lambda self, other: call(other, self)) if is_reflected else call)

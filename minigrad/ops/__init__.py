@@ -2,3 +2,5 @@
 
 `docs/reading.md` lists them in an order for readers. Each file begins with what to look at.
 """
+
+from . import activation, arithmetic, attention, dropout, loss, norm, product, reduce, select, shape

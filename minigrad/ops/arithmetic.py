@@ -57,9 +57,11 @@ absolute = ufunc(
     "__abs__ abs",
     x=lambda g, x: g * np.sign(x),
 )
-sign = ufunc(
-    np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambda g: np.zeros_like(g)
-)
+sign = ufunc(np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambda g: _zeros(g))
+
+
+def _zeros(g: Any) -> Any:
+    return np.where(False, g, 0)
 
 
 # A rule may replace a value by a constant only where its formula has no value, such as log 0.
@@ -68,14 +70,14 @@ sign = ufunc(
 
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
-        return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
+        return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else _zeros(g)
     # a⁰ has derivative 0, also at a = 0
-    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0))
+    return g * (b * np.where(np.logical_and(a == 0, b == 0), 1, a) ** (b - 1.0))
 
 
 def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
     # 0ᵇ has derivative 0, not 0 · log 0
-    return g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))
+    return g * y * np.log(np.where(np.logical_and(a == 0, b >= 0), 1.0, a))
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)

@@ -232,7 +232,7 @@ def var(
 
 def _extreme(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """Return g at the extreme elements of each slice (or its NaN), divided among equal ones."""
-    chosen = ((x == restored(y, x.shape, axis)) | np.isnan(x)).astype(g.dtype)
+    chosen = np.logical_or(x == restored(y, x.shape, axis), x != x).astype(g.dtype)
     share = safe_divide(restored(g, x.shape, axis), total(chosen, axis))
     return chosen * share.astype(g.dtype)
 

@@ -1,34 +1,33 @@
 """Train the paper's Transformer by the small framework alone, and translate greedily.
 
-    python examples/from_the_book.py
+    python examples/book/translator.py [EPOCHS SENTENCES]
 
 The model, the optimizer, the loop and the decoding are files directly in `minigrad/` and `nn/`,
 which need nothing else. The data are Chinese sentences of a small grammar, in English.
 """
 
+import runpy
 import sys
 import time
-import types
 from pathlib import Path
 
+import alone  # noqa: F401
 import numpy as np
-
-for name in ("minigrad", "nn", "nn.text"):  # their __init__ would replace definitions by kernels
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [str(Path(__file__).parents[1].joinpath(*name.split(".")))]
 
 from minigrad.adam import Adam, noam_schedule
 from nn.config import TransformerConfig
 from nn.fit import TrainingLoop
 from nn.generation import generate
-from nn.text.toy_corpora import chinese_english
 from nn.transformer import Transformer
 
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
-BATCH, EPOCHS, WARMUP = 64, 8, 200
+BATCH, WARMUP = 64, 200
+EPOCHS, SENTENCES = map(int, sys.argv[1:] or (8, 6000))
+CORPORA = Path(__file__).parents[2] / "nn/text/toy_corpora.py"
+chinese_english = runpy.run_path(str(CORPORA))["chinese_english"]
 
 # Sentences are lists of words. The last 200 are held out.
-pairs = [(source.split(), target.split()) for source, target in chinese_english(6000)]
+pairs = [(source.split(), target.split()) for source, target in chinese_english(SENTENCES)]
 order = np.random.default_rng(0).permutation(len(pairs))
 train, held_out = [pairs[i] for i in order[:-200]], [pairs[i] for i in order[-200:]]
 
@@ -63,7 +62,7 @@ sizes = {"d_model": 128, "num_heads": 4, "d_ff": 256, "dropout": 0.05, "tie": "t
 layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 vocabularies = UNKNOWN + 1 + len(source_ids), UNKNOWN + 1 + len(target_ids)
 model = Transformer(TransformerConfig(*vocabularies, **sizes, **layers), np.random.default_rng(0))
-optimizer = Adam(model.parameters(), lr=0.6, betas=(0.9, 0.98), eps=1e-9)
+optimizer = Adam(model.parameters(), lr=0.6, betas=(0.9, 0.98), eps=1e-9, clip_norm=5.0)
 rate = noam_schedule(sizes["d_model"], WARMUP)
 
 began = time.perf_counter()

@@ -1,0 +1,87 @@
+"""Differentiate NumPy code: to any order, through indices and joined arrays, and by a rule of one's own.
+
+    python examples/book/derivatives.py
+
+Each line prints what calculus gives, and the program checks it.
+"""
+
+import alone  # noqa: F401
+import numpy as np
+
+from minigrad.grad import grad, gradients, value_and_grad
+from minigrad.modes import enable_grad, is_grad_enabled, no_grad
+from minigrad.ops.activation import sigmoid
+from minigrad.ops.product import matmul
+from minigrad.ops.select import masked_fill
+from minigrad.registry import op
+from minigrad.tensor import Tensor
+
+
+def check(formula, value, expected):
+    print(f"{formula:34}", np.round(np.asarray(value), 4))
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
+x = np.array([0.5, 1.5])
+
+# Functions of NumPy have derivatives, and derivatives have derivatives.
+check("sin'''", grad(grad(grad(np.sin)))(0.5), -np.cos(0.5))
+for formula, f, expected in [
+    ("(eˣ + log x)'", lambda t: (np.exp(t) + np.log(t)).sum(), np.exp(x) + 1 / x),
+    ("(√x - 2ˣ)'", lambda t: (np.sqrt(t) - 2**t).sum(), 0.5 / np.sqrt(x) - np.log(2) * 2**x),
+    ("(x³ / cos x)'", lambda t: (t**3 / np.cos(t)).sum(), None),
+    ("(|x - 1| sign(x))'", lambda t: (abs(t - 1) * np.sign(t)).sum(), [-1, 1]),
+    ("(1 / (1 + e⁻ˣ))'", lambda t: sigmoid(t).sum(), sigmoid(x).data * (1 - sigmoid(x).data)),
+    ("max' + min'", lambda t: 2 * t.max() + t.min(), [1, 2]),
+    ("variance'", lambda t: t.var(), x - x.mean()),
+    ("mean of the chosen", lambda t: (+t).mean(where=x > 1), [0, 1]),
+    ("x₀² by indices that repeat", lambda t: np.square(t[[0, 0]]).sum() / 2, [2 * x[0], 0]),
+]:
+    if expected is None:
+        expected = (3 * x**2 * np.cos(x) + x**3 * np.sin(x)) / np.cos(x) ** 2
+    check(formula, grad(f)(x), expected)
+    second = grad(lambda t, f=f: grad(f)(t).sum())
+    step = 1e-6 * np.eye(2)
+    differences = [(grad(f)(x + h).sum() - grad(f)(x - h).sum()).item() / 2e-6 for h in step]
+    np.testing.assert_allclose(second(x), differences, atol=1e-7)
+
+# Shapes: each rule undoes what its function does.
+rows = Tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
+joined = np.concatenate([np.stack([rows[0], rows[1]]), np.expand_dims(rows.sum(0), 0)])
+part = np.squeeze(np.where(joined > 2, joined, 0)[:, :1]).astype(np.float32)
+matmul(part, np.ones(3, np.float32)).backward(retain_graph=True)
+check("joined, chosen, and cut", rows.grad, [[1, 0, 0], [2, 0, 0]])
+total = np.broadcast_to(masked_fill(rows, rows.data > 4, 0.0).T, (2, 3, 2)).transpose(1, 0, 2)
+check("repeated", gradients(total.sum(), rows)[0], [[2, 2, 2], [2, 2, 0]])
+
+# A function of parameters in a dict, with another result beside its value.
+line = lambda p, t: (np.square(p["slope"] * t + p["shift"]).sum(), {"at": t})
+(loss, where), slopes = value_and_grad(line, has_aux=True)({"slope": 2.0, "shift": 1.0}, x)
+check("the loss of a line", loss, np.square(2 * x + 1).sum())
+check("its derivative by the slope", slopes["slope"], 2 * ((2 * x + 1) * x).sum())
+
+
+# Modes and hooks.
+@no_grad
+def silent(t):
+    with enable_grad():
+        return is_grad_enabled(), (t * 2).requires_grad
+
+
+assert silent(rows) == (True, True) and not no_grad(lambda t: t * 2)(rows).requires_grad
+middle = (rows.clone() * 2).reshape(-1)
+middle.retain_grad()
+handle = middle.register_hook(lambda g: g * 10)
+rows.grad = None
+middle.sum().backward()
+handle.remove()
+check("a hook multiplies by 10", rows.grad, np.full((2, 3), 20))
+
+
+# An operation of one's own, whose rule reads the operand x.
+@op(x=lambda g, x, power: g * power * x ** (power - 1))
+def monomial(x, /, power):
+    return x**power
+
+
+check("(x⁵)''", grad(lambda t: grad(lambda s: monomial(s, power=5).sum())(t).sum())(x), 20 * x**3)

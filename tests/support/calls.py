@@ -1,0 +1,82 @@
+"""Print the functions and lambdas of the book that a program calls, as JSON: [file, line, column].
+
+    python tests/support/calls.py alone|library|definitions PROGRAM [ARGUMENT ...]
+
+"alone" runs the program as it is, with the book alone. The others let it import the whole library,
+and "definitions" calls the definitions of functions that have kernels. Calls that imports make do
+not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import runpy
+import sys
+import types
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+BOOK = sorted(
+    path
+    for directory in ("minigrad", "minigrad/ops", "nn")
+    for path in (ROOT / directory).glob("*.py")
+    if not path.stem.startswith("__")
+)
+"""The files of the book."""
+
+FILES = {str(path) for path in BOOK}
+
+
+def is_import(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def key_of(code: CodeType) -> tuple[str, int, int]:
+    """Return the file of a function, and the line and column of its first expression."""
+    first = code.co_firstlineno
+    positions = [(first, 0)]
+    if code.co_name == "<lambda>":  # several may begin on one line
+        positions = [
+            (line, column) for line, _, column, _ in code.co_positions() if line and column
+        ]
+    return code.co_filename, *min(positions)
+
+
+def main(mode: str, program: str, *arguments: str) -> None:
+    called: set[CodeType] = set()
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        is_new = event == "call" and code not in called and code.co_filename in FILES
+        if is_new and code.co_name != "<module>" and not is_import(frame):
+            called.add(code)
+
+    sys.path[:0] = [str(ROOT), str(Path(program).parent)]
+    sys.argv = [program, *arguments]
+    definitions: Any = contextlib.nullcontext()
+    if mode != "alone":
+        sys.modules["alone"] = types.ModuleType("alone")
+        import minigrad
+        import nn  # noqa: F401
+
+        definitions = minigrad.use_definitions() if mode == "definitions" else definitions
+    with contextlib.redirect_stdout(io.StringIO()), definitions:
+        sys.setprofile(profile)
+        try:
+            runpy.run_path(program, run_name="__main__")
+        finally:
+            sys.setprofile(None)
+    print(json.dumps(sorted(map(key_of, called))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,126 @@
+"""A function is in the book if a program in `examples/book` needs it, and runs it in the library, too."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.calls import BOOK, ROOT
+
+PROGRAMS = {
+    "translator.py": ("2", "330"),
+    "characters.py": ("4",),
+    "derivatives.py": (),
+    "mistakes.py": (),
+    "ring.py": (),
+}
+"""The programs of the book, with arguments for a short run."""
+
+UNUSED: dict[str, int] = {
+    "minigrad/arguments.py": 2,
+    "minigrad/caller.py": 2,
+    "minigrad/changes.py": 1,
+    "minigrad/data_model.py": 1,
+    "minigrad/errors.py": 2,
+    "minigrad/graph.py": 1,
+    "minigrad/methods.py": 2,
+    "minigrad/nested.py": 2,
+    "minigrad/op.py": 3,
+    "minigrad/ops/arithmetic.py": 5,
+    "minigrad/ops/attention.py": 1,
+    "minigrad/ops/loss.py": 5,
+    "minigrad/ops/select.py": 7,
+    "minigrad/optimizer.py": 4,
+    "minigrad/parameter_memory.py": 4,
+    "minigrad/protocols.py": 9,
+    "minigrad/random.py": 2,
+    "minigrad/registry.py": 8,
+    "minigrad/tensor.py": 5,
+    "minigrad/trees.py": 4,
+    "nn/cache.py": 1,
+    "nn/config.py": 5,
+    "nn/init.py": 3,
+    "nn/language_model.py": 2,
+    "nn/masks.py": 2,
+    "nn/model.py": 3,
+    "nn/module.py": 24,
+    "nn/norm.py": 2,
+    "nn/transformer.py": 5,
+}
+"""Number of functions, by file, that no program runs yet."""
+
+REPLACED = {"_other_ufunc", "_other_function"}
+"""Functions that the whole library replaces."""
+
+Key = tuple[str, int, int]
+
+
+@cache
+def called(mode: str) -> set[Key]:
+    """Return the functions of the book that the programs call, as `support.calls` prints them."""
+    calls: set[Key] = set()
+    for program, arguments in PROGRAMS.items():
+        script, path = ROOT / "tests/support/calls.py", ROOT / "examples/book" / program
+        command = [sys.executable, "-W", "error", str(script), mode, str(path), *arguments]
+        run = subprocess.run(command, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        calls |= {tuple(key) for key in json.loads(run.stdout)}
+    return calls
+
+
+def is_abstract(function: ast.AST) -> bool:
+    """Return whether a method only raises NotImplementedError, or is a declaration for types."""
+    if isinstance(function, ast.Lambda):
+        return False
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    decorators = {ast.unparse(decorator) for decorator in function.decorator_list}
+    return "overload" in decorators or "raise NotImplementedError" in ast.unparse(function.body[-1])
+
+
+def functions(path: Path) -> dict[Key, str]:
+    """Return the functions and lambdas of a file by the key that `support.calls` gives them."""
+    found: dict[Key, str] = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Lambda):
+            found[str(path), node.body.lineno, node.body.col_offset] = f"lambda:{node.lineno}"
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_abstract(node):
+            first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
+            found[str(path), first, 0] = node.name
+    return found
+
+
+ALL = {path: functions(path) for path in BOOK}
+
+
+@pytest.mark.parametrize("path", BOOK, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_programs_of_the_book_run_each_function(path: Path) -> None:
+    unused = [name for key, name in ALL[path].items() if key not in called("alone")]
+    assert len(unused) <= UNUSED.get(path.relative_to(ROOT).as_posix(), 0), unused
+
+
+def test_table_of_unused_functions_is_not_longer_than_needed() -> None:
+    for name, count in UNUSED.items():
+        path = ROOT / name
+        unused = [name for key, name in ALL[path].items() if key not in called("alone")]
+        assert len(unused) == count, (name, unused)
+
+
+@pytest.mark.slow
+def test_programs_run_the_same_functions_in_the_whole_library() -> None:
+    """Definitions run there inside `use_definitions()`."""
+    names = {key: name for path in BOOK for key, name in ALL[path].items()}
+    missing = (called("alone") & set(names)) - called("library") - called("definitions")
+    assert {names[key] for key in missing} <= REPLACED
+
+
+if __name__ == "__main__":  # prints the functions that no program runs, by file
+    for path in BOOK:
+        if unused := [name for key, name in ALL[path].items() if key not in called("alone")]:
+            print(
+                f"{len(unused):3} of {len(ALL[path]):3}  {path.relative_to(ROOT)}: {' '.join(unused)}"
+            )
