@@ -106,7 +106,7 @@ def train_mpi(size: str, ranks: int, **changes: Any) -> Any:
         "bytes": parallel.bytes,
         "messages": parallel.messages,
     }
-    lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
+    lead.facts = {"parameters": sum(p.size for p in parallel.optimizer.state)}
     return lead
 
 

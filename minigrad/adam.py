@@ -1,30 +1,73 @@
-"""Adam, Adam with decoupled weight decay, and the learning rates of the paper.
+"""SGD, Adam and AdamW: the formulas of a step, and the learning rates of the paper.
 
-Kingma, Ba (2015), arXiv:1412.6980; Loshchilov, Hutter (2019), arXiv:1711.05101.
-
-Look at `Adam._update`, which is the algorithm, and `Adam._constants`, which corrects the bias of
-its averages. `Optimizer` has everything else.
+Look at `SGD._update`, the smallest formula, and at `Adam._update`. `Optimizer` has everything else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from .arguments import checked_count, checked_flag, checked_number
-from .optimizer import Optimizer
+from .arguments import checked_count
+from .optimizer import Optimizer, Settings, State
 
-__all__ = ["Adam", "AdamW", "noam_schedule"]
+__all__ = ["SGD", "Adam", "AdamW", "noam_schedule"]
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent: p - lr * d for each parameter p, with d = g + weight_decay * p.
+
+    With a momentum, m = momentum * m + d replaces d.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaf tensors, or parameter groups with their own settings.
+    lr : float
+        Learning rate; 0.001 by default.
+    momentum : float
+        Decay of the sum m; 0, no momentum, by default.
+    weight_decay : float
+        Multiple of a parameter that is added to its gradient; 0 by default.
+    **options
+        As for `Optimizer`.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        *,
+        weight_decay: float = 0.0,
+        **options: Any,
+    ) -> None:
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(params, defaults, **options)
+
+    def _state_names(self, settings: Settings) -> tuple[str, ...]:
+        has_momentum = self.defaults["momentum"] or settings["momentum"]
+        return ("momentum_buffer",) if has_momentum else ()
+
+    def _update(self, p: np.ndarray, g: np.ndarray, state: State, settings: Settings) -> None:
+        if settings["weight_decay"]:
+            g += settings["weight_decay"] * p
+        if settings["momentum"]:
+            m = state["momentum_buffer"]
+            m *= settings["momentum"]
+            m += g
+            g = m
+        p -= settings["lr"] * g
 
 
 class Adam(Optimizer):
     """Adam: steps of lr * m / (sqrt(v) + eps), for averages m of gradients and v of their squares.
 
-    Each parameter counts its steps, for the correction of the bias of the averages. The state
-    consists of the averages before this correction, `exp_avg` and `exp_avg_sq`, as in PyTorch.
+    The state consists of the averages before the correction of their bias, `exp_avg` and
+    `exp_avg_sq`, as in PyTorch.
 
     Parameters
     ----------
@@ -38,16 +81,8 @@ class Adam(Optimizer):
         Added to the root of the average of squares; 1e-8 by default.
     weight_decay : float
         Multiple of a parameter that is added to its gradient; 0 by default.
-    amsgrad : bool
-        Divide by the largest average of squares so far (Reddi, Kale, Kumar, 2018); False by
-        default.
-    maximize : bool
-        Increase the loss instead of decreasing it; False by default.
-    clip_norm : float, optional
-        Scale all gradients down together if their norm is larger.
-    skip_nonfinite : bool
-        Skip a step whose gradients are not finite instead of raising a FloatingPointError; False
-        by default.
+    **options
+        As for `Optimizer`.
 
     References
     ----------
@@ -63,89 +98,50 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        clip_norm: float | None = None,
-        skip_nonfinite: bool = False,
+        **options: Any,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults, clip_norm=clip_norm, skip_nonfinite=skip_nonfinite)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults, **options)
 
-    def _state_names(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        names = ("exp_avg", "exp_avg_sq")
-        return (*names, "max_exp_avg_sq") if settings["amsgrad"] else names
+    def _state_names(self, settings: Settings) -> tuple[str, ...]:
+        return "exp_avg", "exp_avg_sq"
 
-    def _check(self, settings: dict[str, Any]) -> None:
-        super()._check(settings)
-        name, betas = type(self).__name__, settings["betas"]
-        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise ValueError(f"{name}: betas must be two numbers, got {betas!r}")
-        settings["betas"] = tuple(
-            checked_number(name, f"betas[{i}]", beta, high=1.0) for i, beta in enumerate(betas)
-        )
-        settings["eps"] = checked_number(name, "eps", settings["eps"], above=True)
-        settings["amsgrad"] = checked_flag(name, "amsgrad", settings["amsgrad"])
+    def _update(self, p: np.ndarray, g: np.ndarray, state: State, settings: Settings) -> None:
+        self._average(p, g, state, settings)
+        self._move(p, g, state["exp_avg"], state["exp_avg_sq"], state["step"], settings)
 
-    def is_safe(self, norm: float) -> bool:
-        """Return whether no step for gradients of this norm overflows.
+    def _average(self, p: np.ndarray, g: np.ndarray, state: State, settings: Settings) -> None:
+        """Apply the weight decay, and update the averages m and v; overwrites `g`."""
+        (b1, b2), decay = settings["betas"], settings["weight_decay"]
+        m, v = state["exp_avg"], state["exp_avg_sq"]
+        if self.decoupled:
+            p *= 1 - settings["lr"] * decay
+        elif decay:
+            g += decay * p
+        m *= b1
+        m += (1 - b1) * g
+        g *= g
+        g *= 1 - b2
+        v *= b2
+        v += g
 
-        Parameters
-        ----------
-        norm : float
-            Norm of all gradients.
-        """
-        return super().is_safe(norm) and (
-            self.decoupled
-            or all(  # the squares of gradients contain those of decayed parameters
-                g.settings["weight_decay"] == 0 or g.squares() < g.large**2 for g in self._groups
-            )
-        )
-
-    def _constants(self, settings: dict[str, Any], steps: int) -> Any:
-        (b1, b2), lr, decay = settings["betas"], settings["lr"], settings["weight_decay"]
-        # lr · m̂ / (√v̂ + eps) = rate · m / (√v + small)
-        root = math.sqrt(1 - b2**steps)
-        rate, small = lr * root / (1 - b1**steps), settings["eps"] * root
-        sign = -1.0 if settings["maximize"] else 1.0
-        return b1, b2, rate, small, decay, 1 - lr * decay, sign, settings["amsgrad"]
-
-    def _update(
+    def _move(
         self,
         p: np.ndarray,
-        g: np.ndarray,
-        state: dict[str, np.ndarray],
-        factor: float,
-        constants: Any,
+        d: np.ndarray,
+        m: np.ndarray,
+        v: np.ndarray,
+        step: int,
+        settings: Settings,
     ) -> None:
-        b1, b2, rate, small, decay, shrink, sign, amsgrad = constants
-        m, v = state["exp_avg"], state["exp_avg_sq"]
-        t = g * (sign * factor * (1 - b1))  # (1 - β₁) g
-        if decay and self.decoupled:
-            p *= shrink
-        elif decay:
-            t += (decay * (1 - b1)) * p
-        m *= b1
-        m += t
-        t *= t
-        t *= (1 - b2) / (1 - b1) ** 2  # (1 - β₂) g²
-        v *= b2
-        v += t
-        if amsgrad:
-            largest = state["max_exp_avg_sq"]
-            v = np.maximum(largest, v, out=largest)
-        np.sqrt(v, out=t)
-        t += small
-        np.divide(m, t, out=t)
-        t *= rate
-        p -= t
+        """Subtract d = lr * m̂ / (√v̂ + eps), for m̂ = m / (1 - b1**step), v̂ = v / (1 - b2**step)."""
+        b1, b2 = settings["betas"]
+        root = math.sqrt(1 - b2**step)
+        np.sqrt(v, out=d)
+        d += settings["eps"] * root
+        np.divide(m, d, out=d)
+        d *= settings["lr"] * root / (1 - b1**step)
+        p -= d
 
 
 class AdamW(Adam):
@@ -157,8 +153,6 @@ class AdamW(Adam):
     ----------
     weight_decay : float
         Each step multiplies the parameters by 1 - lr * weight_decay; 0.01 by default.
-    amsgrad : bool
-        Divide by the largest average of squares so far; False by default.
 
     References
     ----------
@@ -174,23 +168,9 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        clip_norm: float | None = None,
-        skip_nonfinite: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            maximize=maximize,
-            clip_norm=clip_norm,
-            skip_nonfinite=skip_nonfinite,
-        )
+        super().__init__(params, lr, betas, eps, weight_decay, **options)
 
 
 def noam_schedule(d_model: int, warmup: int = 4000) -> Callable[[int], float]:

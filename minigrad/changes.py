@@ -25,6 +25,9 @@ from .errors import GradientError
 tick = itertools.count(1).__next__
 last = 0  # the time of the last change; nodes that are newer need no check
 
+Entry = tuple[dict[tuple[int, int], int], tuple[int, int]]
+"""Changes of an array that owns its memory, by ranges of addresses, and the range of a view."""
+
 _changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 
 
@@ -41,15 +44,27 @@ def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
     return entry[1] if entry is not None and entry[0]() is owner else {}
 
 
-def mark_changed(array: Any) -> None:
-    """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
-    global last
-    array = all_values(array)
+def entry_of(array: np.ndarray) -> Entry:
+    """Return where changes of an array are stored."""
     owner = owner_of(array)
     key, ranges = id(owner), _ranges(owner)
     if not ranges:
         _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), ranges)
-    last = ranges[byte_bounds(array)] = tick()
+    return ranges, byte_bounds(array)
+
+
+def mark_changed(array: Any) -> None:
+    """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
+    mark_entries([entry_of(all_values(array))])
+
+
+def mark_entries(entries: Iterable[Entry]) -> None:
+    """Mark arrays as changed by their entries, which is faster than `mark_changed`."""
+    global last
+    now = tick()
+    for ranges, bounds in entries:
+        ranges[bounds] = now
+    last = now
 
 
 def last_change(array: np.ndarray) -> int:

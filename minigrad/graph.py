@@ -81,21 +81,18 @@ class Notes:
         Collect the gradient of a node that is not a leaf.
     frozen : bool
         The tensor of a leaf does not require gradients now, so the leaf collects none.
-    memory : ndarray or None
-        Array of an optimizer in which the gradient of a leaf is collected. It is not returned to
-        callers, who may keep a gradient.
-    is_taken : bool
-        A backward pass adds up the gradient in `memory`.
+    home : object or None
+        Where the gradient of a leaf is collected (`minigrad.fast.parallel.gradients`). Its method
+        `keep` takes the first gradient of a pass, and callers get copies by `shown`.
     """
 
-    __slots__ = ("hooks", "retain", "frozen", "memory", "is_taken")
+    __slots__ = ("hooks", "retain", "frozen", "home")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
         self.frozen = False
-        self.memory: ndarray | None = None
-        self.is_taken = False
+        self.home: Any = None
 
 
 def notes_of(node: Node) -> Notes:
@@ -107,11 +104,8 @@ def notes_of(node: Node) -> Notes:
 
 def shown_grad(node: Node) -> Any:
     """Return the gradient of a node for a caller, who may keep it."""
-    notes = node.notes
-    if notes is not None and notes.memory is not None:
-        with _collecting:
-            if node.grad is notes.memory:  # which the next backward pass overwrites
-                node.grad = node.grad.copy()
+    if node.notes is not None and node.notes.home is not None:
+        node.grad = node.notes.home.shown(node.grad)
     return node.grad
 
 
@@ -179,7 +173,6 @@ class Backward:
         self.targets: set[Node] = set()
         self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
         self.gradients: dict[Node, Any] = {}  # of the targets
-        self.taken: list[Notes] = []  # of the leaves whose `memory` this pass adds up in
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
@@ -202,11 +195,7 @@ class Backward:
         grads: dict[Node, Any] = {}
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
-        try:
-            self._walk(order, grads)
-        finally:
-            for notes in self.taken:
-                notes.is_taken = False
+        self._walk(order, grads)
         return self.gradients
 
     def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
@@ -276,22 +265,15 @@ class Backward:
     def _keep(
         self, leaf: Node, c: Any, is_new: bool, grads: dict[Node, Any], owned: set[Node]
     ) -> None:
-        """Let a leaf own its first gradient: a new array, or a copy in its optimizer's memory."""
+        """Let a leaf own its first gradient: a new array, or what its home makes of it."""
         notes = leaf.notes
-        if notes is None or notes.memory is None:
-            if is_new:
-                owned.add(leaf)
-            return
-        if notes.hooks or notes.frozen or self.useful is not None:
-            return
-        with _collecting:
-            if leaf.grad is not None or notes.is_taken:
-                return
-            notes.is_taken = True
-        self.taken.append(notes)
-        np.copyto(notes.memory, c)
-        grads[leaf] = notes.memory
-        owned.add(leaf)
+        if notes is not None and notes.home is not None and self.useful is None:
+            kept = notes.home.keep(leaf, c)
+            if kept is not None:
+                grads[leaf] = kept
+                is_new = True
+        if is_new:
+            owned.add(leaf)
 
     def _apply_joint(self, node: Node, g: Any) -> list[Any]:
         """Run the one rule of all operands; return a gradient for each edge."""
@@ -369,13 +351,7 @@ class Backward:
         with _collecting:
             total = node.grad
             if total is None and not self.create_graph:
-                if owned:
-                    node.grad = g
-                elif notes is None or notes.memory is None or notes.is_taken:
-                    node.grad = g.copy()
-                else:
-                    node.grad = notes.memory
-                    np.copyto(node.grad, g)
+                node.grad = g if owned else g.copy()
                 return
             is_leafs = node.op is None and type(total) is ndarray and total.flags.writeable
             if is_leafs and not self.create_graph:  # callers who have the array see the sum, too

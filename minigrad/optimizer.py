@@ -1,51 +1,83 @@
-"""Optimizers: the parts of a step.
+"""Optimizers: parameter groups, steps, and clipping.
 
-A step collects the gradients, clips their norm, and changes each parameter by the formula in
-`_update`, which `SGD` and `Adam` define. Look at `Optimizer.step` first. The arrays that a step
-changes are those of `Group` in `parameter_memory.py`.
+Look at `Stepper.take`, which is a step: it clips the gradients, and changes one parameter after
+another by the formula in `_update`, which `SGD` and `Adam` define. The stepper is one of the
+extension points that `registry.py` lists: `Optimizer.stepper_type` may be a subclass that applies
+the same formulas to other parts of the parameters.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from operator import is_
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .arguments import checked_count, checked_flag, checked_number
-from .clipping import norm_of, sum_of_squares
+from .arguments import checked_count, checked_number
+from .changes import mark_changed
 from .modes import enable_grad
-from .parameter_memory import Group, has_gradient
-from .tensor import Tensor, zero_grads
+from .tensor import Tensor, grad_of, unwrap, zero_grads
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "clip_grad_norm_"]
 
-Runs = list[list[slice]]
-"""For each `Group`, ranges of parameters with a gradient and the same number of steps."""
-Blocks = list[tuple[int, int, slice]]
-"""Parts of a step: index of the group, index of its run, and slice of the elements."""
+Settings = dict[str, Any]
+State = dict[str, Any]
+"""Arrays of a parameter by name, and the number of its steps, "step"."""
 
 
-def _has_flags() -> bool:
-    """Return whether an overflow sets a flag of the processor, which WebAssembly lacks."""
-    try:
-        with np.errstate(over="raise"):
-            np.square(np.full(1, 1e300))
-    except FloatingPointError:
-        return True
-    return False
+class Stepper:
+    """Steps of an optimizer: one parameter after another is changed.
 
+    Parameters
+    ----------
+    optimizer : Optimizer
+    **options
+        Arguments of an optimizer that are none of its own; subclasses take some.
+    """
 
-HAS_FLAGS = _has_flags()
+    def __init__(self, optimizer: Optimizer, **options: Any) -> None:
+        if options:
+            raise TypeError(f"{type(optimizer).__name__}: unknown arguments {sorted(options)}")
+        self.optimizer = optimizer
 
-_OFF_BY_DEFAULT = ("amsgrad", "dampening", "maximize")  # `state_dict` omits these if they are off
+    def check(self, settings: Settings) -> None:
+        """Convert settings to Python numbers, or raise an error for one that cannot be used."""
+        self.optimizer._check(settings)
+
+    def state_names(self, settings: Settings) -> tuple[str, ...]:
+        """Return the names of the arrays of state that parameters with these settings need."""
+        return self.optimizer._state_names(settings)
+
+    def new_state(self, p: Tensor, settings: Settings) -> State:
+        """Return the state of a parameter before its first step."""
+        arrays = {name: np.zeros(p.shape, p.dtype) for name in self.state_names(settings)}
+        return {"step": 0, **arrays}
+
+    def take(self) -> float:
+        """Change the parameters that have a gradient, and return the norm of all gradients."""
+        optimizer = self.optimizer
+        changed = [
+            (p, unwrap(g), optimizer.param_groups[i])
+            for i, parameters in optimizer.groups()
+            for p in parameters
+            if (g := grad_of(p)) is not None
+        ]
+        norm = norm_of([g for _, g, _ in changed])
+        factor = optimizer.clip_factor(norm)
+        for p, g, settings in changed:
+            state = optimizer.state[p]
+            state["step"] += 1
+            optimizer._update(p._array, np.asarray(factor * g), state, settings)
+            mark_changed(p._array)
+        return norm
 
 
 class Optimizer:
     """Change parameters along their gradients; base of `SGD`, `Adam` and `AdamW`.
+
+    A step writes into the arrays of the parameters, so whatever shares their memory changes, too.
+    A parameter whose array is read-only gets a copy of it.
 
     Parameters
     ----------
@@ -55,29 +87,28 @@ class Optimizer:
         Settings of groups that do not set them.
     clip_norm : float, optional
         Scale all gradients down together if their norm is larger.
-    skip_nonfinite : bool
-        Skip a step whose gradients are not all finite, and count it in `skipped`, instead of
-        raising a FloatingPointError. In both cases nothing changes. False by default.
+    **options
+        Arguments of `stepper_type`.
 
     Attributes
     ----------
     param_groups : list of dict
         Parameter groups. Their settings can be changed between steps; `add_param_group` adds
         parameters.
-    skipped : int
-        Number of skipped steps.
+    state : dict of Tensor to dict
+        For each parameter, the number of its steps ("step") and arrays of its shape.
     """
 
-    group_type: type[Group] = Group
-    """The memory of new optimizers, which a package around the book may replace."""
+    stepper_type: type[Stepper] = Stepper
+    """Takes the steps of new optimizers; a package around the book may replace it."""
 
     def __init__(
         self,
         params: Iterable[Any],
-        defaults: dict[str, Any],
+        defaults: Settings,
         *,
         clip_norm: float | None = None,
-        skip_nonfinite: bool = False,
+        **options: Any,
     ) -> None:
         name = type(self).__name__
         if isinstance(params, (Tensor, dict, set)) or hasattr(params, "parameters"):
@@ -86,25 +117,21 @@ class Optimizer:
                 f"{name}: params must be a list of tensors or of groups, got "
                 f"{type(params).__name__}{fix}"
             )
-        self.clip_norm = (
-            None if clip_norm is None else checked_number(name, "clip_norm", clip_norm, above=True)
-        )
-        self.skip_nonfinite = checked_flag(name, "skip_nonfinite", skip_nonfinite)
-        self.skipped = 0
+        if clip_norm is not None:
+            clip_norm = checked_number(name, "clip_norm", clip_norm, above=True)
+        self.clip_norm = clip_norm
         self.defaults = defaults
-        self.param_groups: list[dict[str, Any]] = []
-        self._groups: list[Group] = []
-        self._members: list[list[Tensor]] = []  # the parameters of each of `param_groups`
-        self._checked: list[dict[str, Any]] = []  # the settings of each as they were last checked
-        self._frozen: list[Tensor] = []  # those of them that did not require gradients
-        self._check(defaults)
+        self.param_groups: list[Settings] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.stepper = self.stepper_type(self, **options)
+        self.stepper.check(defaults)
         listed = list(params)
         for group in listed if listed and isinstance(listed[0], dict) else [{"params": listed}]:
             self.add_param_group(group)
-        if not self._groups:
+        if not self.state:
             raise ValueError(f"{name}: no parameter requires gradients")
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: Settings) -> None:
         """Add a parameter group.
 
         Parameters
@@ -113,66 +140,67 @@ class Optimizer:
             "params", a list of leaf tensors, and settings that differ from the defaults.
         """
         name = type(self).__name__
-        if not isinstance(param_group, dict):
-            raise TypeError(f"{name}: a parameter group must be a dict, got {param_group!r:.80}")
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise TypeError(
+                f'{name}: a parameter group must be a dict with the key "params", got '
+                f"{param_group!r:.80}"
+            )
         if unknown := set(param_group) - {"params", *self.defaults}:
             raise ValueError(f"{name}: unknown settings {sorted(unknown)} in a parameter group")
-        if "params" not in param_group:
-            raise ValueError(
-                f'{name}: a parameter group must have the key "params", got {sorted(param_group)}'
-            )
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError(f"{name}: params must be a list, whose order is fixed, got a set")
         parameters = [params] if isinstance(params, Tensor) else list(params)
         settings = {**self.defaults, **param_group, "params": parameters}
-        self._check(settings)
-        seen = {id(p) for members in self._members for p in members}
-        by_dtype: dict[Any, list[Tensor]] = {}
+        self.stepper.check(settings)
+        seen = [p for group in self.param_groups for p in group["params"]]
         for p in parameters:
-            self._check_parameter(p, seen)
-            if _is_changed_by_steps(p):
-                by_dtype.setdefault(p.dtype, []).append(p)
-        self._frozen += [p for p in parameters if not _is_changed_by_steps(p)]
-        number = len(self.param_groups)
-        state = dict.fromkeys(self._state_names(settings), np.zeros(0))
-        self._groups += [
-            self.group_type(ps, number, settings, [0] * len(ps), state) for ps in by_dtype.values()
-        ]
+            self._check_parameter(p)
+        if len({*seen, *parameters}) < len(seen) + len(parameters):
+            raise ValueError(f"{name}: a parameter is given twice")
+        for p in filter(_is_changed, parameters):
+            if not p._array.flags.writeable:
+                p._array = p._array.copy()
+            self.state[p] = self.stepper.new_state(p, settings)
         self.param_groups.append(settings)
-        self._checked.append(dict(settings))
-        self._members.append(list(parameters))
 
-    def _state_names(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of the arrays of state that a group with these settings needs."""
-        return ()
-
-    def _check(self, settings: dict[str, Any]) -> None:
-        """Convert settings to Python numbers, or raise an error for one that cannot be used.
-
-        Called again before a step if settings were changed. With numbers of NumPy, steps would
-        be computed in their dtype, and files could not contain them.
-        """
+    def _check(self, settings: Settings) -> None:
         name = type(self).__name__
-        for key in ("lr", "weight_decay"):
-            settings[key] = checked_number(name, key, settings[key])
-        if "maximize" in settings:
-            settings["maximize"] = checked_flag(name, "maximize", settings["maximize"])
+        for key in settings.keys() & {"lr", "momentum", "weight_decay", "eps"}:
+            settings[key] = checked_number(name, key, settings[key], above=key == "eps")
+        if "betas" in settings:
+            betas = settings["betas"]
+            if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+                raise ValueError(f"{name}: betas must be two numbers, got {betas!r}")
+            settings["betas"] = tuple(
+                checked_number(name, f"betas[{i}]", beta, high=1.0) for i, beta in enumerate(betas)
+            )
 
-    def _check_parameter(self, p: Any, seen: set[int]) -> None:
+    def _check_parameter(self, p: Any) -> None:
         name = type(self).__name__
         if not isinstance(p, Tensor) or not p.is_leaf:
             raise TypeError(f"{name}: params must be leaf tensors, got {p!r:.80}")
-        if id(p) in seen:
-            raise ValueError(f"{name}: a parameter of shape {p.shape} is given twice")
-        if _is_changed_by_steps(p) and p.dtype == np.float16:
+        if _is_changed(p) and p.dtype == np.float16:
             raise TypeError(
                 f"{name}: a parameter of shape {p.shape} is float16, whose steps would be rounded "
-                "away: below 2e-4 of "
-                "a number they vanish, and gradients below 6e-8 with them; train in float32, "
-                "model.astype('float32')"
+                "away: below 2e-4 of a number they vanish, and gradients below 6e-8 with them; "
+                "train in float32, model.astype('float32')"
             )
-        seen.add(id(p))
+
+    def groups(self) -> list[tuple[int, list[Tensor]]]:
+        """Return the parameters by the index of their group and by dtype, without frozen ones."""
+        groups: dict[Any, list[Tensor]] = {}
+        for i, settings in enumerate(self.param_groups):
+            for p in settings["params"]:
+                if p in self.state:
+                    groups.setdefault((i, p.dtype), []).append(p)
+                elif _is_changed(p):
+                    raise RuntimeError(
+                        f"{type(self).__name__}: a parameter of shape {p.shape} was frozen when "
+                        "the optimizer was made, or not added by add_param_group(); make the "
+                        "optimizer after requires_grad is set"
+                    )
+        return [(i, parameters) for (i, _), parameters in groups.items()]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Remove the gradients of all parameters.
@@ -182,8 +210,7 @@ class Optimizer:
         set_to_none : bool
             Set gradients to None, as by default, or fill existing ones with zeros.
         """
-        for group in self._groups:
-            zero_grads(group.parameters, set_to_none)
+        zero_grads(self.state, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters that have a gradient.
@@ -201,244 +228,44 @@ class Optimizer:
         Raises
         ------
         FloatingPointError
-            If a gradient is not finite, unless `skip_nonfinite`.
-        OverflowError
-            If the dtype cannot represent the step.
+            If a gradient is not finite.
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        runs = self.collect()
-        blocks = self.blocks(runs)
-        arrays = self.gradients(blocks)
-        norm = norm_of(arrays, sum_of_squares(arrays))
-        factor = self.clipping(norm)
-        if factor is not None:
-            with self.undone_on_error(norm * factor):
-                self.update(blocks, factor, self.advance(runs))
-        return norm if closure is None else loss
+        if closure is None:
+            return self.stepper.take()
+        with enable_grad():
+            loss = closure()
+        self.stepper.take()
+        return loss
 
-    # The parts of a step, which `minigrad.fast.parallel` lets several processes do.
-
-    def collect(self) -> Runs:
-        """Check the settings, and collect the gradients.
-
-        Returns
-        -------
-        Runs
-            For each group, the ranges of parameters to change.
-        """
-        self._follow()
-        for i, settings in enumerate(self.param_groups):
-            if not _are_same(settings, self._checked[i]):
-                self._check(settings)
-                self._checked[i] = dict(settings)
-        for group in self._groups:
-            if lacking := set(self._state_names(group.settings)) - group.state.keys():
-                raise ValueError(
-                    f"{type(self).__name__}: there is no {' and '.join(sorted(lacking))} for these "
-                    "settings; momentum and amsgrad must be set when the optimizer is made"
-                )
-        return [group.collect() for group in self._groups]
-
-    def _follow(self) -> None:
-        """Copy the settings of `param_groups` to the memory; refuse other changes of it."""
-        name, groups, known = type(self).__name__, self.param_groups, self.defaults.keys()
-        same = len(groups) == len(self._members) and all(
-            len(group["params"]) == len(members) and all(map(is_, group["params"], members))
-            for group, members in zip(groups, self._members)
-        )
-        if not same:
-            raise RuntimeError(
-                f"{name}: the parameters in param_groups have changed; add some by "
-                "add_param_group(), or make a new optimizer"
-            )
-        for group in groups:
-            if wrong := (group.keys() ^ known) - {"params", "initial_lr"}:
-                raise ValueError(
-                    f"{name}: a group of param_groups must have the settings {sorted(known)}, "
-                    f"got others or none for {sorted(wrong)}"
-                )
-        for memory in self._groups:
-            memory.settings = groups[memory.number]
-        for p in self._frozen:
-            if _is_changed_by_steps(p):
-                raise RuntimeError(
-                    f"{name}: a parameter of shape {p.shape} was frozen when the optimizer was "
-                    "made; make the optimizer after requires_grad is set"
-                )
-
-    def blocks(self, runs: Runs) -> Blocks:
-        """Divide the runs of each group into blocks.
-
-        Parameters
-        ----------
-        runs : Runs
-            Result of `collect`.
-
-        Returns
-        -------
-        Blocks
-            Parts of the step, in the order of the parameters.
-        """
-        return [
-            (i, j, block)
-            for i, (group, slices) in enumerate(zip(self._groups, runs))
-            for j, run in enumerate(slices)
-            for block in group.blocks(run)
-        ]
-
-    def gradients(self, blocks: Blocks) -> list[np.ndarray]:
-        """Return the gradients of blocks, as vectors.
-
-        Parameters
-        ----------
-        blocks : Blocks
-            Result of `blocks`.
-
-        Returns
-        -------
-        list of ndarray
-            Gradients of each block.
-        """
-        return [self._groups[i].arrays(block)[1] for i, _, block in blocks]
-
-    def clipping(self, norm: float) -> float | None:
-        """Return the factor that clips gradients of this norm.
+    def clip_factor(self, norm: float) -> float:
+        """Return the factor that clips gradients of this norm, which must be finite.
 
         Parameters
         ----------
         norm : float
             Norm of all gradients.
-
-        Returns
-        -------
-        float or None
-            None if the step is skipped, because `norm` is not finite.
         """
         if not math.isfinite(norm):
-            if self.skip_nonfinite:
-                self.skipped += 1
-                return None
             raise FloatingPointError(
                 f"the norm of the gradients is {norm}; detect_anomaly() finds the operation that "
                 "made it so"
             )
         return 1.0 if self.clip_norm is None else min(1.0, self.clip_norm / (norm + 1e-6))
 
-    def advance(self, runs: Runs) -> list[list[Any]]:
-        """Count a step.
+    def _state_names(self, settings: Settings) -> tuple[str, ...]:
+        """Return the names of the arrays of state that parameters with these settings need."""
+        return ()
 
-        Parameters: as `blocks`.
+    def _update(self, p: np.ndarray, g: np.ndarray, state: State, settings: Settings) -> None:
+        """Change the array `p` in place, for the gradient `g`, which it may overwrite.
 
-        Returns
-        -------
-        list of list
-            Constants of the step for each run of each group.
+        The arrays are those of a parameter, or vectors with parts of some, so the formula must be
+        elementwise. `state["step"]` counts from 1.
         """
-        constants: list[list[Any]] = []
-        for group, slices in zip(self._groups, runs):
-            constants.append([])
-            for run in slices:
-                group.mark_changed(run)
-                steps = group.steps[run.start] + 1
-                group.steps[run] = [steps] * (run.stop - run.start)
-                constants[-1].append(self._constants(group.settings, steps))
-        return constants
-
-    def update(self, blocks: Blocks, factor: float, constants: Sequence[Sequence[Any]]) -> None:
-        """Change the parameters of blocks, for gradients times `factor`.
-
-        Raise an OverflowError if the dtype cannot represent the step.
-
-        Parameters
-        ----------
-        blocks : Blocks
-            Result of `blocks`.
-        factor : float
-            Factor of the gradients.
-        constants : sequence of sequences
-            Values that depend on the step and the settings of the group: result of `advance`.
-        """
-        try:
-            with np.errstate(over="raise", invalid="raise", divide="raise"):
-                for i, j, block in blocks:
-                    group = self._groups[i]
-                    p, g, state = group.arrays(block)
-                    self._update(p, g, state, factor, constants[i][j])
-                    if not HAS_FLAGS and not all(map(_is_finite, (p, *state.values()))):
-                        raise FloatingPointError("overflow encountered")
-        except FloatingPointError as error:
-            raise OverflowError(
-                f"{type(self).__name__}: {group.dtype} cannot hold the step ({error}) with "
-                f"lr={group.settings['lr']:g}"
-            ) from None
-
-    def is_safe(self, norm: float) -> bool:
-        """Return whether no step for gradients of this norm overflows.
-
-        Assumes that parameters and state are not near the largest number of their dtype.
-
-        Parameters: as `clipping`.
-        """
-        return all(
-            norm <= group.large
-            and group.settings["lr"] <= 1e6
-            and group.settings["weight_decay"] <= 1e3
-            and group.settings.get("momentum", 0) < 1
-            and group.settings.get("eps", 1) >= 1e-15
-            for group in self._groups
-        )
-
-    @contextmanager
-    def undone_on_error(self, norm: float) -> Iterator[None]:
-        """Undo a step that fails, within a `with` block.
-
-        Parameters
-        ----------
-        norm : float
-            Norm of all gradients. If `is_safe(norm)`, nothing is copied, which would take time.
-
-        Yields
-        ------
-        None
-            An error within the block restores parameters, state and step counts.
-        """
-        if self.is_safe(norm):
-            yield
-            return
-        arrays = [array for group in self._groups for array in group.changing()]
-        saved = [array.copy() for array in arrays]
-        steps = [list(group.steps) for group in self._groups]
-        try:
-            yield
-        except BaseException:
-            for array, before in zip(arrays, saved):
-                array[...] = before
-            for group, counts in zip(self._groups, steps):
-                group.steps = counts
-            raise
-
-    def _constants(self, settings: dict[str, Any], steps: int) -> Any:
-        """Return the constants of a step for all blocks of a run; `steps` counts from 1."""
         raise NotImplementedError
-
-    def _update(
-        self,
-        p: np.ndarray,
-        g: np.ndarray,
-        state: dict[str, np.ndarray],
-        factor: float,
-        constants: Any,
-    ) -> None:
-        """Change the vector `p` of parameters in place, for gradients `g` times `factor`."""
-        raise NotImplementedError
-
-    # What is written to files, and exchanged with other libraries.
 
     def state_dict(self) -> dict[str, Any]:
-        """Return settings, step counts and the vectors of state.
+        """Return copies of settings, step counts and state, each array as one vector for a group.
 
         Returns
         -------
@@ -446,22 +273,16 @@ class Optimizer:
             `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`. "steps" is
             a list if parameters of a group have taken different numbers of steps.
         """
-        self._follow()
-        groups = [
-            {"steps": g.steps[0] if len(set(g.steps)) == 1 else list(g.steps)}
-            | {
-                k: v
-                for k, v in g.settings.items()
-                if k not in ("params", "initial_lr") and (v or k not in _OFF_BY_DEFAULT)
-            }
-            for g in self._groups
-        ]
-        arrays = {
-            f"{i}.{name}": array
-            for i, g in enumerate(self._groups)
-            for name, array in g.flat_state().items()
-        }
-        return {"groups": groups, "arrays": arrays}
+        groups, arrays = [], {}
+        for i, (number, parameters) in enumerate(self.groups()):
+            settings = self.param_groups[number]
+            states = [self.state[p] for p in parameters]
+            steps = [state["step"] for state in states]
+            plain = {k: v for k, v in settings.items() if k not in ("params", "initial_lr")}
+            groups.append({"steps": steps[0] if len(set(steps)) == 1 else steps, **plain})
+            for name in states[0].keys() - {"step"}:
+                arrays[f"{i}.{name}"] = np.concatenate([state[name].ravel() for state in states])
+        return {"groups": groups, "arrays": dict(sorted(arrays.items()))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state_dict` of an optimizer of the same kind and parameters.
@@ -471,53 +292,110 @@ class Optimizer:
         state : mapping
             Result of `state_dict`. Nothing changes if it raises a ValueError.
         """
-        name = type(self).__name__
-        current = self.state_dict()
+        name, current = type(self).__name__, self.state_dict()
         if not current.keys() <= state.keys():
             raise ValueError(
                 f"{name}: state must have the keys {sorted(current)}, got {sorted(state)}"
             )
-        expected = {name: array.shape for name, array in current["arrays"].items()}
-        got = {name: np.shape(array) for name, array in state["arrays"].items()}
+        expected = {key: array.shape for key, array in current["arrays"].items()}
+        got = {key: np.shape(array) for key, array in state["arrays"].items()}
         if expected != got or len(current["groups"]) != len(state["groups"]):
             raise ValueError(f"{name}: state must have the arrays {expected}, got {got}")
-        counts: list[list[int]] = []
-        for group, settings, loaded in zip(self._groups, current["groups"], state["groups"]):
-            if set(settings) != set(loaded):
+        changes: list[tuple[Settings, list[Tensor], Settings, list[int]]] = []
+        for (number, parameters), before, loaded in zip(
+            self.groups(), current["groups"], state["groups"]
+        ):
+            settings = self.param_groups[number]
+            if any({**before, **loaded}[key] for key in before.keys() ^ loaded.keys()):
                 raise ValueError(
-                    f"{name}: state must have the settings {sorted(settings)}, got {sorted(loaded)}"
+                    f"{name}: state must have the settings {sorted(before)}, got {sorted(loaded)}"
                 )
             steps = loaded["steps"]
-            listed = steps if isinstance(steps, list) else [steps] * len(group.parameters)
-            if len(listed) != len(group.parameters):
+            listed = steps if isinstance(steps, list) else [steps] * len(parameters)
+            if len(listed) != len(parameters):
                 raise ValueError(
-                    f"{name}: steps must be one number or {len(group.parameters)}, got "
-                    f"{len(listed)}"
+                    f"{name}: steps must be one number or {len(parameters)}, got {len(listed)}"
                 )
-            counts.append([checked_count(name, "steps", n, 0) for n in listed])
-            self._check({**group.settings, **loaded})
+            counts = [checked_count(name, "steps", count, 0) for count in listed]
+            checked = {key: value for key, value in loaded.items() if key in settings}
+            self.stepper.check(checked)
+            changes.append((settings, parameters, checked, counts))
         for key, array in state["arrays"].items():
             with np.errstate(over="ignore"):
                 values = np.asarray(array).astype(current["arrays"][key].dtype)
             if not np.isfinite(values).all():
                 raise ValueError(f"{name}: state must be finite, got NaN or infinity in {key}")
-        for group, steps, settings in zip(self._groups, counts, state["groups"]):
-            group.steps = steps
-            group.settings.update({k: v for k, v in settings.items() if k != "steps"})
-        for key, array in state["arrays"].items():
-            index, _, name_of_state = key.partition(".")
-            self._groups[int(index)].load_state(name_of_state, np.asarray(array))
+        for i, (settings, parameters, checked, counts) in enumerate(changes):
+            settings.update(checked)
+            start = 0
+            for p, count in zip(parameters, counts):
+                self.state[p]["step"] = count
+                for key in self.state[p].keys() - {"step"}:
+                    part = np.asarray(state["arrays"][f"{i}.{key}"])[start : start + p.size]
+                    self.state[p][key][...] = part.reshape(p.shape)
+                start += p.size
 
 
-def _is_finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array).all())
+# -- norms of gradients
 
 
-def _are_same(settings: dict[str, Any], checked: dict[str, Any]) -> bool:
-    """Return whether two dicts contain the same objects."""
-    return settings.keys() == checked.keys() and all(map(is_, settings.values(), checked.values()))
+def sum_of_squares(arrays: Iterable[np.ndarray]) -> float:
+    """Return Σ x² over arrays, computed in their dtype, so it may overflow or underflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return sum(float(np.vdot(x, x)) for x in arrays)
 
 
-def _is_changed_by_steps(p: Tensor) -> bool:
+def norm_of(arrays: Sequence[np.ndarray], squares: float | None = None) -> float:
+    """Return the Euclidean norm of arrays; `squares` is their `sum_of_squares`, if known.
+
+    If the sum has overflowed, or may have lost digits by underflow, the norm is computed again from
+    x / max |x| in double precision.
+    """
+    squares = sum_of_squares(arrays) if squares is None else squares
+    if 1e-20 < squares < math.inf:
+        return math.sqrt(squares)
+    peak = float(np.max([np.abs(x).max(initial=0.0) for x in arrays], initial=0.0))
+    if peak == 0.0 or not math.isfinite(peak):
+        return peak
+    return peak * math.sqrt(sum_of_squares(np.divide(x, peak, dtype=np.float64) for x in arrays))
+
+
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
+    """Scale all gradients down together, in place, to a norm of at most `max_norm`.
+
+    An optimizer's `clip_norm` does the same without an additional pass.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters without a gradient are skipped.
+    max_norm : float
+        Largest norm.
+
+    Returns
+    -------
+    float
+        Norm of the gradients before scaling.
+
+    Raises
+    ------
+    FloatingPointError
+        If a gradient is not finite.
+    """
+    max_norm = checked_number("clip_grad_norm_", "max_norm", max_norm)
+    parameters = [parameters] if isinstance(parameters, Tensor) else parameters
+    grads = [unwrap(g) for p in parameters if (g := grad_of(p)) is not None]
+    norm = norm_of([g.astype(np.result_type(g, np.float32), copy=False) for g in grads])
+    if not math.isfinite(norm):
+        raise FloatingPointError(f"clip_grad_norm_: the norm of the gradients is {norm}")
+    factor = max_norm / (norm + 1e-6)
+    if factor < 1:
+        for g in grads:
+            g *= factor
+            mark_changed(g)
+    return norm
+
+
+def _is_changed(p: Tensor) -> bool:
     """Return whether steps change a parameter: if it requires or has a gradient."""
-    return p.requires_grad or has_gradient(p)
+    return p.requires_grad or grad_of(p) is not None

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from minigrad.clipping import clip_grad_norm_
+from minigrad.optimizer import clip_grad_norm_
 
 __all__ = ["clip_grad_norm_"]

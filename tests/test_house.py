@@ -83,7 +83,7 @@ def test_extension_points_that_the_registry_lists_exist() -> None:
         value = importlib.import_module(f"minigrad.{module}")
         for part in names.split("."):
             value = getattr(value, part)
-    for file in ("fuse", "arrays", "watch", "parameter_memory", "protocols"):
+    for file in ("fuse", "arrays", "watch", "optimizer", "protocols"):
         assert "extension points" in (importlib.import_module(f"minigrad.{file}").__doc__ or ""), (
             file
         )

@@ -6,8 +6,8 @@ a function of `minigrad.ops`, whose definition is a composition of operations.
 
 from . import cross_entropy as cross_entropy
 from . import dropout as dropout
-from . import flat as flat
 from . import linear as linear
+from . import stepper as stepper
 from .attention import forward_attention as forward_attention
 from .attention import softmax_in_place as softmax_in_place
 from .blocks import BLOCK as BLOCK

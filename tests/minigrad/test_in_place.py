@@ -17,6 +17,7 @@ from support.opinfo import TABLE, OpInfo, cotangents, samples
 import minigrad as mg
 import nn
 from minigrad import GradientError, Tensor
+from minigrad.fast.parallel.memory import Home
 from minigrad.graph import notes_of
 from minigrad.optim import SGD, clip_grad_norm_
 
@@ -354,7 +355,7 @@ def test_two_threads_add_into_the_gradient_of_one_large_leaf(with_buffer: bool) 
     n, rounds = 400_000, 20
     p = Tensor(np.zeros((n, 1)), requires_grad=True)
     if with_buffer:
-        notes_of(p._node).memory = np.zeros((n, 1))
+        notes_of(p._node).home = Home(np.zeros((n, 1)))
 
     def work(_: int) -> None:
         for _ in range(rounds):

@@ -10,6 +10,7 @@ parameters.
 from __future__ import annotations
 
 import atexit
+import itertools
 import mmap
 import os
 import signal
@@ -18,19 +19,17 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...arguments import checked_count
-from ...clipping import norm_of, sum_of_squares
 from ...io.signals import ENDING
 from ...optim import Optimizer
-from ...optimizer import Blocks, Runs
-from ...parameter_memory import has_gradient
-from ...tensor import Tensor
+from ...optimizer import norm_of, sum_of_squares
+from ...tensor import Tensor, grad_of
 from ..runtime import fork_obstacle, get_num_threads, threads
+from ..stepper import Block
 from .captured_state import (
     captured_state,
     check_rows_are_independent,
@@ -38,6 +37,7 @@ from .captured_state import (
     is_same,
     reseed,
 )
+from .memory import FlatGradients, FlatParameters
 from .protocol import SingleProcess
 
 __all__ = ["DataParallel"]
@@ -63,8 +63,9 @@ class DataParallel(SingleProcess):
     parts, buffers, hooks or modes of `model` change, the copies are replaced. Between the batches
     of one step, such a change is an error. Other values that `loss` reads keep their values of the
     first `backward`. Put values that change into the shard. The generators of this process draw
-    the seeds of each shard, so that runs repeat. `close` makes the memory of the parameters private
-    again.
+    the seeds of each shard, so that runs repeat. The parameters are in shared memory until `close`
+    copies them back to the arrays that they had before; arrays and tensors that share memory with
+    them have old values meanwhile.
 
     Parameters
     ----------
@@ -99,6 +100,8 @@ class DataParallel(SingleProcess):
         self._captured: list[Any] = []  # the state of the model when the processes were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, end of the pipe to it)
         self._gradients: list[list[np.ndarray]] = []  # flat arrays by process and group
+        self._flat: FlatGradients | None = None  # of this process, if there are others
+        self._moved: FlatParameters | None = None
         self._is_unsummed = False  # True while the processes have gradients that are not summed
 
     # -- public methods
@@ -138,33 +141,38 @@ class DataParallel(SingleProcess):
         if not self._workers:
             return self.optimizer.step()
         self._check_owner()
-        if len(self.groups) != len(self._gradients[0]):
-            raise RuntimeError(
-                "DataParallel: parameter groups were added since backward(); call backward() again"
-            )
-        self._is_unsummed = False
+        stepper, flat, moved = self.stepper, self._flat, self._moved
+        assert flat is not None and moved is not None
         try:
-            runs = self.optimizer.collect()
-            for group in self.groups:
-                group.adopt_all()
-            others = self._workers if sum(group.size for group in self.groups) >= _SMALL else []
-            self._send(others, "sum", runs)
-            blocks = self._share_of_blocks(runs, 0, 1 + len(others))
-            squares = self._summed(blocks) + sum(self._answers(others))
-            arrays = self.optimizer.gradients(self.optimizer.blocks(runs))
+            blocks, gradients = stepper.collect()
+            if stepper.groups is not flat.groups or not moved.are_here():
+                raise RuntimeError(
+                    "DataParallel: parameters were added or replaced since backward(); call "
+                    "backward() again"
+                )
+            self._is_unsummed = False
+            flat.fill()
+            flat.adopt_all()
+            is_large = sum(group.size for group in stepper.groups) >= _SMALL
+            others = self._workers if is_large and not stepper.overlap else []
+            own, *shares = _shares(blocks, 1 + len(others))
+            for worker, share in zip(others, shares):
+                self._send([worker], "sum", share)
+            squares = self._summed(own) + sum(self._answers(others))
             if self.reduce is not None:
                 self.reduce()
-                squares = sum_of_squares(arrays)
-            norm = norm_of(arrays, squares)
-            factor = self.optimizer.clipping(norm)
+                squares = sum_of_squares(gradients)
+            norm = norm_of(gradients, squares)
+            factor = stepper.factor(norm)
             if factor is None:  # the step is skipped
                 return norm
-            if not self.optimizer.is_safe(norm * factor):  # only one process can undo a step
-                others, blocks = [], self.optimizer.blocks(runs)
-            with self.optimizer.undone_on_error(norm * factor):
-                constants = self.optimizer.advance(runs)
-                self._send(others, "update", factor, constants)
-                self.optimizer.update(blocks, factor, constants)
+            if not stepper.is_safe(norm * factor):  # only one process can undo a step
+                others, own = [], blocks
+            with stepper.undone_on_error(norm * factor):
+                stepper.advance(blocks)
+                settings = stepper.settings()
+                self._send(others, "update", factor, settings)
+                stepper.update(own, gradients[: len(own)], factor, settings)
             self._answers(others)
             return norm
         except FloatingPointError:
@@ -183,16 +191,18 @@ class DataParallel(SingleProcess):
         if self in _STARTED:
             _STARTED.discard(self)
             del self.optimizer.step
-            groups = self.groups
+            assert self._flat is not None and self._moved is not None
             if self._is_unsummed and is_owner:
-                with suppress(RuntimeError):  # if parameters were moved, no step can follow
-                    runs = [group.collect() for group, _ in zip(groups, self._gradients[0])]
-                    for group in groups:
-                        group.adopt_all()
-                    self._summed(self.optimizer.blocks(runs))
-            for group in groups:
-                group.move(np.zeros)
+                self._flat.fill()
+                self._flat.adopt_all()
+                for first, *others in zip(*self._gradients):
+                    for other in others:
+                        first += other
+            self._flat.release()
+            self._moved.release()
+            self.stepper.forget()
         self._workers, self._gradients, self._is_unsummed = [], [], False
+        self._flat = self._moved = None
 
     def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
         if not self._workers:
@@ -214,25 +224,28 @@ class DataParallel(SingleProcess):
     # -- methods of every process
 
     def _state(self) -> list[Any]:
-        return [p.requires_grad for p in self._parameters()] + captured_state(self.model)
+        facts = [(p, p.requires_grad, p._array) for p in self.optimizer.state]
+        return [*itertools.chain(*facts), *captured_state(self.model)]
 
     def _parameters(self) -> list[Tensor]:
-        return [p for group in self.groups for p in group.parameters]
+        return [] if self._flat is None else [p for p, _ in self._flat.homes]
 
     def _with_gradient(self) -> list[int]:
-        return [i for i, p in enumerate(self._parameters()) if has_gradient(p)]
+        return [i for i, p in enumerate(self._parameters()) if grad_of(p) is not None]
 
-    def _share_of_blocks(self, runs: Runs, rank: int, processes: int) -> Blocks:
-        blocks = self.optimizer.blocks(runs)
-        return blocks[len(blocks) * rank // processes : len(blocks) * (rank + 1) // processes]
+    def _backward(self, shard: Any, add: bool) -> float:
+        if not add and self._flat is not None:
+            self._flat.open()
+        return super()._backward(shard, add)
 
-    def _summed(self, blocks: Blocks) -> float:
+    def _summed(self, blocks: Sequence[Block]) -> float:
         """Add the gradients of all processes into the first's; return the sum of squares."""
         return sum_of_squares(map(self._sum_block, blocks))
 
-    def _sum_block(self, item: tuple[int, int, slice]) -> np.ndarray:
-        i, _, block = item
-        first, *others = [arrays[i][block] for arrays in self._gradients]
+    def _sum_block(self, block: Block) -> np.ndarray:
+        first, *others = [
+            vectors[block.group][block.start : block.stop] for vectors in self._gradients
+        ]
         for other in others:
             first += other
         return first
@@ -256,15 +269,19 @@ class DataParallel(SingleProcess):
                 "DataParallel: only one thread must start processes, but another thread has some; "
                 "close() its DataParallel first"
             )
-        self._captured = self._state()
         context = multiprocessing.get_context("fork")
-        groups = self.groups
-        for group in groups:
-            group.move(_shared_zeros)
-        spare = [
-            [_shared_zeros(g.size, g.dtype) for g in groups] for _ in range(self.processes - 1)
+        self.stepper.follow()
+        groups = self.stepper.groups
+        self._moved = FlatParameters(groups, _shared_zeros)
+        self._gradients = [
+            [_shared_zeros(group.size, group.dtype) for group in groups]
+            for _ in range(self.processes)
         ]
-        self._gradients = [[g.grad for g in groups], *spare]
+        self._flat = FlatGradients(groups, self._gradients[0])
+        for group, vector in zip(groups, self._gradients[0]):
+            group.move_state(_shared_zeros)
+            group.gradient = vector
+        self._captured = self._state()
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]
         _STARTED.add(self)
         # registered last, it runs before multiprocessing's function, which would wait for processes
@@ -307,29 +324,29 @@ class DataParallel(SingleProcess):
         for _, earlier in self._workers:
             earlier.close()
         parents_end.close()
-        for group, grad in zip(self.groups, self._gradients[rank]):
-            group.collect_in(grad)
+        assert self._flat is not None
+        self._flat = FlatGradients(self._flat.groups, self._gradients[rank])
         self.optimizer.zero_grad()  # the first process keeps the gradients from before the fork
-        self._blocks: Blocks = []
+        self._blocks: list[Block] = []
         try:
             while True:
-                pipe.send(self._answer(rank, *pipe.recv()))
+                pipe.send(self._answer(*pipe.recv()))
         except (EOFError, OSError):  # the first process has closed the pipe, or has ended
             return
 
-    def _answer(self, rank: int, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
+    def _answer(self, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
         """Return the result of a request, or the error as a line and a traceback."""
         try:
-            for group, grad in zip(self.groups, self._gradients[rank if kind == "run" else 0]):
-                group.grad = grad
             if kind == "run":
                 seeds, shard, add = args
                 reseed(generators(self._captured), seeds)
                 return self._run(shard, add), None
             if kind == "sum":
-                self._blocks = self._share_of_blocks(args[0], rank, self.processes)
+                self._blocks = args[0]
                 return self._summed(self._blocks), None
-            self.optimizer.update(self._blocks, *args)
+            vectors = self._gradients[0]
+            gradients = [vectors[b.group][b.start : b.stop] for b in self._blocks]
+            self.stepper.update(self._blocks, gradients, *args)
             return None, None
         except Exception as error:
             return None, (f"{type(error).__name__}: {error}", traceback.format_exc())
@@ -340,8 +357,8 @@ class DataParallel(SingleProcess):
         Return the loss, and the indices of the parameters with a gradient.
         """
         loss = self._backward(shard, add)
-        for group in self.groups:
-            group.fill()
+        assert self._flat is not None
+        self._flat.fill()
         return loss, self._with_gradient()
 
     def _send(self, workers: list[tuple[Any, Any]], *message: Any) -> None:
@@ -359,6 +376,12 @@ class DataParallel(SingleProcess):
                 ) from RuntimeError(where)
             answers.append(answer)
         return answers
+
+
+def _shares(blocks: list[Block], processes: int) -> list[list[Block]]:
+    """Divide blocks among processes."""
+    ends = [len(blocks) * rank // processes for rank in range(processes + 1)]
+    return [blocks[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def _close_all() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 
 from ...check.extras import require
 from ...optim import Optimizer
-from ...parameter_memory import has_gradient
-from ...tensor import Tensor
+from ...tensor import Tensor, grad_of
 from ..runtime import available_cores, get_num_threads, threads
 from . import job
 from .captured_state import captured_state, check_rows_are_independent, generators, reseed
 from .forked import DataParallel
+from .memory import FlatGradients
 from .protocol import SingleProcess
 
 __all__ = ["MPIParallel"]
@@ -73,6 +73,7 @@ class MPIParallel(SingleProcess):
             self._local.reduce = self._sum_gradients
         self.seconds, self.bytes, self.messages = 0.0, 0, 0
         self._contexts = ExitStack()
+        self._own: FlatGradients | None = None  # without forked processes
 
     # -- steps
 
@@ -87,6 +88,8 @@ class MPIParallel(SingleProcess):
         seeds = [int(rng.integers(0, 2**63, self.size)[self.rank]) for rng in rngs]
         common = [rng.bit_generator.state for rng in rngs]
         reseed(rngs, seeds)
+        if self._own is not None and not add:
+            self._own.open()
         try:
             if not shards:  # this batch has no rows for this rank
                 self._local.backward([None], add)
@@ -104,24 +107,37 @@ class MPIParallel(SingleProcess):
 
     def _gather(self) -> None:
         """Sum the gradients over all ranks; forked processes sum their gradients in `step`."""
-        groups = self.groups
-        present = [has_gradient(p) for group in groups for p in group.parameters]
-        for group in groups:
-            group.fill()
+        flat = self._flat()
+        present = [grad_of(p) is not None for p, _ in flat.homes]
+        flat.fill()
         if self.parts == 1:
             self._sum_gradients()
-        somewhere = iter(self._summed(np.array(present, np.int64)) > 0)
-        for group in groups:
-            for p, part in zip(group.parameters, group.slices):
-                if next(somewhere):  # a gradient on one rank means a gradient on all
-                    group.adopt(p, part)
+        somewhere = self._summed(np.array(present, np.int64)) > 0
+        for (p, home), is_somewhere in zip(flat.homes, somewhere):
+            if is_somewhere:  # a gradient on one rank means a gradient on all
+                flat.adopt(p, home)
+
+    def _flat(self) -> FlatGradients:
+        """Return the flat gradients of this rank, which forked processes make, too."""
+        if isinstance(self._local, DataParallel) and self._local._flat is not None:
+            return self._local._flat
+        stepper = self.stepper
+        stepper.follow()
+        if self._own is None or self._own.groups is not stepper.groups:
+            if self._own is not None:
+                self._own.release()
+            vectors = [np.zeros(group.size, group.dtype) for group in stepper.groups]
+            self._own = FlatGradients(stepper.groups, vectors)
+            for group, vector in zip(stepper.groups, vectors):
+                group.gradient = vector
+        return self._own
 
     def _sum_gradients(self) -> None:
         """Sum the flat gradients over all ranks, in place."""
         began = time.perf_counter()
-        for group in self.groups:
-            for start in range(0, group.size, _MESSAGE_SIZE):
-                self.bytes += self._summed(group.grad[start : start + _MESSAGE_SIZE]).nbytes
+        for vector in self._flat().vectors:
+            for start in range(0, vector.size, _MESSAGE_SIZE):
+                self.bytes += self._summed(vector[start : start + _MESSAGE_SIZE]).nbytes
                 self.messages += 1
         self.seconds += time.perf_counter() - began
 
@@ -165,11 +181,15 @@ class MPIParallel(SingleProcess):
 
     def __exit__(self, kind: Any = None, *error: object) -> None:
         self._contexts.close()
-        self._local.close()
+        self.close()
         if kind is None:
             self.barrier()
             job.mark_working(False)
 
     def close(self) -> None:
-        """End the forked processes of this rank."""
+        """End the forked processes of this rank, and release the memory of its gradients."""
         self._local.close()
+        if self._own is not None:
+            self._own.release()
+            self.stepper.forget()
+            self._own = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...optim import Optimizer
 from ...tensor import Tensor
+from ..stepper import BlockedStepper
 
 __all__ = ["SingleProcess"]
 
@@ -40,14 +41,15 @@ class SingleProcess:
             raise TypeError(
                 f"{type(self).__name__}: model must be a module or None, got {model!r:.60}"
             )
+        if not isinstance(optimizer.stepper, BlockedStepper):
+            raise TypeError(
+                f"{type(self).__name__}: optimizer must take its steps in blocks, got a "
+                f"{type(optimizer.stepper).__name__}"
+            )
         self.optimizer = optimizer
+        self.stepper = optimizer.stepper
         self.loss = loss
         self.model = model
-
-    @property
-    def groups(self) -> list[Any]:
-        """Groups of the optimizer, whose memory is flat."""
-        return self.optimizer._groups
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
         """Compute the losses of shards, and their gradients.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minigrad import Tensor, optim
-from minigrad.fast import flat
+from minigrad.fast import stepper
 
 Settings = dict[str, Any]
 
@@ -182,7 +182,7 @@ def assert_formulas_hold(program: Program) -> None:
     expected = [[Reference(p.data) for p in ps] for ps in leaves]
     is_mixed = any(p.dtype == np.float32 for ps in leaves for p in ps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flat, "BLOCK", program.block)
+        patch.setattr(stepper, "BLOCK", program.block)
         first = {**groups[0].settings, "params": leaves[0]}
         optimizer = KINDS[kind]([first], clip_norm=clip_norm)
         active = [0]

@@ -1,4 +1,4 @@
-"""A backward pass adds up the gradients of parameters in the arrays of their optimizer."""
+"""Gradients of parameters that a program keeps, or that a backward pass adds up in given arrays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.fast.parallel.memory import FlatGradients
 from minigrad.optim import SGD
 from minigrad.tensor import grad_of
 
@@ -18,39 +19,62 @@ def parameter(size: int = 5) -> Tensor:
     return Tensor(np.linspace(-1, 1, size), requires_grad=True)
 
 
-def test_backward_into_an_optimizer_holds_one_gradient_outside_of_it() -> None:
-    size = 100_000
-    parameters = [parameter(size) for _ in range(8)]
-    SGD(parameters)
-    loss = sum(mg.dot(p, np.ones(size)) for p in parameters)
+def collected(parameters: list[Tensor]) -> tuple[SGD, np.ndarray]:
+    """Return an optimizer, and the array in which the gradients are collected."""
+    optimizer: Any = SGD(parameters)
+    optimizer.stepper.follow()
+    array = np.zeros(sum(p.size for p in parameters))
+    FlatGradients(optimizer.stepper.groups, [array])
+    return optimizer, array
+
+
+def peak_of(function: Any) -> int:
     tracemalloc.start()
-    loss.backward()
+    function()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 3 * 8 * size
+    return peak
 
 
-def test_gradients_of_several_uses_add_up_in_the_optimizer() -> None:
+@pytest.mark.parametrize(("is_collected", "gradients"), [(True, 3), (False, 9)])
+def test_backward_holds_each_gradient_once(is_collected: bool, gradients: int) -> None:
+    size = 100_000
+    parameters = [parameter(size) for _ in range(8)]
+    if is_collected:
+        collected(parameters)
+    loss = sum(mg.dot(p, np.ones(size)) for p in parameters)
+    assert peak_of(loss.backward) < gradients * 8 * size
+
+
+def test_step_of_large_parameters_holds_no_copies() -> None:
+    size = 400_000
+    parameters = [parameter(size) for _ in range(4)]
+    for p in parameters:
+        p.grad = np.ones(size)
+    optimizer = SGD(parameters)
+    assert peak_of(optimizer.step) < 4 * size
+
+
+def test_gradients_of_several_uses_add_up_in_the_array() -> None:
     p, q = parameter(), parameter()
-    optimizer = SGD([p, q])
+    _, array = collected([p, q])
     c, d = np.random.default_rng(2).normal(size=(2, 5))
     for _ in range(2):  # the second pass adds into the first
         (((p + q) * d).sum() + (p * c).sum()).backward()
-    assert np.shares_memory(grad_of(p), optimizer._groups[0].grad)
+    assert np.shares_memory(grad_of(p), array)
     np.testing.assert_allclose(p.grad.data, 2 * (c + d))
     np.testing.assert_allclose(q.grad.data, 2 * d)
 
 
-def test_backward_after_an_error_uses_the_buffer_again() -> None:
+def test_gradient_of_the_array_that_the_program_reads_is_not_overwritten() -> None:
     p = parameter()
-    optimizer = SGD([p])
-    y = p * 3.0
-    y.register_hook(lambda g: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        (y.sum() + mg.exp(p).sum()).backward()
-    assert p.grad is None
-    (p * p).sum().backward()
-    assert np.shares_memory(grad_of(p), optimizer._groups[0].grad)
+    optimizer, _ = collected([p])
+    kept = []
+    for factor in (2.0, 3.0):
+        optimizer.zero_grad()
+        (p * factor).sum().backward()
+        kept.append(p.grad)
+    assert [g.tolist() for g in kept] == [[2.0] * 5, [3.0] * 5]
 
 
 def test_gradient_that_a_graph_saved_is_not_overwritten_during_its_backward() -> None:

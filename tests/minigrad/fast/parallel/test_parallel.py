@@ -24,7 +24,7 @@ from support.scripts import started
 import minigrad as mg
 import nn
 from minigrad import DataParallel, Tensor, optim
-from minigrad.fast import flat, parallel, runtime
+from minigrad.fast import parallel, runtime, stepper
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -49,7 +49,7 @@ def run_step(together: DataParallel, *shards: Any) -> None:
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first process step alone, or all processes, each on blocks of two values."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if request.param else 0)
-    monkeypatch.setattr(flat, "BLOCK", 2)
+    monkeypatch.setattr(stepper, "BLOCK", 2)
 
 
 # -- steps equal those of one process ------------------------------------------------------------------
@@ -142,12 +142,12 @@ def test_step_with_overflow_changes_nothing() -> None:
 
 def test_step_with_nonfinite_gradient_is_skipped() -> None:
     p, sgd, together = sum_in_parallel()
-    sgd.skip_nonfinite = True
+    sgd.stepper.skip_nonfinite = True
     with together:
         run_step(together, np.nan, 1.0)
-        assert sgd.skipped == 1 and p.tolist() == [0, 0]
+        assert sgd.stepper.skipped == 1 and p.tolist() == [0, 0]
         run_step(together, 1.0, 1.0)
-    assert p.tolist() == [-2, -2] and sgd.skipped == 1
+    assert p.tolist() == [-2, -2] and sgd.stepper.skipped == 1
 
 
 def test_backward_with_add_keeps_earlier_gradients() -> None:
@@ -271,7 +271,7 @@ def test_step_after_adding_group_trains_it_in_all_processes() -> None:
     with DataParallel(sgd, lambda s: ((p + q) * s).sum(), model=None) as together:
         together.backward([1, 2])
         sgd.add_param_group({"params": [q], "lr": 2.0})
-        with pytest.raises(RuntimeError, match="parameter groups were added since backward"):
+        with pytest.raises(RuntimeError, match="parameters were added or replaced since backward"):
             together.step()
         run_step(together, 1, 2)
     assert p.tolist() == [-3, -3] and q.tolist() == [-6, -6]
