@@ -70,13 +70,6 @@ def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
     return int(value)
 
 
-def checked_flag(owner: str, name: str, value: Any) -> bool:
-    """Return a boolean as a bool, or raise an error."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
-    return bool(value)
-
-
 def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
     """Raise a ValueError if an option has none of the values `choices`; `name` may be empty."""
     if value not in choices:

@@ -9,8 +9,8 @@ the book extend it at six points. Beside them, they add names to `Tensor` and en
 - `fuse.fuse`: a kernel that runs instead of the definition of a function.
 - `function` and `op` with `numpy=`, and `tensor.OTHERS`: a function that answers a function of
   NumPy for tensors. `answering` adapts its arguments.
-- `optimizer.Optimizer.stepper_type`: which parts of the parameters a formula of an optimizer changes
-  at a time, and further options.
+- `optimizer.Optimizer.stepper_type`: the parts of parameters to which the formula of an optimizer
+  is applied, and further options.
 - `arrays.OtherArray`: another type of array, in place of ndarrays.
 - `watch.Watch`: a tool that sees every operation.
 - Subclasses of `Optimizer`, `Watch`, and the modules and models of `nn`.

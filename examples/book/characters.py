@@ -11,10 +11,9 @@ import sys
 import alone  # noqa: F401
 import numpy as np
 
-from minigrad.adam import AdamW
-from minigrad.clipping import clip_grad_norm_
+from minigrad.adam import SGD, AdamW
+from minigrad.optimizer import clip_grad_norm_
 from minigrad.random import manual_seed
-from minigrad.sgd import SGD
 from minigrad.tensor import Tensor
 from nn.config import LanguageModelConfig
 from nn.fit import TrainingLoop
@@ -54,6 +53,11 @@ model = models[0]
 model.loss(ids[None, :LENGTH]).backward()
 norm = clip_grad_norm_(model.parameters(), 1e-3)
 print(f"norm of the gradients {norm:.3f}, clipped {clip_grad_norm_(model.parameters(), 1):.3f}")
+
+# The state of the optimizer continues in another one.
+resumed = AdamW(model.parameters())
+resumed.load_state_dict(optimizers[0].state_dict())
+assert resumed.state_dict()["groups"][0]["steps"] == STEPS
 
 # A file of arrays, and a model with these weights.
 file = io.BytesIO()

@@ -10,7 +10,6 @@ import alone  # noqa: F401
 import numpy as np
 
 from minigrad.adam import Adam
-from minigrad.clipping import clip_grad_norm_
 from minigrad.grad import grad, gradients
 from minigrad.modes import no_grad
 from minigrad.ops.activation import softmax
@@ -18,6 +17,7 @@ from minigrad.ops.attention import scaled_dot_product_attention
 from minigrad.ops.loss import cross_entropy
 from minigrad.ops.norm import rms_norm
 from minigrad.ops.product import linear, matmul
+from minigrad.optimizer import clip_grad_norm_
 from minigrad.registry import op
 from minigrad.tensor import Tensor
 

@@ -9,8 +9,7 @@ import numpy as np
 from minigrad.fuse import fuse, fusible, use_definitions
 from minigrad.grad import grad
 from minigrad.ops.arithmetic import multiply
-from minigrad.optimizer import Optimizer
-from minigrad.parameter_memory import Group
+from minigrad.optimizer import Optimizer, Stepper
 from minigrad.registry import function, op
 from minigrad.tensor import Tensor
 from minigrad.watch import Watch
@@ -70,27 +69,24 @@ with Names() as names, Names():
 print("seen:", *names.seen)
 assert names.seen == ["multiply", "sum", "sum'", "multiply'"]
 
-# 4. The memory of an optimizer, and an optimizer: the sign of the gradient gives the direction.
+# 4. A stepper, and an optimizer: the sign of the gradient gives the direction.
 
 
-class Counted(Group):
-    def collect(self):
-        runs = super().collect()
-        print("collected:", len(runs))
-        return runs
+class Printing(Stepper):
+    def take(self):
+        norm = super().take()
+        print(f"norm of the gradients: {norm:.3f}")
+        return norm
 
 
 class SignDescent(Optimizer):
-    group_type = Counted
+    stepper_type = Printing
 
     def __init__(self, params, lr):
-        super().__init__(params, {"lr": lr, "weight_decay": 0.0})
+        super().__init__(params, {"lr": lr})
 
-    def _constants(self, settings, steps):
-        return settings["lr"]
-
-    def _update(self, p, g, state, factor, lr):
-        p -= lr * np.sign(g)
+    def _update(self, p, g, state, settings):
+        p -= settings["lr"] * np.sign(g)
 
 
 weights = Tensor(x.copy(), requires_grad=True)

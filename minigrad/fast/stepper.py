@@ -18,12 +18,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from ..adam import SGD, Adam
-from ..arguments import checked_flag
 from ..changes import entry_of, mark_entries
 from ..optimizer import Optimizer, Settings, State, Stepper, norm_of, sum_of_squares
 from ..tensor import Tensor, grad_of, unwrap
 from .blocks import BLOCK
-from .variants import check_options, state_names, take_options, update
+from .variants import check_options, checked_flag, state_names, take_options, update
 
 
 def _has_flags() -> bool:
@@ -356,11 +355,11 @@ class BlockedStepper(Stepper):
                 for block, g in zip(blocks, gradients):
                     group = self.groups[block.group]
                     p = group.values(block)
-                    state = {k: v[block.start : block.stop] for k, v in group.vectors.items()}
-                    state["step"] = block.step
+                    arrays = {k: v[block.start : block.stop] for k, v in group.vectors.items()}
+                    state = {"step": block.step, **arrays}
                     update(self.optimizer, p, g * factor, state, settings[block.group])
                     if not HAS_FLAGS and not all(
-                        np.isfinite(a).all() for a in (p, *state.values())
+                        np.isfinite(a).all() for a in (p, *arrays.values())
                     ):
                         raise FloatingPointError("overflow encountered")
                     group.write(block, p)

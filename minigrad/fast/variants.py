@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..adam import SGD, Adam
-from ..arguments import checked_flag, checked_number
+from ..arguments import checked_number
 from ..optimizer import Optimizer, Settings, State
 
 OPTIONS: dict[str, tuple[type[Optimizer], Any]] = {
@@ -39,6 +39,13 @@ def check_options(name: str, settings: Settings) -> None:
         )
     if dampening and not momentum:
         raise ValueError(f"{name}: momentum must be greater than 0 if there is a dampening")
+
+
+def checked_flag(owner: str, name: str, value: Any) -> bool:
+    """Return a boolean as a bool, or raise an error."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def state_names(settings: Settings) -> tuple[str, ...]:

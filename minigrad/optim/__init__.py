@@ -11,8 +11,8 @@ and `clip_norm` are settings of parameter groups, too:
 - `skip_nonfinite`: skip a step whose gradients are not all finite, and count it in
   `optimizer.stepper.skipped`, instead of raising a FloatingPointError.
 
-A step that raises an error changes nothing. It raises an OverflowError if the dtype cannot represent
-the new values.
+A step that raises an error changes nothing. It raises an OverflowError if the dtype cannot
+represent the new values.
 """
 
 import typing as _typing

@@ -65,7 +65,9 @@ class Schedule:
         groups = optimizer.param_groups
         self.optimizer, self.floor, self.is_absolute = optimizer, floor, is_absolute
         self.factors = [factor] * len(groups) if callable(factor) else list(factor)
-        self.base = [group.setdefault("initial_lr", group["lr"]) for group in groups]
+        for group in groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base = [group["initial_lr"] for group in groups]
         if len(self.factors) != len(groups):
             raise ValueError(
                 f"Schedule: factor must be one function, or {len(groups)} for {len(groups)} "
