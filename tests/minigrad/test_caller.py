@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import custom_op
-from minigrad.optimizer import HAS_FLAGS
+from minigrad.fast.stepper import HAS_FLAGS
 from minigrad.registry import OPS
 
 RNG = np.random.default_rng(0)

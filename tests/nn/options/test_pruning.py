@@ -54,7 +54,7 @@ def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
     attention, arguments = make_attention()
     attention.k_proj.requires_grad_(False)
     attention(*arguments).sum().backward()
-    early = optim.SGD([attention.q_proj.weight], lr=0.1)
+    early = optim.Adam([attention.q_proj.weight])
     nn.prune_heads(attention, [1])
     parameters = dict(attention.named_parameters())
     assert all(p.data.base is None and p.data.flags.c_contiguous for p in parameters.values())
@@ -62,7 +62,7 @@ def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
     assert frozen == ["k_proj.weight", "k_proj.bias"]
     assert attention.q_proj.weight.grad is None
     attention(*arguments).sum().backward()
-    with pytest.raises(RuntimeError, match="other memory than when its optimizer was made"):
+    with pytest.raises(RuntimeError, match="had another shape or dtype when its optimizer"):
         early.step()
 
 
