@@ -33,6 +33,7 @@ from numpy import uint8 as uint8
 from . import fast as fast
 from . import optim as optim
 from .check.anomaly import *
+from .check.custom_op import *
 from .check.extras import check_nn_package as _check_nn_package
 from .check.gradcheck import *
 from .check.memory import *
@@ -45,12 +46,14 @@ from .fuse import *
 from .grad import *
 from .io.arrays import load as load
 from .io.arrays import save as save
+from .io.random_state import *
 from .modes import *
 from .numpy import answers as answers
 from .numpy import array_api as array_api  # the namespace of the array API standard
 from .numpy import complex_tensor as complex_tensor  # results of 1j * x and np.fft.fft(x)
 from .numpy import conversion as conversion  # advice for np.asarray of tensors
 from .numpy import fourier as fourier  # answers functions of np.fft
+from .numpy import options as options  # answers sum(dtype=), var(ddof=) and similar calls
 from .numpy import protocols as _protocols
 from .numpy import ranges as ranges  # answers np.linspace of tensors
 from .numpy import scipy_special as scipy_special  # answers functions of scipy.special
@@ -94,13 +97,11 @@ from .tensor import *
 from .torch.losses import *
 from .torch.missing import missing as _missing
 from .torch.names import *
-from .torch.names import accept_torch_options as _accept_torch_options
 
 __version__ = "0.3.0"
 
 _check_nn_package()
 __doc__ += _list_names(_sys.modules[__name__])  # names of operations are listed nowhere else
-_accept_torch_options(globals())
 
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 

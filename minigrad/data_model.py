@@ -40,12 +40,6 @@ class DataModel(Methods):
             )
         return f"tensor({values}, dtype={self._array.dtype}{made_by})"
 
-    def _repr_html_(self) -> str:
-        from html import escape  # imported in notebooks only
-
-        shape = " × ".join(map(str, self._array.shape)) or "scalar"
-        return f"<pre>{escape(repr(self))}</pre><small>{shape}</small>"
-
     def __format__(self, spec: str) -> str:
         return (
             format(self._array.item(), spec)

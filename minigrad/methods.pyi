@@ -113,6 +113,7 @@ class Methods:
         """Divide a by b."""
     def __xor__(self, other: Any) -> Tensor:
         """Compute a ^ b for booleans or integers."""
+    def _repr_html_(self) -> builtins.str: ...
     def abs(self) -> Tensor:
         """Compute |x|; its derivative at 0 is 0."""
     def add(self, other: Any, **options: Any) -> Tensor:
@@ -145,7 +146,7 @@ class Methods:
         """Return the index of the smallest element along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
         """Return the indices that sort x along `axis`; NaN comes last."""
-    def astype(self, dtype: Any, *, casting: builtins.str = ..., copy: builtins.bool = ...) -> Tensor:
+    def astype(self, dtype: Any, *, casting: Any = ..., copy: builtins.bool = ...) -> Tensor:
         """Convert x to `dtype`; the gradient has the dtype of x."""
     def bool(self) -> Tensor:
         """Convert to bool."""

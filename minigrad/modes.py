@@ -1,7 +1,8 @@
 """Context-local modes: gradient recording and operation tracing.
 
 The mode is a context variable, so each thread and each asyncio task has its own. On a first
-reading: `Mode`, `set_grad_enabled` and `no_grad`. Tools that see every operation use `watch`.
+reading: `Mode`, `set_grad_enabled` and `no_grad`. Tools that see every operation are the `watch` of
+a mode, one of the extension points that `registry.py` lists.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ class Mode:
     ----------
     record : bool
         Whether operations leave nodes in the graph.
-    watch : Watch or None
-        A tool that sees every operation.
+    watch : object or None
+        A tool that sees every operation. Its method `forward(op, function, args, options)` returns
+        `function(*args, **options)`, `backward(node, rule, g, args)` returns `rule(g, *args)`, and
+        `recorded(node)` is called for each new node.
     traced : bool
         Whether a function runs for its derivative (as in `grad`), so that a number taken out of a
         tensor would lose its gradient.

@@ -7,13 +7,12 @@ Functions that draw numbers take `generator=`. Look at `default_generator`, whic
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from .modes import VMAPPED
 
-__all__ = ["default_generator", "get_rng_state", "manual_seed", "set_rng_state"]
+__all__ = ["default_generator", "manual_seed"]
 
 
 @cache
@@ -60,27 +59,3 @@ def random_words(n: int, generator: np.random.Generator | None = None) -> np.nda
     if isinstance(generator.bit_generator, np.random.SFC64):  # faster than integers()
         return generator.bit_generator.random_raw(n)
     return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
-
-
-def get_rng_state() -> dict[str, Any]:
-    """Return the state of the default generator as plain data, which JSON can store.
-
-    Returns
-    -------
-    dict
-        State for `set_rng_state`.
-    """
-    state: Any = _default().bit_generator.state
-    return {**state, "state": {key: value.tolist() for key, value in state["state"].items()}}
-
-
-def set_rng_state(state: dict[str, Any]) -> None:
-    """Set the state of the default generator.
-
-    Parameters
-    ----------
-    state : dict
-        Result of `get_rng_state`.
-    """
-    inner = {key: np.array(value, np.uint64) for key, value in state["state"].items()}
-    _default().bit_generator.state = {**state, "state": inner}

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["aligned", "leaves", "rebuilt"]
+__all__ = ["leaves", "rebuilt"]
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
@@ -27,38 +27,6 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree
     return [leaf for part in parts for leaf in leaves(part, is_leaf)]
-
-
-def aligned(
-    like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False
-) -> list[Any]:
-    """Return the parts of `tree` at the leaves of `like`.
-
-    Other parameters: as `leaves`.
-
-    Parameters
-    ----------
-    like, tree : object
-        Trees of the same structure; another structure raises a ValueError.
-    """
-    if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
-        return [tree]
-    if isinstance(like, dict):
-        if not isinstance(tree, dict) or tree.keys() != like.keys():
-            raise ValueError(
-                f"the tree must be a dict with the keys {sorted(map(str, like))}, got "
-                f"{_describe(tree)}"
-            )
-        return [leaf for key in like for leaf in aligned(like[key], tree[key], is_leaf)]
-    if not isinstance(tree, (list, tuple)) or len(tree) != len(like):
-        raise ValueError(f"the tree must have {len(like)} parts, got {_describe(tree)}")
-    return [leaf for part, other in zip(like, tree) for leaf in aligned(part, other, is_leaf)]
-
-
-def _describe(tree: Any) -> str:
-    if isinstance(tree, dict):
-        return f"the keys {sorted(map(str, tree))}"
-    return f"{len(tree)}" if isinstance(tree, (list, tuple)) else f"a {type(tree).__name__}"
 
 
 def rebuilt(

@@ -77,13 +77,13 @@ def test_each_file_of_the_book_begins_with_what_to_look_at() -> None:
 def test_extension_points_that_the_registry_lists_exist() -> None:
     document = importlib.import_module("minigrad.registry").__doc__ or ""
     points = re.findall(r"^- (.*(?:\n  .*)*)", document, re.MULTILINE)
-    assert len(points) == 6
+    assert len(points) == 7
     for name in re.findall(r"`([a-z]+\.[\w.]+)`", "\n".join(points)):
         module, _, names = name.partition(".")
         value = importlib.import_module(f"minigrad.{module}")
         for part in names.split("."):
             value = getattr(value, part)
-    for file in ("fuse", "arrays", "watch", "optimizer", "protocols"):
+    for file in ("fuse", "arrays", "modes", "optimizer", "protocols"):
         assert "extension points" in (importlib.import_module(f"minigrad.{file}").__doc__ or ""), (
             file
         )

@@ -20,6 +20,7 @@ from minigrad.ops.product import linear, matmul
 from minigrad.optimizer import clip_grad_norm_
 from minigrad.registry import op
 from minigrad.tensor import Tensor
+from nn.linear import Linear
 
 
 def leaf(*shape):
@@ -43,6 +44,11 @@ def write_after_use():
 def write_into_a_leaf():
     x = leaf(2)
     x += 1
+
+
+@op(x=lambda g, x, power: g * power * x ** (power - 1))
+def monomial(x, /, power):
+    return x**power
 
 
 def three_results_of_one_rule():
@@ -76,6 +82,9 @@ for mistake, advice in [
     (lambda: matmul(leaf(2, 3), leaf(2, 3)), "(2, 3) float64"),
     (lambda: linear(leaf(2, 3), leaf(4, 2)), "(out, in)"),
     (lambda: leaf(2, 3).sum(axis=2), "out of bounds"),
+    (lambda: leaf().mean(axis=0), "out of bounds"),
+    (lambda: leaf(2).astype(int).backward(), "does not require gradients"),
+    (lambda: monomial(leaf(), power=leaf()), "use .detach()"),
     (lambda: rms_norm(leaf(2, 3), weight=np.ones(2)), "the shape of a row"),
     (lambda: softmax(leaf(2), where=np.ones(2)), "True = the element counts"),
     (lambda: cross_entropy(leaf(2, 3), [0, 3]), "target must be from 0 to 2"),
@@ -83,6 +92,9 @@ for mistake, advice in [
         lambda: scaled_dot_product_attention(heads, heads, heads, np.ones((3, 3))),
         "must be booleans",
     ),
+    (lambda: scaled_dot_product_attention(heads, heads, heads, scale="big"), "must be a number"),
+    (lambda: scaled_dot_product_attention(heads, heads, heads, heads > 0), "must broadcast to"),
+    (lambda: Linear(2, 3).load_state_dict({"weigth": heads}), "weigth"),
     (lambda: Adam([leaf(2)], betas=0.9), "betas must be two numbers"),
     (lambda: clip_grad_norm_([leaf(2)], -1), "max_norm must be"),
     (three_results_of_one_rule, "must return 2 gradients"),

@@ -8,11 +8,12 @@ import numpy as np
 
 from minigrad.fuse import fuse, fusible, use_definitions
 from minigrad.grad import grad
+from minigrad.modes import MODE, Mode, leave
+from minigrad.op import either
 from minigrad.ops.arithmetic import multiply
 from minigrad.optimizer import Optimizer, Stepper
-from minigrad.registry import function, op
+from minigrad.registry import FORMS, function, op, ufunc
 from minigrad.tensor import Tensor
-from minigrad.watch import Watch
 
 x = np.array([1.0, 2.0])
 
@@ -20,54 +21,73 @@ x = np.array([1.0, 2.0])
 
 
 @fusible
-def cube(x):
-    return x * x * x
+def cubes_plus(x, b):
+    return x * x * x + b
 
 
-@fuse(cube, vjp=lambda g, x: (3 * g * x * x,))
-def _cube(x, /):
-    return x**3
+@fuse(cubes_plus, vjp=lambda g, x: (3 * g * x * x, g))
+def _cubes_plus(x, b, /):
+    return x**3 + b
 
 
-assert grad(lambda t: grad(lambda s: cube(s).sum())(t).sum())(x).tolist() == [6, 12]
-assert cube(Tensor(np.ones(2, np.float16))).dtype == np.float16
+cubes = lambda t: cubes_plus(t, t).sum()
+assert grad(lambda t: grad(cubes)(t).sum())(x).tolist() == [6, 12]
+half = np.ones(2, np.float16)
+assert cubes_plus(half, half).dtype == np.float16
 
-# 2. An answer to a function of NumPy, and a method: an operation, and a composition of operations.
+# 2. Answers to functions of NumPy, and methods. The rule of `softplus` calls another operation.
 
-
-@op(numpy=np.log1p, methods="log_from_one", x=lambda g, x: g / (1 + x))
-def log_from_one(x, /):
-    return np.log1p(x)
-
-
-@function(numpy=np.sinc)
-def cardinal_sine(x):
-    return np.sin(np.pi * x) / (np.pi * x)
+fabs = ufunc(np.fabs, "Compute |x|.", x=lambda g, x: g * np.sign(x))
 
 
-assert grad(lambda t: np.log1p(t).sum() + (2 * t).log_from_one().sum())(x)[0] == 1 / 2 + 2 / 3
-np.testing.assert_allclose(grad(lambda t: np.sinc(t / 4).sum())(x)[1], -1 / np.pi)
+@op(x=lambda g, y: g * y * (1 - y))
+def logistic(x, /):
+    return 1 / (1 + np.exp(-x))
+
+
+@op(methods="soft", x=lambda g, x: g * either(logistic)(x))
+def softplus_of(x, /):
+    return np.log1p(np.exp(x))
+
+
+@function(numpy=np.i0)
+def halves(x, axis=0):
+    return x.sum(axis) / 2
+
+
+assert grad(lambda t: grad(lambda s: s.soft().sum())(t).sum())(np.zeros(2)).tolist() == [0.25] * 2
+assert grad(lambda t: np.fabs(t).sum() + np.i0(t))(x).tolist() == [1.5, 1.5]
 
 # 3. A tool sees each operation, its gradient, and the nodes of the graph.
 
 
-class Names(Watch):
-    def __init__(self):
-        self.seen = []
+class Names:
+    """The names of operations, and with a prime those of their derivatives."""
+
+    def __enter__(self):
+        mode, self.seen = MODE.get(), []
+        MODE.set(Mode(mode.record, self, mode.traced, mode))
+        return self.seen
+
+    def __exit__(self, *error):
+        leave()
 
     def forward(self, op, function, args, options):
         self.seen.append(op.name)
-        return super().forward(op, function, args, options)
+        return function(*args, **options)
 
     def backward(self, node, rule, g, args):
         self.seen.append(f"{node.op.name}'")
-        return super().backward(node, rule, g, args)
+        return rule(g, *args)
+
+    def recorded(self, node):
+        assert node.op is not None
 
 
-with Names() as names, Names():
+with Names() as seen:
     multiply(Tensor(x, requires_grad=True), 2).sum().backward()
-print("seen:", *names.seen)
-assert names.seen == ["multiply", "sum", "sum'", "multiply'"]
+print("seen:", *seen)
+assert seen == ["multiply", "sum", "sum'", "multiply'"]
 
 # 4. A stepper, and an optimizer: the sign of the gradient gives the direction.
 
@@ -95,6 +115,16 @@ optimizer = SignDescent([weights], lr=0.5)
 optimizer.step()
 assert weights.data.tolist() == [0.5, 1.5]
 
+# 5. Another form of a call: `axes=` in place of `axis=`.
+
+
+def by_another_name(function, args, options):
+    return (lambda: function(*args, axis=options["axes"])) if "axes" in options else None
+
+
+FORMS.append(by_another_name)
+assert halves(Tensor(np.ones((2, 3))), axes=1).tolist() == [1.5, 1.5]
+
 # The definition instead of the kernel.
-with use_definitions("cube"):
-    assert cube(weights).tolist() == [0.125, 3.375]
+with use_definitions("cubes_plus"):
+    assert cubes_plus(weights, 0).tolist() == [0.125, 3.375]

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..errors import AnomalyError, GradientError
 from ..graph import Node
-from ..watch import Watch
 from .memory import arrays_in
+from .watch import Watch
 
 __all__ = ["detect_anomaly"]
 

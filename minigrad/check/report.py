@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from html import escape
 from types import ModuleType
+
+from ..tensor import Tensor
 
 __all__ = ["Report", "Shown"]
 
@@ -15,8 +18,6 @@ class Shown:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from html import escape  # imported in notebooks only
-
         return f"<pre>{escape(str(self))}</pre>"
 
 
@@ -39,3 +40,11 @@ def list_names(package: ModuleType) -> str:
             listed = textwrap.indent(textwrap.fill(", ".join(names), 92), "    ")
             lines += [f"\n{name}:", listed] if names else []
     return "\n".join(lines) + "\n"
+
+
+def _html_of_tensor(x: Tensor) -> str:
+    shape = " × ".join(map(str, x.shape)) or "scalar"
+    return f"<pre>{escape(repr(x))}</pre><small>{shape}</small>"
+
+
+Tensor._repr_html_ = _html_of_tensor  # type: ignore[attr-defined]

@@ -22,6 +22,19 @@ from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks, row_sums
 _ONE_BLOCK = 1 << 20  # fewer logits are computed in one block: 4 MB of float32
 
 
+def _factor(targets: Targets, block: slice, classes: int) -> Any:
+    """Return the factors of log Σ eˣ in the losses of rows."""
+    weights = classes if targets.weight is None else targets.weight.sum()
+    return targets.on_target[block] + targets.on_all[block] * targets.on_all.dtype.type(weights)
+
+
+def _without_ignored(targets: Targets, logits: np.ndarray, block: slice) -> np.ndarray:
+    """Set the ignored rows of logits to 0, because they may contain NaN."""
+    if targets.ignored is not None:
+        logits[targets.ignored[block]] = 0
+    return logits
+
+
 def _losses(
     rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray
 ) -> tuple[Any, Any, Any]:
@@ -43,7 +56,7 @@ def _losses(
     np.exp(rows, out=exponentials)
     total = row_sums(exponentials)
     loss = (
-        np.log(total)[:, 0] * targets.factor[block]
+        np.log(total)[:, 0] * _factor(targets, block, rows.shape[1])
         - at_target * targets.on_target[block]
         - smoothed
     )
@@ -55,7 +68,7 @@ def _logits_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice,
 
     `e * factor` are probabilities, and `g` is the gradient of each loss.
     """
-    e *= factor * (targets.factor[block] * g)[:, None]
+    e *= factor * (_factor(targets, block, e.shape[1]) * g)[:, None]
     if targets.smooth:
         spread = (targets.on_all[block] * g)[:, None]
         e -= spread if targets.weight is None else spread * targets.weight
@@ -69,7 +82,7 @@ def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[A
     for block in row_blocks(*rows.shape):
         p = gx[block]
         np.copyto(p, rows[block])
-        targets.without_ignored(p, block)
+        _without_ignored(targets, p, block)
         p -= top[block]
         p -= log_total[block]
         np.exp(p, out=p)
@@ -82,7 +95,7 @@ def _cross_entropy(logits, /, targets):
     rows = as_rows(logits)
     losses, top, total = (np.empty((len(rows), *one), rows.dtype) for one in ((), (1,), (1,)))
     for block in row_blocks(*rows.shape):
-        part = targets.without_ignored(rows[block].copy(), block)
+        part = _without_ignored(targets, rows[block].copy(), block)
         losses[block], top[block], total[block] = _losses(part, targets, block, part)
     return losses.reshape(targets.shape), (top, np.log(total, out=total))
 
@@ -134,7 +147,7 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             if bias is not None:
                 part += bias
             block = slice(outer.start + inner.start, outer.start + inner.stop)
-            targets.without_ignored(part, block)
+            _without_ignored(targets, part, block)
             # writes the exponentials over the logits
             losses, _, total = _losses(part, targets, block, part)
             summed += float(losses.sum())

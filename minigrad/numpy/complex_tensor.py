@@ -20,9 +20,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..arguments import all_axes
 from ..arrays import all_true, all_values
 from ..op import Op
-from ..ops.arithmetic import ratio
 from ..ops.reduce import keepdims_shape
 from ..tensor import OTHERS, Tensor, unwrap, wrap
+from .elementwise import ratio
 from .nested import numpy_name
 from .special import real_if_close
 
@@ -401,7 +401,7 @@ def _of_operation(op: Op, operands: tuple[Any, ...], options: dict[str, Any]) ->
 
 
 BY_NAME: dict[str, Callable[..., ComplexTensor]] = {
-    "astype": lambda x, dtype, casting: astype(x, dtype),
+    "astype": lambda x, dtype: astype(x, dtype),
     "concatenate": lambda *arrays, axis=0: linear(np.concatenate)(arrays, axis),
     **{f.__name__: FUNCTIONS[f] for f in (np.add, np.subtract, np.multiply, np.divide, np.matmul)},
     "power": _power,

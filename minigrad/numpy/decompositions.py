@@ -21,12 +21,13 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..ops import reduce as reduction
-from ..ops.arithmetic import ratio, safe_divide, square
+from ..ops.arithmetic import safe_divide, square
 from ..ops.product import matmul
 from ..ops.select import getitem
 from ..ops.shape import astype, clone, concatenate
 from ..registry import function, op
 from ..tensor import Tensor, to_array, unwrap
+from .elementwise import ratio
 from .linalg import inv
 
 __all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power"]

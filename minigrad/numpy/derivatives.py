@@ -20,8 +20,9 @@ from ..graph import Backward, Node, topological
 from ..modes import set_grad_enabled
 from ..ops.shape import stack
 from ..tensor import Tensor, to_array, wrap
-from ..trees import aligned, leaves, rebuilt
+from ..trees import leaves, rebuilt
 from .batched import BatchedArray, BatchedShape
+from .nested import aligned
 
 __all__ = [
     "elementwise_grad",

@@ -26,6 +26,12 @@ __all__ = [
 ]
 
 
+def ratio(a: Any, b: Any) -> Any:
+    """Return a / b, or 0 if b is 0: for derivatives that are defined as 0 at such points."""
+    is_zero = b == 0
+    return np.where(is_zero, 0, a / np.where(is_zero, 1, b))
+
+
 reciprocal = ufunc(np.reciprocal, "Compute 1 / x.", "reciprocal", x=lambda g, y: -g * y * y)
 
 

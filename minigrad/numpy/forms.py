@@ -126,6 +126,24 @@ def _kept(ufunc: np.ufunc) -> tuple[str, ...]:
     return ("axis",) if ufunc is np.vecdot else ()
 
 
+def refusing_gradients(entry: Any, names: set[str], reason: str) -> Callable[..., Any]:
+    """Return the function of an op, for which the operands `names` must not require gradients."""
+    if not names:
+        return entry.function
+
+    @functools.wraps(entry.function)
+    def call(*operands: Any, **options: Any) -> Any:
+        given = dict(zip(entry.operands, operands)) | options
+        for name in entry.operands:
+            if name in names and needs_gradient(given.get(name)):
+                raise TypeError(
+                    f"{entry.name}: {name} must not require gradients, because {reason}"
+                )
+        return entry.function(*operands, **options)
+
+    return call
+
+
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a function with NumPy's parameter names answer the functions `numpy`."""
 

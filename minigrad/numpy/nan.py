@@ -8,11 +8,11 @@ import numpy as np
 
 from ..arguments import Axis
 from ..ops import reduce as reduction
-from ..ops.reduce import var
 from ..ops.select import where
 from ..ops.shape import astype, clone
 from ..registry import function
 from ..tensor import Tensor, to_array, unwrap
+from .options import var
 from .reduction import prod, root
 
 __all__ = [

@@ -77,3 +77,35 @@ def _position_of_out(function: Callable[..., Any]) -> int | None:
         return None
     names = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
     return names.index("out") if "out" in names else None
+
+
+def aligned(
+    like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False
+) -> list[Any]:
+    """Return the parts of `tree` at the leaves of `like`.
+
+    Parameters
+    ----------
+    like, tree : object
+        Trees of the same structure; another structure raises a ValueError.
+    is_leaf : callable, optional
+        As in `leaves`.
+    """
+    if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
+        return [tree]
+    if isinstance(like, dict):
+        if not isinstance(tree, dict) or tree.keys() != like.keys():
+            raise ValueError(
+                f"the tree must be a dict with the keys {sorted(map(str, like))}, got "
+                f"{_describe(tree)}"
+            )
+        return [leaf for key in like for leaf in aligned(like[key], tree[key], is_leaf)]
+    if not isinstance(tree, (list, tuple)) or len(tree) != len(like):
+        raise ValueError(f"the tree must have {len(like)} parts, got {_describe(tree)}")
+    return [leaf for part, other in zip(like, tree) for leaf in aligned(part, other, is_leaf)]
+
+
+def _describe(tree: Any) -> str:
+    if isinstance(tree, dict):
+        return f"the keys {sorted(map(str, tree))}"
+    return f"{len(tree)}" if isinstance(tree, (list, tuple)) else f"a {type(tree).__name__}"

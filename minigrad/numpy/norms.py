@@ -10,13 +10,14 @@ import numpy as np
 from ..arguments import Axis, all_axes
 from ..nested import needs_gradient
 from ..ops import reduce as reduction
-from ..ops.arithmetic import absolute, power, ratio
+from ..ops.arithmetic import absolute, power
 from ..ops.reduce import is_half, restored, total
 from ..ops.select import where
 from ..ops.shape import astype, expand_dims, floating, reshape
 from ..registry import function, op
 from ..tensor import Tensor, to_array
 from .decompositions import svdvals
+from .elementwise import ratio
 from .linalg import inv
 from .shape import flattened_last, moveaxis
 

@@ -10,12 +10,13 @@ from ..arguments import Axis, all_axes, one_axis
 from ..arrays import all_true, as_array
 from ..ops import reduce
 from ..ops.arithmetic import sqrt
-from ..ops.reduce import is_half, keepdims_shape, largest, restored, total, var
+from ..ops.reduce import is_half, keepdims_shape, largest, restored, total
 from ..ops.select import where as choose
 from ..ops.shape import astype, concatenate, reshape
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .forms import numpy_form
+from .options import var
 
 __all__ = [
     "std",

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..arrays import all_true, as_array
 from ..op import Op, either
-from ..ops.arithmetic import add, ratio, safe_divide
+from ..ops.arithmetic import add, safe_divide
 from ..ops.select import getitem, where
 from ..ops.shape import clone
 from ..registry import function, op, ufunc
 from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
 from .compare import floor_divide
-from .elementwise import remainder, share
+from .elementwise import ratio, remainder, share
 from .forms import numpy_form
 
 __all__ = [

@@ -18,8 +18,9 @@ from ..grad import is_array
 from ..modes import VMAPPED
 from ..op import Op, either
 from ..tensor import Tensor
-from ..trees import aligned, leaves, rebuilt
+from ..trees import leaves, rebuilt
 from .batched import BatchedArray
+from .nested import aligned
 
 __all__ = ["vmap"]
 

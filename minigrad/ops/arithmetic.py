@@ -159,9 +159,3 @@ def _safe_multiply(a, b, /):
 
 safe_divide: Any = either(_safe_divide)
 safe_multiply: Any = either(_safe_multiply)
-
-
-def ratio(a: Any, b: Any) -> Any:
-    """Return a / b, or 0 if b is 0: for derivatives that are defined as 0 at such points."""
-    is_zero = b == 0
-    return np.where(is_zero, 0, a / np.where(is_zero, 1, b))

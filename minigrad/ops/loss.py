@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice, check_shape, shape_of
-from ..arrays import all_true, as_array, as_type_of_index
+from ..arrays import all_true, as_type_of_index
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..registry import function
@@ -31,74 +31,78 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 class Targets:
-    """Targets of rows of logits, with the weights of the losses of rows and classes."""
+    """Classes of rows of logits, with the weights of the losses of rows and classes.
+
+    Attributes
+    ----------
+    index : array of int, shape (rows,)
+        Class of each row; 0 for an ignored row.
+    ignored : array of bool, shape (rows,), or None
+        True = the row is ignored. None if there is no such row.
+    on_target, on_all : array of float, shape (rows,)
+        Factors of -log p of the class, and of Σ_c w_c (-log p_c).
+    divisor : float
+        Divisor of a mean.
+    """
 
     def __init__(
         self,
         name: str,
         shape: tuple[int, ...],
-        targets: Any,
+        target: Any,
         weight: Any,
         ignore_index: int | None,
         smoothing: float,
         dtype: Any,
     ) -> None:
-        if not shape:
-            raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
-        classes = shape[-1]
-        constants = [x for x in (weight, smoothing) if isinstance(x, Tensor)]
-        if constants and needs_gradient(constants):
-            raise TypeError(
-                f"{name}: weight and label_smoothing must not require gradients; use .detach()"
-            )
-        targets = targets.data if isinstance(targets, Tensor) else as_array(targets)
-        if targets.shape != shape[:-1]:
-            if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
-                raise ValueError(
-                    f"{name}: classes must be on the last axis, not on axis 1 as in PyTorch, got "
-                    f"logits {shape} and targets {targets.shape}; write moveaxis(logits, 1, -1)"
-                )
-            raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {targets.shape}")
-        if targets.dtype.kind not in "iu":
-            raise TypeError(f"{name}: target must be integers, got dtype {targets.dtype}")
-        if not 0 <= smoothing <= 1:
-            raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
-        dtype = np.result_type(dtype, np.float32)  # dtype in which the kernels compute
-        weight = None if weight is None else np.array(unwrap(weight), dtype)
-        if weight is not None:
-            check_shape(name, "weight", weight, (classes,))
-        flat = targets.reshape(-1)
-        valid = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
-        index = np.where(valid, flat, 0)  # (rows,)
+        flat = _checked_target(name, shape, target, weight, smoothing)
+        classes, self.shape = shape[-1], shape[:-1]
+        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
+        self.weight = None if weight is None else np.array(unwrap(weight), dtype)
+        self.smooth = smoothing > 0
+        counts = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
+        index = np.where(counts, flat, 0)
         if not all_true((index >= 0) & (index < classes)):
-            allowed = f"0 to {classes - 1}" + (
-                "" if ignore_index is None else f" or {ignore_index}"
-            )
+            other = "" if ignore_index is None else f" or {ignore_index}"
             raise IndexError(
-                f"{name}: target must be from {allowed}, got {index.min()} to {index.max()}"
+                f"{name}: target must be from 0 to {classes - 1}{other}, got {index.min()} to "
+                f"{index.max()}"
             )
         self.index = index.astype(np.intp, copy=False)
-        self.shape = targets.shape
-        self.ignored = None if all_true(valid) else ~valid  # (rows,)
-        if weight is None:
-            chosen = valid.astype(dtype)
-        else:
-            chosen = valid * as_type_of_index(weight, self.index)[self.index]
-        total = chosen.sum()
-        self.divisor: Any = total + (total == 0)  # of a mean; 1 if all rows are ignored
-        # (rows,): factors of -log p of the target, of Σ_c w_c (-log p_c), and of log Σ eˣ
-        self.on_target = chosen * dtype.type(1 - smoothing)
-        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)
-        weight_sum = classes if weight is None else weight.sum()
-        self.factor = self.on_target + self.on_all * dtype.type(weight_sum)
-        self.weight = weight
-        self.smooth = smoothing > 0
+        self.ignored = None if all_true(counts) else ~counts
+        weights = 1 if weight is None else as_type_of_index(self.weight, self.index)[self.index]
+        weights = (counts * weights).astype(dtype, copy=False)
+        total = weights.sum()
+        self.divisor: Any = total + (total == 0)  # 1 if all rows are ignored
+        self.on_target = weights * dtype.type(1 - smoothing)
+        self.on_all = (counts * dtype.type(smoothing / classes)).astype(dtype)
 
-    def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
-        """Set the ignored rows of logits to 0, because they may contain NaN."""
-        if self.ignored is not None:
-            logits[self.ignored[block]] = 0
-        return logits
+
+def _checked_target(
+    name: str, shape: tuple[int, ...], target: Any, weight: Any, smoothing: float
+) -> Any:
+    """Return the targets of logits of some shape as a vector, or raise an error."""
+    if not shape:
+        raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
+    if needs_gradient((weight, smoothing)):
+        raise TypeError(
+            f"{name}: weight and label_smoothing must not require gradients; use .detach()"
+        )
+    target = to_array(target)
+    if target.shape != shape[:-1]:
+        if len(shape) > 2 and target.shape == (shape[0], *shape[2:]):
+            raise ValueError(
+                f"{name}: classes must be on the last axis, not on axis 1 as in PyTorch, got "
+                f"logits {shape} and targets {target.shape}; write moveaxis(logits, 1, -1)"
+            )
+        raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {target.shape}")
+    if target.dtype.kind not in "iu":
+        raise TypeError(f"{name}: target must be integers, got dtype {target.dtype}")
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
+    if weight is not None:
+        check_shape(name, "weight", weight, shape[-1:])
+    return target.reshape(-1)
 
 
 def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:

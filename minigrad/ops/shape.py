@@ -31,32 +31,21 @@ __all__ = [
 ]
 
 
-@op(x=lambda g: g)
-def _astype(x, /, dtype, casting):
-    return as_array(x).astype(dtype, casting=casting)
-
-
-@function(methods="astype")
-def astype(x: Any, dtype: Any, *, casting: str = "unsafe", copy: bool = True) -> Tensor:
+@op(methods="astype", x=lambda g: g)
+def astype(x, /, dtype):
     """Convert x to `dtype`; the gradient has the dtype of x.
 
     Parameters
     ----------
     x : array_like
     dtype : dtype
-    casting : {"unsafe", "same_kind", "safe", "equiv", "no"}
-        Conversions that are allowed, as in `numpy.can_cast`; all by default.
-    copy : bool
-        False returns a tensor x itself if it has this dtype. True by default.
 
     Returns
     -------
     Tensor
         Copy of x in this dtype.
     """
-    if not copy and isinstance(x, Tensor) and x.dtype == dtype:
-        return x
-    return _astype(x, dtype, casting)
+    return as_array(x).astype(dtype)
 
 
 def floating(x: Any) -> Any:

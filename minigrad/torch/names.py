@@ -1,23 +1,20 @@
 """Aliases with PyTorch's names of functions, methods and options.
 
-The engine and the operations do not use these names. `accept_torch_options` wraps the public
-functions and methods that have `axis=` or `keepdims=`, so that they accept `dim=` and `keepdim=`.
-The package `minigrad.torch` contains functions and classes whose meaning differs from NumPy's.
+The engine and the operations do not use these names. Functions and methods that have `axis=` or
+`keepdims=` accept `dim=` and `keepdim=` by a form of `registry.FORMS`. The package
+`minigrad.torch` contains functions and classes whose meaning differs from NumPy's.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import math
-from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arguments import Axis, checked_count, ints, one_axis, shape_of
-from ..methods import Size
 from ..numpy.creation import on_cpu
 from ..numpy.elementwise import clip as clamp
 from ..numpy.joining import array_split, unstack
@@ -36,7 +33,7 @@ from ..ops.select import getitem
 from ..ops.shape import astype, broadcast_to, concatenate, reshape, swapaxes
 from ..ops.shape import expand_dims as unsqueeze
 from ..ops.shape import transpose as permute
-from ..registry import function
+from ..registry import FORMS, function
 from ..tensor import Tensor
 
 __all__ = [
@@ -318,6 +315,19 @@ def _arithmetic(f: Any, sign: str) -> Any:
     return method
 
 
+class Size(int):
+    """Number of elements. A call returns the shape, or the length of one axis."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """Return the shape, or the length of axis `dim`."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
 def _size(self: Tensor) -> Size:
     size = Size(self._array.size)
     size.shape = self._array.shape
@@ -448,63 +458,29 @@ def translate_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(
             f"{name}: dim= has another result in PyTorch than axis= here; write "
             f"{OTHER_RESULTS[name]}"
-        )
+        ) from None
     translated = {OPTIONS.get(word, word): value for word, value in options.items()}
     if len(translated) < len(options):
         raise TypeError(
             f"{name}: the same option was given twice, by NumPy's name and by PyTorch's: "
             f"{sorted(options)}"
-        )
+        ) from None
     return translated
 
 
-def _takes_axis(function: Callable[..., Any]) -> bool:
-    """Return whether a public function has an option that PyTorch names otherwise."""
-    entry = getattr(function, "op", function)
-    of_numpy = [f for f in getattr(entry, "numpy", ()) if not isinstance(f, np.ufunc)]
-    for called in (function, *of_numpy):
-        with suppress(ValueError):  # a function in C, before NumPy 2.4
-            if not inspect.signature(called).parameters.keys().isdisjoint(OPTIONS.values()):
-                return True
-    return False
+def _by_torch_names(
+    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> Callable[[], Any] | None:
+    """Return the call of a function with NumPy's names in place of PyTorch's, or None."""
+    name = function.__name__
+    is_keepdim = len(args) == 3 and isinstance(args[2], bool) and "keepdim" not in options
+    if is_keepdim and name in KEEPDIM_THIRD:
+        args, options = args[:2], {**options, "keepdim": args[2]}
+    translated = translate_options(name, options)
+    return None if translated is options else functools.partial(function, *args, **translated)
 
 
-@functools.cache
-def _with_torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` with PyTorch's option names, which are translated if the call fails."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except TypeError:
-            is_keepdim = len(args) == 3 and isinstance(args[2], bool) and "keepdim" not in options
-            if is_keepdim and function.__name__ in KEEPDIM_THIRD:
-                args, options = args[:2], {**options, "keepdim": args[2]}
-            translated = translate_options(function.__name__, options)
-            if translated is options:
-                raise
-        return function(*args, **translated)
-
-    call.__module__ = "minigrad"  # pickle looks it up there
-    return call
-
-
-def accept_torch_options(namespace: MutableMapping[str, Any]) -> None:
-    """Let the functions of a namespace and the methods of Tensor accept PyTorch's option names.
-
-    Parameters
-    ----------
-    namespace : dict
-        Its functions are replaced.
-    """
-    for name, value in [*namespace.items()]:
-        if inspect.isfunction(value) and _takes_axis(value):
-            namespace[name] = _with_torch_options(value)
-    for name, value in [*vars(Tensor).items()]:
-        if inspect.isfunction(value) and _takes_axis(value):
-            setattr(Tensor, name, _with_torch_options(value))
-
+FORMS.append(_by_torch_names)
 
 for _name, _method in METHODS.items():
     if _name in _SUMMARIES:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.io.json import Settings, mistyped_fields
+from minigrad.io.random_state import get_rng_state, set_rng_state
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
-from minigrad.random import get_rng_state, set_rng_state
 
 from ..module import Module
 from ..published.weights import differing, fit_weights, settings_of

@@ -20,9 +20,9 @@ import numpy as np
 
 from minigrad.arguments import checked_count
 from minigrad.fast.runtime import keep_freed_memory
+from minigrad.io.random_state import get_rng_state, set_rng_state
 from minigrad.modes import no_grad
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
-from minigrad.random import get_rng_state, set_rng_state
 
 from ..fit import TrainingLoop
 from ..module import Module, evaluating

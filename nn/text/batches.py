@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.arguments import checked_count
+from minigrad.numpy.nested import aligned
 from minigrad.tensor import Tensor, unwrap
-from minigrad.trees import aligned, leaves, rebuilt
+from minigrad.trees import leaves, rebuilt
 
 from .vocabulary import PAD
 

@@ -102,7 +102,7 @@ def test_astype_without_copy_returns_a_tensor_of_this_dtype_itself() -> None:
     assert x.astype(np.float32, copy=False) is x
     assert x.astype("float32") is not x
     assert x.astype(float, copy=False).dtype == float
-    with pytest.raises(TypeError, match="astype: Cannot cast .* 'safe'; got x .* casting='safe'"):
+    with pytest.raises(TypeError, match="astype: casting must allow float32 to int64, got 'safe'"):
         x.astype(int, casting="safe")
 
 

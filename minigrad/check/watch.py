@@ -1,8 +1,7 @@
 """Watch: the base class of tools that see every operation.
 
-A watch can time an operation, check its result, or look at the graph, as the anomaly detection, the
-profiler and the memory report do. This is one of the extension points that `registry.py` lists.
-Look at `forward` and `backward`.
+A watch can time an operation, check its result, or look at the graph, as the anomaly detection and
+the profiler do. It is the `watch` of a `Mode`. Look at `forward` and `backward`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .modes import MODE, Mode, leave
+from ..modes import MODE, Mode, leave
 
 
 class Watch:
