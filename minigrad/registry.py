@@ -142,7 +142,8 @@ def function(
     return declare
 
 
-def _names_of(call: Callable[..., Any]) -> tuple[str, ...]:
+def names_of(call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters of a function."""
     code = getattr(inspect.unwrap(call), "__code__", call.__code__)  # a function in C has none
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
@@ -175,7 +176,7 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     """Let `call` answer NumPy functions, and set it as methods of Tensor."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
-    if not {"axis", "keepdims", "dtype"}.isdisjoint(_names_of(call)):
+    if not {"axis", "keepdims", "dtype"}.isdisjoint(names_of(call)):
         call = _with_forms(call)
     for f in entry.numpy:
         DISPATCH[f] = call if answering is None or isinstance(f, np.ufunc) else answering(f, call)

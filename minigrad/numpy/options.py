@@ -20,7 +20,7 @@ from ..ops.arithmetic import absolute, square, subtract
 from ..ops.reduce import is_half, keepdims_shape
 from ..ops.select import where as choose
 from ..ops.shape import floating
-from ..registry import FORMS
+from ..registry import FORMS, names_of
 from ..tensor import Tensor, to_array
 
 __all__: list[str] = []
@@ -34,7 +34,7 @@ def _with_options(
 ) -> Callable[[], Any] | None:
     """Return the call of a function with further options, or None."""
     other = _FURTHER.get(function)
-    if other is None or not options or not options.keys() <= other.__kwdefaults__.keys():
+    if other is None or not options or not options.keys() <= {*names_of(other)}:
         return None
     return functools.partial(other, *args, **options)
 
