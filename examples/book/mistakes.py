@@ -94,7 +94,7 @@ for mistake, advice in [
     ),
     (lambda: scaled_dot_product_attention(heads, heads, heads, scale="big"), "must be a number"),
     (lambda: scaled_dot_product_attention(heads, heads, heads, heads > 0), "must broadcast to"),
-    (lambda: Linear(2, 3).load_state_dict({"weigth": heads}), "weigth"),
+    (lambda: Linear(2, 3).load_state_dict({"kernel": heads}), "unexpected: kernel"),
     (lambda: Adam([leaf(2)], betas=0.9), "betas must be two numbers"),
     (lambda: clip_grad_norm_([leaf(2)], -1), "max_norm must be"),
     (three_results_of_one_rule, "must return 2 gradients"),
