@@ -71,11 +71,12 @@ def astype(x: Any, dtype: Any, *, casting: Any = "unsafe", copy: bool = True) ->
     Tensor
         Copy of x in this dtype.
     """
+    dtype = np.dtype(dtype)
     if not copy and isinstance(x, Tensor) and x.dtype == dtype:
         return x
     if not np.can_cast(to_array(x).dtype, dtype, casting):
         raise TypeError(
-            f"astype: casting must allow {to_array(x).dtype} to {np.dtype(dtype)}, got {casting!r}"
+            f"astype: casting must allow {to_array(x).dtype} to {dtype}, got {casting!r}"
         )
     return shape.astype(x, dtype)
 
