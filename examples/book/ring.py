@@ -66,11 +66,11 @@ class Names:
 
     def __enter__(self):
         mode, self.seen = MODE.get(), []
-        MODE.set(Mode(mode.record, self, mode.traced, mode))
+        MODE.set(Mode(mode.record, self, mode.traced, mode, self))
         return self.seen
 
     def __exit__(self, *error):
-        leave()
+        leave(self)
 
     def forward(self, op, function, args, options):
         self.seen.append(op.name)
