@@ -1,11 +1,10 @@
-// Figures, code and formulas of which a reader does not see all; code may scroll on a narrow screen.
-const [codeMayScroll] = arguments;
+// Figures and code of which a reader does not see all, inside boxes that scroll, too.
 const shown = (node) => node.checkVisibility() && node.getBoundingClientRect().width > 0;
 const name = (node) => `${node.tagName.toLowerCase()} "${(node.getAttribute('aria-label') ?? node.alt ?? node.textContent).trim().replace(/\s+/g, ' ').slice(0, 40)}"`;
 const found = [];
 for (const node of document.querySelectorAll('article svg[role=img], article img, article pre, .one-of svg')) {
   const isCode = node.tagName === 'PRE';
-  if (!shown(node) || node.closest('.sd-card') || (isCode && codeMayScroll)) continue;
+  if (!shown(node) || node.closest('.sd-card')) continue;
   const box = node.getBoundingClientRect();
   let hidden = isCode ? node.scrollWidth - node.clientWidth : 0;
   for (let at = node.parentElement; at && at !== document.body; at = at.parentElement) {

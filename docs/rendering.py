@@ -65,6 +65,17 @@ def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
             code = indent
 
 
+def name_parts(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Mend what screen readers are told of the menu and of hidden code."""
+    menu = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = menu.replace(
+        'role="heading"', 'role="heading" aria-level="2"'
+    )
+    if "body" in context:
+        hidden = ' aria-label="Toggle hidden content"'
+        context["body"] = context["body"].replace(f"<summary{hidden}>", "<summary>")
+
+
 class ChineseSearch(SearchChinese):
     """Search in Chinese with the English stemmer, the one whose script `SearchChinese` has."""
 
