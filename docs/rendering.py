@@ -66,14 +66,16 @@ def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
 
 
 def name_parts(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
-    """Mend what screen readers are told of the menu and of hidden code."""
+    """Name the level of the menu's headings and the toggles of code, and link each picture to its file, to enlarge it."""
     menu = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = menu.replace(
         'role="heading"', 'role="heading" aria-level="2"'
     )
     if "body" in context:
         hidden = ' aria-label="Toggle hidden content"'
-        context["body"] = context["body"].replace(f"<summary{hidden}>", "<summary>")
+        body = context["body"].replace(f"<summary{hidden}>", "<summary>")
+        picture = r'(?<!">)(<img (?![^>]*sd-card)[^>]*src="([^"]+\.svg)"[^>]*>)'
+        context["body"] = re.sub(picture, r'<a href="\2">\1</a>', body)
 
 
 class ChineseSearch(SearchChinese):

@@ -282,3 +282,35 @@ def test_look_at_unreadable_page_finds_its_problems(tmp_path: Path, driver: Any)
     found = "\n".join(part("check").look_at(driver, tmp_path / "bad.html", "bad", None))
     assert re.search("2.3.*pale words", found) and "TypeError" in found
     assert re.search("bad at 390.*too wide", found) and not re.search("at 1440.*too wide", found)
+
+
+@pytest.mark.slow
+def test_look_at_finds_what_a_scrolling_box_cuts_off(tmp_path: Path, driver: Any) -> None:
+    line = "x" * 60
+    (tmp_path / "cut.html").write_text(
+        "<!DOCTYPE html><html><body><article><style>div { width: 300px; overflow-x: auto }</style>"
+        '<div><svg role="img" aria-label="wide" style="min-width: 342px" width="9"></svg></div>'
+        '<div><svg role="img" aria-label="fits" style="max-width: 100%" width="900"></svg></div>'
+        f'<div><pre>{line}</pre></div><pre style="white-space: pre-wrap; width: 99px">a b</pre>'
+        '<div hidden><svg role="img" aria-label="hidden" width="900"></svg></div></article></body></html>',
+        encoding="utf-8",
+    )
+    found = part("check").look_at(driver, tmp_path / "cut.html", "cut", None)
+    assert [f for f in found if "wide" in f] == [
+        *(f'cut at {n}, light: svg "wide" loses 42 px' for n in (390, 820, 1440)),
+        'cut, printed: svg "wide" loses 42 px',
+    ]
+    assert len([f for f in found if "xxx" in f and "loses" in f]) == 4
+    assert not [f for f in found if re.search('(fits|hidden|a b)".*loses', f)]
+
+
+def test_files_that_lessons_name_have_pages_and_links() -> None:
+    sources, context = part("sources"), {"content_root": "../", "body": ""}
+    assert "minigrad/graph.py" in sources.named_files()
+    code = '<code class="docutils literal"><span class="pre">{}</span></code>'
+    names = ("minigrad/graph.py", "minigrad/nothing.py")
+    context["body"] = " ".join(map(code.format, names))
+    app = type("App", (), {"config": type("Config", (), {"language": "zh_CN"})})
+    sources.link_files(app, "reading", "", context, None)
+    link = f'<a href="../../source/minigrad/graph.html">{code.format(names[0])}</a>'
+    assert context["body"] == f"{link} {code.format(names[1])}"
