@@ -3,8 +3,10 @@
     minigrad classify DIR "is it late?" "it is late"    texts as arguments
     minigrad classify DIR < texts.txt                   one on each line
     minigrad classify DIR                               at a prompt
+    minigrad classify DIR --labels test.tsv             scores on texts with labels
 
-Each line of the output is a label, its probability and the text, with tabs in between.
+Each line of the output is a label, its probability and the text, with tabs in between. With
+--labels it is a table of precision, recall, F1 and count of each label.
 DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers:
 pip install "minigrad-nn[models]".
 """
@@ -12,10 +14,16 @@ pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import nn
+from minigrad.io.reading import printable
 
+from ..text.labels import label_report, without_heading
+from ..text.pairs import read_pairs
 from .inputs import add_model_options, add_number, command_parser, read_batches, refuse_run
 
 __all__ = ["main"]
@@ -27,6 +35,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "text", nargs="*", help="texts (default: lines of standard input, or a prompt)"
     )
+    labelled = "score these texts: a text, a tab, and its label on each line; or .csv, .jsonl"
+    parser.add_argument("--labels", type=Path, metavar="FILE", help=labelled)
     add_number(parser, "--batch", 32, "texts that are computed at once")
     add_model_options(parser)
     return parser.parse_intermixed_args(argv)
@@ -49,11 +59,28 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     refuse_run(args.model)
     weights = "int8" if args.int8 else "float"
     classify = nn.classifier(args.model, adapter=args.adapter, weights=weights)
-    found = []
+    if args.labels is not None:
+        return score(classify, args)
+    found: list[str] = []
     for texts in read_batches(args.text):
         texts = [text for text in texts if text]
         labels, probabilities = classify(texts, args.batch)
         for text, label, row in zip(texts, labels, probabilities):
-            print(f"{label}\t{row.max():.3f}\t{text}", flush=True)
+            print(f"{printable(label, 200)}\t{row.max():.3f}\t{text}", flush=True)
         found += labels
     return found
+
+
+def score(classify: Any, args: argparse.Namespace) -> list[str]:
+    """Print a table of scores for the texts of a file, and return their chosen labels."""
+    pairs, heading = without_heading(read_pairs(args.labels, keep_repeated=True))
+    if heading:
+        print(f"{args.labels}: left out 1 row: a row of headings", file=sys.stderr)
+    found, _ = classify([text for text, _ in pairs], args.batch)
+    expected = [label for _, label in pairs]
+    others = sorted(set(expected).difference(classify.labels))
+    if others:
+        shown = ", ".join(repr(printable(label, 40)) for label in others[:5])
+        print(f"{args.labels}: labels that the model does not have: {shown}", file=sys.stderr)
+    print(label_report(expected, found, [*classify.labels, *others]))
+    return list(found)

@@ -6,14 +6,15 @@
     minigrad fine-tune DIR pairs.tsv --out mine --resume           continues an interrupted run
 
 DIR contains config.json, model.safetensors and the files of the tokenizer. Each line of pairs.tsv
-is a text, a tab, and its label. transformers loads the result, and PEFT the adapter. Needs
-tokenizers: pip install "minigrad-nn[models]".
+is a text, a tab, and its label. A .csv or .jsonl file has these in its first two columns, or in
+those of --columns. A tenth of the texts chooses the weights, and another tenth tests them.
+transformers loads the result, and PEFT the adapter. Needs tokenizers: pip install
+"minigrad-nn[models]".
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -27,12 +28,14 @@ import minigrad as mg
 import nn
 from minigrad.io import read_json, write_json
 from minigrad.io.console import amount, seed
+from minigrad.io.reading import printable
 from minigrad.optim import AdamW, linear_schedule
 from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 
-from ..text.pairs import read_pairs
-from .inputs import add_number, command_parser, load_text
+from ..text.labels import label_report, label_warnings, split_by_label, without_heading
+from ..text.pairs import Pair, read_pairs
+from .inputs import add_number, columns_of, command_parser, load_text
 
 __all__ = ["main"]
 
@@ -48,6 +51,10 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.usage = "%(prog)s DIR FILE --out DIR [options]"
     add, number = parser.add_argument, partial(add_number, parser)
     add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label on each line")
+    columns = "columns of the text and the label, such as review,sentiment"
+    add("--columns", type=columns_of, metavar="A,B", help=columns)
+    add("--valid", type=Path, metavar="FILE", help="texts that choose the weights")
+    add("--test", type=Path, metavar="FILE", help="texts that test the result")
     add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
     add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
     add("--train", choices=["all", "lora", "head"], default="all", help="weights to train")
@@ -56,7 +63,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     number("--epochs", 3, "passes over the training texts")
     number("--lr", None, "learning rate (default: 5e-5; 1e-3 for head and lora)", amount, "X")
     number("--batch-size", 16, "texts in a batch")
-    number("--max-len", 64, "the most tokens of a text, at most the positions of the model")
+    number("--max-len", None, "cut texts at N tokens (default: as many as the model can read)")
+    stop = "end after N validations without a better one, two an epoch; 0: never"
+    number("--patience", 4, stop, seed)
     number("--seed", 0, "seed of the random numbers", seed)
     add("--resume", action="store_true", help="continue the run in --out, with its settings")
     args = parser.parse_args(argv)
@@ -94,7 +103,7 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Train, save the model, and return its accuracy on held-out texts.
+    """Train, save the model, print its scores, and return its accuracy.
 
     Parameters
     ----------
@@ -104,55 +113,70 @@ def main(argv: Sequence[str] | None = None) -> float:
     Returns
     -------
     float
-        Accuracy on the held-out texts.
+        Accuracy on the test texts, or on those that chose the weights if there are fewer than 20.
     """
     args = parse(argv)
     check_directories(args)
     mg.manual_seed(args.seed)
-    left_out = Counter[str]()
-    pairs = read_pairs(args.data, left_out=left_out, skip_bad=args.skip_bad)
-    for reason, n in left_out.items():
-        if n:
-            print(f"{args.data}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
+    pairs = read(args.data, args)
     labels = sorted({label for _, label in pairs})
     if len(labels) < 2:
-        raise ValueError(f"{args.data} must have texts of at least 2 labels, got {len(labels)}")
+        raise ValueError(
+            f"{args.data} must have texts of at least 2 labels, got {len(labels)}: "
+            f"{printable(labels[0], 40)!r}"
+        )
+    size = max(1, min(len(pairs) // 10, 1000))
+    sizes = [0 if args.test or len(pairs) < 20 else size, 0 if args.valid else size]
+    test, valid, train = split_by_label(pairs, *sizes, generator=np.random.default_rng(args.seed))
+    test = read(args.test, args, labels) if args.test else test
+    valid = read(args.valid, args, labels) if args.valid else valid
     text = load_text(args.model)
     model = make_model(args, len(labels))
-    positions = model.config.position_limit or math.inf
-    max_len = min(args.max_len, positions)
+    limit = min(text.max_len or model.config.max_len, model.config.max_len)
+    max_len = min(args.max_len or limit, limit)
+    print_facts(pairs, text, max_len)
 
-    def collate(samples: list[tuple[str, str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def collate(samples: list[Pair]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ids, mask, _ = text.batch([sample for sample, _ in samples], max_len=max_len)
         return ids, np.array([labels.index(label) for _, label in samples]), mask
 
-    def accuracy(model: Any) -> float:
-        right = [
-            with_maximum(model(ids, mask).data).argmax(-1) == c for ids, c, mask in valid.epoch()
-        ]
-        return float(np.concatenate(right).mean())
+    def in_order(pairs: list[Pair]) -> nn.Batches:
+        return nn.Batches(pairs, batch_size=64, shuffle=False, collate=collate)
 
-    order = np.random.default_rng(args.seed).permutation(len(pairs))
-    pairs = [pairs[i] for i in order]
-    held_out = max(1, min(len(pairs) // 10, 1000))
-    valid = nn.Batches(pairs[:held_out], batch_size=64, shuffle=False, collate=collate)
-    train = nn.Batches(
-        pairs[held_out:], batch_size=args.batch_size, seed=args.seed, collate=collate
-    )
-    steps = args.epochs * len(train)
+    def found(pairs: list[Pair]) -> list[str]:
+        with mg.no_grad():
+            logits = [
+                with_maximum(model(ids, mask).data) for ids, _, mask in in_order(pairs).epoch()
+            ]
+        return [labels[i] for i in np.concatenate(logits).argmax(-1)]
+
+    def score(model: Any) -> float:
+        """Return the accuracy; the loss, as a very small number, decides between equal ones."""
+        logits, classes = [], []
+        for ids, right, mask in in_order(valid).epoch():
+            logits.append(model(ids, mask).data)
+            classes.append(right)
+        rows, targets = with_maximum(np.concatenate(logits)), np.concatenate(classes)
+        loss = float(mg.cross_entropy(rows, targets).data)
+        return float((rows.argmax(-1) == targets).mean()) - 1e-9 * loss
+
+    batches = nn.Batches(train, batch_size=args.batch_size, seed=args.seed, collate=collate)
+    steps = args.epochs * len(batches)
+    warmup = min(steps - 1, max(1, steps // 10))
     rate = args.lr if args.lr is not None else 5e-5 if args.train == "all" else 1e-3
     trained = [p for p in model.parameters() if p.requires_grad]
     run = nn.RunDirectory(args.out / "run", labels=labels)
     trainer = nn.Trainer(
         model,
         AdamW(trained, lr=rate, clip_norm=1.0),
-        train,
-        valid=valid,
-        schedule=linear_schedule(steps, min(steps - 1, max(1, steps // 10))),
+        batches,
+        valid=in_order(valid),
+        schedule=linear_schedule(steps, warmup),
         max_epochs=args.epochs,
-        validate_every=max(1, len(train) // 2),
-        patience=4,
-        score=accuracy,
+        validate_every=max(1, len(batches) // 2),
+        patience=args.patience or None,
+        patience_from=warmup,
+        score=score,
         run_dir=run,
     )
     with run:  # keeps other runs out until this one has ended
@@ -165,12 +189,65 @@ def main(argv: Sequence[str] | None = None) -> float:
                 f"stopped at step {trainer.step}; continue with the same arguments and --resume"
             )
             raise KeyboardInterrupt(ending) from None
-        best = float(trainer.best or 0.0)
+        if trainer.step < steps:
+            print(
+                f"ended at step {trainer.step:,} of {steps:,}: {args.patience} validations were "
+                "not better than the best; --patience 0 trains to the end",
+                file=sys.stderr,
+            )
+        kind, held_out = ("test", test) if test else ("held-out", valid)
+        expected = [label for _, label in held_out]
         if trainer.parallel.rank == 0:
             nn.load_weights(run.best, model)
+            chosen = found(held_out)
+            if args.max_len:
+                model.origin.settings["model_max_length"] = max_len
             save(args, model, text, labels)
-            print(f"accuracy {best:.3f} on {held_out} held-out texts; saved in {args.out}")
-    return best
+            print(label_report(expected, chosen, labels))
+            print(f"{len(held_out):,} {kind} texts; saved in {args.out}")
+            return float(np.mean([a == b for a, b in zip(expected, chosen)]))
+    return float(trainer.best or 0.0)
+
+
+def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> list[Pair]:
+    """Return the labelled texts of a file, and print what is left out, or may be wrong."""
+    left_out = Counter[str]()
+    pairs = read_pairs(path, left_out=left_out, skip_bad=args.skip_bad, columns=args.columns)
+    heading = None
+    if args.columns is None:
+        pairs, heading = without_heading(pairs)
+    if heading:
+        left_out[f"a row of headings, {heading[0]!r:.40} and {heading[1]!r:.40}"] += 1
+    for reason, n in left_out.items():
+        if n:
+            rows = "row" if n == 1 else "rows"
+            print(f"{path}: left out {n:,} {rows}: {reason}", file=sys.stderr)
+    for warning in label_warnings(pairs) if not labels else ():
+        print(f"{path}: {warning}", file=sys.stderr)
+    if labels and (others := {label for _, label in pairs}.difference(labels)):
+        raise ValueError(
+            f"{path} must have labels of the training texts, got {printable(min(others), 40)!r}"
+        )
+    return pairs
+
+
+def print_facts(pairs: Sequence[Pair], text: Any, max_len: int) -> None:
+    """Print the numbers of texts, labels, tokens, cut texts and unknown tokens."""
+    counts = Counter(label for _, label in pairs).most_common()
+    shown = ", ".join(f"{printable(label, 40)} {n:,}" for label, n in counts[:10])
+    more = f" and {len(counts) - 10:,} more" if len(counts) > 10 else ""
+    print(f"{len(pairs):,} texts, {len(counts):,} labels: {shown}{more}", file=sys.stderr)
+    rows = text.encode([sample for sample, _ in pairs])
+    lengths = np.array([len(row) for row in rows])
+    cut = int((lengths > max_len).sum())
+    print(
+        f"{int(np.median(lengths))} tokens in the middle, {lengths.max():,} at most; texts that "
+        f"are cut at {max_len:,} tokens: {cut:,}",
+        file=sys.stderr,
+    )
+    unknown = text.id(text.settings.text("unk_token", None))
+    if share := np.mean([i == unknown for row in rows for i in row]):
+        print(f"{share:.1%} of the tokens are unknown to the model", file=sys.stderr)
 
 
 def check_directories(args: argparse.Namespace) -> None:

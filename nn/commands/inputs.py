@@ -17,6 +17,7 @@ from nn.published.load import refuse_gguf
 __all__ = [
     "add_model_options",
     "add_number",
+    "columns_of",
     "command_parser",
     "is_run",
     "load_model",
@@ -61,6 +62,14 @@ def add_number(
 ) -> None:
     """Add an option with a number to a parser or a group of options."""
     group.add_argument(name, default=default, help=help, type=kind, metavar=metavar)
+
+
+def columns_of(text: str) -> list[str]:
+    """Return the names of two columns, with a comma between."""
+    names = text.split(",")
+    if len(names) != 2:
+        raise argparse.ArgumentTypeError(f"expected two names with a comma between, got {text!r}")
+    return names
 
 
 def add_model_options(parser: Any, adapter: bool = True) -> None:

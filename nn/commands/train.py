@@ -59,7 +59,7 @@ from ..text.pairs import read_pairs, split_pairs
 from ..text.scores import bleu_tokenizer, is_wide, translation_scores
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, Vocabulary
-from .inputs import BLEU_TOKENIZERS, add_number, command_parser, is_run
+from .inputs import BLEU_TOKENIZERS, add_number, columns_of, command_parser, is_run
 
 __all__ = ["main"]
 
@@ -87,12 +87,13 @@ def make_parser() -> argparse.ArgumentParser:
     add = group.add_argument
     add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="languages of generated pairs")
     add_number(group, "--sentences", 8000, "number of generated pairs")
-    files = "one file of source TAB target, or source and target; UTF-8, plain or .gz"
+    files = "one file of source TAB target, or .csv or .jsonl, or source and target; UTF-8, or .gz"
     add("--data", nargs="+", metavar="FILE", help=f"learn from these pairs instead: {files}")
     add("--valid", nargs="+", metavar="FILE", help="validate with these pairs")
     add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
     add_number(group, "--valid-size", 200, "pairs held out to validate the weights")
     add_number(group, "--test-size", 600, "pairs held out to translate at the end")
+    add("--columns", type=columns_of, metavar="A,B", help="names of the columns of --data")
     add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
     add("--reverse", action="store_true", help="exchange source and target")
     add_number(group, "--max-len", 64, "leave out sentences of more tokens")
@@ -257,7 +258,8 @@ def load_pairs(
 def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -> list[Pair]:
     """Return the pairs of one file with two columns, or of two files."""
     target = files[1] if len(files) == 2 else None
-    return read_pairs(files[0], target, args.reverse, skip_bad=args.skip_bad, **options)
+    options |= {"skip_bad": args.skip_bad, "columns": args.columns}
+    return read_pairs(files[0], target, args.reverse, **options)
 
 
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:

@@ -138,7 +138,10 @@ def classifier(
     if len(names) != model.config.num_classes:
         names = Settings({}, settings.where)
     labels = [names.text(str(i), f"LABEL_{i}") for i in range(model.config.num_classes)]
-    return Classifier(for_inference(model, weights), text, labels)
+    result = Classifier(for_inference(model, weights), text, labels)
+    if (longest := settings.number("model_max_length", None, 1)) is not None:
+        result.max_len = int(min(longest, result.max_len))
+    return result
 
 
 def _num_classes(adapter: Path, settings: Settings) -> int:

@@ -79,6 +79,8 @@ class Trainer(TrainingLoop):
         Steps between validations; by default they come after each epoch.
     patience : int, optional
         Number of validations without a better result after which training stops.
+    patience_from : int
+        Step before which validations do not count for `patience`, such as the end of a warmup.
     score : function, optional
         Takes the model and returns a number for each validation, larger is better. By default the
         validation loss is compared, smaller is better.
@@ -142,6 +144,7 @@ class Trainer(TrainingLoop):
         shuffle: bool = True,
         validate_every: int | None = None,
         patience: int | None = None,
+        patience_from: int = 0,
         score: Callable[[Any], float] | None = None,
         average: Any = None,
         keep_last: int = 0,
@@ -161,6 +164,7 @@ class Trainer(TrainingLoop):
         self.max_steps = _checked_limit("max_steps", max_steps)
         self.validate_every = _checked_limit("validate_every", validate_every)
         self.patience = _checked_limit("patience", patience)
+        self.patience_from = checked_count("Trainer", "patience_from", patience_from, 0)
         self.save_every = _checked_limit("save_every", save_every)
         self.accumulate = checked_count("Trainer", "accumulate", accumulate)
         self.log_every = checked_count("Trainer", "log_every", log_every)
@@ -450,7 +454,8 @@ class Trainer(TrainingLoop):
             set_rng_state(random)
             raise
         counters.validated = counters.step
-        counters.worse = 0 if is_better else counters.worse + 1
+        counts = not is_better and counters.step >= self.patience_from
+        counters.worse = counters.worse + 1 if counts else 0
         if is_better:
             counters.best = value
             counters.best_step = counters.step
@@ -560,7 +565,8 @@ class Trainer(TrainingLoop):
 
     def _facts(self) -> dict[str, Any]:
         """Return what all ranks must have in common, by name."""
-        names = ("max_epochs", "max_steps", "validate_every", "patience", "save_every", "log_every")
+        names = ("max_epochs", "max_steps", "validate_every", "patience", "patience_from",
+                 "save_every", "log_every")  # fmt: skip
         return {
             **environment(),
             **self._settings(),

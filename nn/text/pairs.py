@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
+import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -86,6 +88,7 @@ def read_pairs(
     left_out: Counter[str] | None = None,
     keep_repeated: bool = False,
     skip_bad: bool = False,
+    columns: Sequence[str] | None = None,
 ) -> list[Pair]:
     """Read sentence pairs from one file of columns, or from two parallel files.
 
@@ -94,7 +97,8 @@ def read_pairs(
     Parameters
     ----------
     source : str or Path
-        A UTF-8 file, plain or .gz. Without `target`, its first two tab-separated columns are read.
+        A UTF-8 file, plain or .gz. Without `target`, two columns are read. They are separated by
+        tabs, or those of a .csv file, or two values of the object on each line of a .jsonl file.
     target : str or Path, optional
         A file with a translation of each line of `source`.
     reverse : bool, default False
@@ -105,6 +109,8 @@ def read_pairs(
         Keep repeated pairs, for test sets.
     skip_bad : bool, default False
         Leave out lines that are not UTF-8 or have one column only. By default they are an error.
+    columns : (str, str), optional
+        Names of the two columns, in the first row or in the objects. By default the first two.
 
     Returns
     -------
@@ -117,7 +123,7 @@ def read_pairs(
         Lines are bad, and `skip_bad` is False. The message lists the first 20 of them.
     """
     count: Counter[str] = Counter() if left_out is None else left_out
-    pairs = list(_complete(source, target, reverse, count, skip_bad))
+    pairs = list(_complete(source, target, reverse, count, skip_bad, columns))
     distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
     count["repeated"] += len(pairs) - len(distinct)
     if not distinct:
@@ -131,19 +137,23 @@ def _complete(
     reverse: bool,
     left_out: Counter[str],
     skip_bad: bool,
+    columns: Sequence[str] | None,
 ) -> Iterator[Pair]:
     """Yield the pairs with two sides, without headings, and count the others."""
     bad: list[str] = []
-    for number, row in enumerate(_rows(source, target)):
+    number = -1
+    for number, row in enumerate(_rows(source, target, columns)):
         if isinstance(row, str):
             bad.append(row)
-        elif number == 0 and is_heading(row):
+        elif number == 0 and columns is None and is_heading(row):
             left_out["a row of headings"] += 1
         elif all(row):
             yield (row[1], row[0]) if reverse else row
         else:
             left_out["with an empty side"] += 1
     left_out["that are bad"] += len(bad)
+    if len(bad) == number + 1 > 2 and "separated by a tab" in bad[-1]:
+        raise ValueError(f"{source} must have tabs between its columns; {_other_form(source)}")
     if bad and not skip_bad:
         more = [f"{len(bad) - MOST_LISTED:,} more lines are bad"] if len(bad) > MOST_LISTED else []
         raise ValueError(
@@ -152,8 +162,61 @@ def _complete(
         )
 
 
-def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair | str]:
+def _other_form(path: str | Path) -> str:
+    """Return what a file without tabs looks like, and what to do."""
+    first = next(iter(read_lines(path)))
+    for mark, name in ((",", "comma-separated"), (";", "semicolon-separated")):
+        if mark in first:
+            return f"it looks {name}: {first!r:.60}. Name it .csv if this is so"
+    if first.startswith("{"):
+        return "it looks like JSON lines. Name it .jsonl if this is so"
+    return f"no line has one, such as {first!r:.60}"
+
+
+def _table(path: Path, columns: Sequence[str] | None) -> Iterator[Pair | str]:
+    """Yield two columns of a .csv or .jsonl file, or what is wrong with a row."""
+    if ".jsonl" in path.suffixes:
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                names = columns or [*row][:2]
+                first, second = (str(row[name]).strip() for name in names)
+            except (ValueError, LookupError, TypeError, RecursionError) as error:
+                yield f"{path}, line {number} must be an object with two columns, got {error!r:.60}"
+            else:
+                yield first, second
+        return
+    lines = [f"{line}\n" for line in read_lines(path)]
+    is_csv = ".csv" in path.suffixes
+    mark = "\t" if not is_csv else ";" if lines[0].count(";") > lines[0].count(",") else ","
+    rows = csv.reader(lines, csv.excel, delimiter=mark, quotechar='"' if is_csv else None)
+    places: list[int] = [0, 1]
+    try:
+        if columns is not None:
+            heading = [name.strip() for name in next(rows)]
+            if missing := [name for name in columns if name not in heading]:
+                raise ValueError(
+                    f"columns must be two of {', '.join(heading)} in {path}, got {missing[0]}"
+                )
+            places = [heading.index(name) for name in columns]
+        for row in rows:
+            if len(row) > max(places):
+                yield row[places[0]].strip(), row[places[1]].strip()
+            elif row:
+                yield f"{path}, line {rows.line_num} must have two columns, got {len(row)}"
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: not a table ({error})") from None
+
+
+def _rows(
+    source: str | Path, target: str | Path | None, columns: Sequence[str] | None
+) -> Iterator[Pair | str]:
     """Yield the two sides of each line, either of which may be empty, or what is wrong with it."""
+    if target is None and (columns or {".csv", ".jsonl"} & set(Path(source).suffixes)):
+        yield from _table(Path(source), columns)
+        return
     if target is None:
         for number, line in enumerate(_decoded(source), 1):
             if not isinstance(line, str):

@@ -319,8 +319,67 @@ def test_fine_tune_with_two_texts_takes_one_step(encoder: Path, lines: Path) -> 
     """A schedule of one step has no warmup. A longer text is cut to the positions of the model."""
     lines.write_text(f"text\tlabel\nthe cat\ta\nthe{' dog' * 40}\tb\n")
     done = call(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1")
-    assert done.result in (0, 1) and done.out[0] == f"{lines}: left out 1 row: a row of headings"
-    assert len(done.out) == 2
+    assert done.result in (0, 1) and done.err[0] == f"{lines}: left out 1 row: a row of headings"
+    assert done.err[1] == f"{lines}: 2 labels have a single text, such as 'a', 'b'"
+    assert done.err[2] == "2 texts, 2 labels: a 1, b 1"
+    assert done.err[3].endswith("43 at most; texts that are cut at 20 tokens: 1")
+    assert len(done.out) == 5 and done.out[-1] == f"1 held-out texts; saved in {encoder}/out"
+
+
+@pytest.mark.parametrize("heading", ["review\tsentiment", "Text\tCategory", "content\tclass"])
+def test_fine_tune_leaves_out_a_heading_of_other_words(
+    encoder: Path, lines: Path, heading: str
+) -> None:
+    rows = "".join(f"the {word} {i}\t{i % 2}\n" for i, word in enumerate(WORDS[4:16]))
+    lines.write_text(f"{heading}\n{rows}")
+    done = call(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1")
+    assert "left out 1 row: a row of headings" in done.err[0] and heading.split()[1] in done.err[0]
+    settings = json.loads((encoder / "out/config.json").read_text())
+    assert settings["id2label"] == {"0": "0", "1": "1"}
+
+
+def test_fine_tune_with_max_len_saves_it_for_the_classifier(encoder: Path, lines: Path) -> None:
+    lines.write_text("".join(f"the cat {i}\t{i % 2}\n" for i in range(30)))
+    line = f"{encoder} {lines} --out {encoder}/out --epochs 1 --max-len 4"
+    done = call(fine_tune.main, line)
+    assert "texts that are cut at 4 tokens: 30" in done.err[1]
+    assert done.out[-1] == f"3 test texts; saved in {encoder}/out"
+    assert nn.classifier(encoder / "out").max_len == 4
+    assert nn.classifier(encoder / "out").labels == ("0", "1")
+
+
+def test_fine_tune_with_files_and_columns_reads_them(encoder: Path, tmp_path: Path) -> None:
+    rows = [f'{i % 2},"the cat, {i}"' for i in range(12)]
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["label,review", *rows]))
+    files = " ".join(f"--{name} {tmp_path}/{name}.csv" for name in ("valid", "test"))
+    line = f"{encoder} {tmp_path}/train.csv {files} --columns review,label --out {encoder}/out"
+    done = call(fine_tune.main, f"{line} --epochs 1")
+    assert done.out[-1] == f"12 test texts; saved in {encoder}/out"
+    (tmp_path / "test.csv").write_text("label,review\n2,the cat")
+    error = error_of(fine_tune.main, f"{line}2 --epochs 1")
+    assert error.endswith("test.csv must have labels of the training texts, got '2'")
+
+
+def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -> None:
+    """Validations during the warmup, a tenth of all steps, do not count."""
+    lines.write_text("".join(f"the cat {i}\t{i % 2}\n" for i in range(40)))
+    line = f"{encoder} {lines} --epochs 20 --lr 0.1 --patience 1"
+    done = call(fine_tune.main, f"{line} --out {encoder}/out")
+    said = [x for x in done.err if "validations were not better" in x]
+    assert said and int(said[0].split()[3]) >= 4
+    done = call(fine_tune.main, f"{line} --out {encoder}/all --patience 0")
+    assert not any("validations were not better" in x for x in done.err)
+
+
+def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:
+    names = nn.classifier(mine).labels
+    found, _ = nn.classifier(mine)(["the cat", "why is it"])
+    path = tmp_path / "labelled.tsv"
+    path.write_text(f"the cat\t{found[0]}\nwhy is it\tnone of them\n")
+    done = call(classify.main, f"{mine} --labels {path}")
+    assert done.result == found and len(done.out) == len(names) + 3
+    assert done.out[-1].startswith("accuracy 0.500") and "'none of them'" in done.err[-1]
 
 
 def test_fine_tune_into_a_directory_of_a_model_keeps_it(encoder: Path, lines: Path) -> None:

@@ -48,6 +48,12 @@ def test_fit_with_patience_stops_early() -> None:
     t.evaluate = lambda batches: next(losses)  # type: ignore[method-assign]
     t.fit()
     assert t.epoch == 4 and t.best == 2.0
+    steps = t.step // t.epoch
+    t = trainer(patience=2, patience_from=4 * steps, max_epochs=50)
+    losses = iter([3.0, 2.0, 2.5, 2.1, 2.2, 1.0])  # the fourth is the first that counts
+    t.evaluate = lambda batches: next(losses)  # type: ignore[method-assign]
+    t.fit()
+    assert t.epoch == 5 and t.best == 2.0
 
 
 def test_accumulate_equals_joined_batch() -> None:

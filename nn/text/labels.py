@@ -1,0 +1,134 @@
+"""Labelled texts: facts before training, splits by label, and scores by label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from minigrad.io.reading import printable
+
+from .pairs import Pair
+
+__all__ = ["label_report", "label_warnings", "split_by_label", "without_heading"]
+
+
+def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
+    """Return labelled texts without a heading, and the heading if the first row is one.
+
+    It is one if its text is a single word, and its label the only one that occurs once.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+        Texts and labels, in the order of the file.
+    """
+    counts = Counter(label for _, label in pairs)
+    once = [label for label, count in counts.items() if count == 1]
+    if len(counts) > 2 and once == [pairs[0][1]] and len(pairs[0][0].split()) == 1:
+        return list(pairs[1:]), pairs[0]
+    return list(pairs), None
+
+
+def label_warnings(pairs: Sequence[Pair]) -> list[str]:
+    """Return what may be wrong with the labels of texts, a sentence each.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+        Texts and labels.
+    """
+    counts = Counter(label for _, label in pairs)
+    quoted = lambda labels: ", ".join(repr(printable(label, 40)) for label in [*labels][:5])
+    warnings = []
+    if once := [label for label, count in counts.items() if count == 1]:
+        warnings.append(f"{len(once):,} labels have a single text, such as {quoted(once)}")
+    if len(counts) > max(20, len(pairs) // 2) and len({text for text, _ in pairs}) < len(counts):
+        warnings.append("there are more labels than texts; is the label in the first column?")
+    by_case: dict[str, list[str]] = {}
+    for label in counts:
+        by_case.setdefault(label.casefold(), []).append(label)
+    if alike := [labels for labels in by_case.values() if len(labels) > 1]:
+        warnings.append(f"labels differ in case only: {quoted(alike[0])}")
+    if len(counts) > 10 and all(_is_number(label) for label in counts):
+        warnings.append(f"the {len(counts):,} labels are numbers, each of which becomes a class")
+    return warnings
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def split_by_label(
+    pairs: Sequence[Pair], *sizes: int, generator: np.random.Generator
+) -> list[list[Pair]]:
+    """Split labelled texts at random into parts with about equal shares of each label.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+        Texts and labels.
+    *sizes : int
+        Number of texts of the first parts. The rest is one more part, with every label.
+    generator : numpy.random.Generator
+        Draws the parts.
+
+    Returns
+    -------
+    list of lists of (str, str)
+        One list more than there are `sizes`.
+    """
+    order = [pairs[i] for i in generator.permutation(len(pairs))]
+    seen: Counter[str] = Counter()
+    total = Counter(label for _, label in pairs)
+    places = []  # of a text among those of its label, from 0 to 1: the last ones are held out
+    for _, label in order:
+        places.append((seen[label] + generator.random()) / total[label] if seen[label] else -1.0)
+        seen[label] += 1
+    ranked = [order[i] for i in np.argsort(places, kind="stable")[::-1]]
+    parts, start = [], 0
+    for size in sizes:
+        parts.append(ranked[start : start + size])
+        start += size
+    rest = ranked[start:]
+    return [*parts, [rest[i] for i in generator.permutation(len(rest))]]
+
+
+def label_report(expected: Sequence[str], found: Sequence[str], labels: Sequence[str]) -> str:
+    """Return a table of precision, recall, F1 and count of each label, and the accuracy.
+
+    The last line has the accuracy of the most frequent label, for comparison.
+
+    Parameters
+    ----------
+    expected, found : sequence of str
+        Right label and chosen label of each text.
+    labels : sequence of str
+        All labels, in the order of the rows.
+    """
+    counts, chosen = Counter(expected), Counter(found)
+    right = Counter(a for a, b in zip(expected, found) if a == b)
+    names = [printable(label, 40) for label in labels]
+    width = max(5, *map(len, names))
+    lines = [f"{'label':{width}}  precision  recall     F1  count"]
+    scores = []
+    for label, name in zip(labels, names):
+        precision = right[label] / chosen[label] if chosen[label] else 0.0
+        recall = right[label] / counts[label] if counts[label] else 0.0
+        f1 = 2 * precision * recall / (precision + recall) if right[label] else 0.0
+        if counts[label]:
+            scores.append(f1)
+        row = f"{precision:9.3f}  {recall:6.3f}  {f1:5.3f}  {counts[label]:5,}"
+        lines.append(f"{name:{width}}  {row}")
+    accuracy = right.total() / max(1, len(expected))
+    best, most = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    lines.append(
+        f"accuracy {accuracy:.3f}, mean F1 {sum(scores) / max(1, len(scores)):.3f}; always "
+        f"{printable(best, 40)!r} would be {most / max(1, len(expected)):.3f}"
+    )
+    return "\n".join(lines)

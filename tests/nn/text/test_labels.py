@@ -1,0 +1,124 @@
+"""Labelled texts: headings, warnings, splits and scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nn.text.labels import label_report, label_warnings, split_by_label, without_heading
+from nn.text.pairs import read_pairs
+
+ROWS = [("good film", "pos"), ("bad film", "neg")] * 3
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_left_out"),
+    [
+        ([("review", "sentiment"), *ROWS], True),
+        ([("a text", "sentiment"), *ROWS], False),  # of several words
+        ([("review", "pos"), *ROWS], False),
+        ([*ROWS, ("review", "sentiment")], False),
+        ([("review", "sentiment"), *ROWS, ("odd", "other")], False),  # a rare label as well
+        ([("a", "1"), ("b", "2")], False),
+    ],
+)
+def test_without_heading_leaves_out_a_first_row_of_its_own(
+    pairs: list[tuple[str, str]], is_left_out: bool
+) -> None:
+    rest, heading = without_heading(pairs)
+    assert (rest, heading) == ((pairs[1:], pairs[0]) if is_left_out else (pairs, None))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([*ROWS, ("x", "odd")], "1 labels have a single text, such as 'odd'"),
+        ([*ROWS, ("x", "Pos"), ("y", "Pos")], "labels differ in case only: 'pos', 'Pos'"),
+        ([(f"t{i}", str(i % 11 / 2)) for i in range(33)], "the 11 labels are numbers, each"),
+        ([(str(i % 2), f"text {i}") for i in range(30)], "is the label in the first column?"),
+    ],
+)
+def test_label_warnings_name_what_may_be_wrong(pairs: list[tuple[str, str]], message: str) -> None:
+    assert any(message in warning for warning in label_warnings(pairs))
+    assert label_warnings(ROWS) == []
+
+
+labelled = st.lists(st.tuples(st.text("ab", max_size=3), st.sampled_from("xyz")), min_size=3)
+
+
+@given(labelled, st.integers(0, 5), st.integers(0, 2**31))
+def test_split_by_label_keeps_all_texts_and_every_label_in_the_rest(
+    pairs: list[tuple[str, str]], size: int, seed: int
+) -> None:
+    labels = {label for _, label in pairs}
+    size = min(size, len(pairs) - len(labels))
+    first, rest = split_by_label(pairs, size, generator=np.random.default_rng(seed))
+    assert len(first) == size and Counter(first + rest) == Counter(pairs)
+    assert {label for _, label in rest} == labels
+
+
+def test_split_by_label_keeps_the_shares() -> None:
+    pairs = [(str(i), "rare" if i % 10 == 0 else "common") for i in range(1000)]
+    first, _ = split_by_label(pairs, 100, generator=np.random.default_rng(0))
+    assert 7 <= Counter(label for _, label in first)["rare"] <= 13
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1))
+def test_label_report_equals_scikit_learn_definitions(rows: list[tuple[str, str]]) -> None:
+    expected, found = zip(*rows)
+    lines = label_report(expected, found, "abc").splitlines()
+    for label, line in zip("abc", lines[1:]):
+        hits = sum(a == b == label for a, b in rows)
+        precision = hits / max(1, found.count(label))
+        recall = hits / max(1, expected.count(label))
+        f1 = 2 * hits / max(1, found.count(label) + expected.count(label))
+        assert line.split() == [
+            label, f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}", str(expected.count(label)),
+        ]  # fmt: skip
+    accuracy = sum(a == b for a, b in rows) / len(rows)
+    most = max(map(expected.count, "abc")) / len(rows)
+    assert lines[-1].startswith(f"accuracy {accuracy:.3f},") and lines[-1].endswith(
+        f"be {most:.3f}"
+    )
+
+
+TABLES = {
+    "a.csv": 'text,label\n"a, ""b""",1\n"two\nlines",2\n',
+    "b.csv": 'text;label\na, "b";1\n"two\nlines";2\n',
+    "c.jsonl": '{"text": "a, \\"b\\"", "label": 1}\n\n{"text": "two\\nlines", "label": "2"}\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_read_pairs_reads_tables_by_their_standards(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TABLES[name])
+    expected = [('a, "b"', "1"), ("two\nlines", "2")]
+    assert read_pairs(tmp_path / name) == expected
+    swapped = read_pairs(tmp_path / name, columns=["label", "text"])
+    assert swapped == [(label, text) for text, label in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "message"),
+    [
+        ("a.tsv", "a,1\nb,2\nc,3\n", None, "must have tabs .*it looks comma-separated: 'a,1'"),
+        ("a.tsv", "a;1\nb;2\nc;3\n", None, "it looks semicolon-separated"),
+        ("a.tsv", '{"a": 1}\n{"a": 2}\n{"a": 3}\n', None, "it looks like JSON lines"),
+        ("a.tsv", "a\nb\nc\n", None, "no line has one, such as 'a'"),
+        ("a.csv", "a,b\n1,2\n", ["a", "c"], "columns must be two of a, b in .*, got c"),
+        ("a.csv", "a,b\n1\n", None, "line 2 must have two columns, got 1"),
+        ("a.jsonl", "{}\n", None, "line 1 must be an object with two columns"),
+        ("a.jsonl", "[1]\n", None, "line 1 must be an object with two columns"),
+    ],
+)
+def test_read_pairs_of_another_table_names_the_fault(
+    tmp_path: Path, name: str, text: str, columns: list[str] | None, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_pairs(tmp_path / name, columns=columns)
