@@ -158,7 +158,7 @@ class Optimizer:
             self._check_parameter(p)
         if len({*seen, *parameters}) < len(seen) + len(parameters):
             raise ValueError(f"{name}: a parameter is given twice")
-        for p in filter(_is_changed, parameters):
+        for p in filter(is_changed, parameters):
             if not p._array.flags.writeable:
                 p._array = p._array.copy()
             self.state[p] = self.stepper.new_state(p, settings)
@@ -180,7 +180,7 @@ class Optimizer:
         name = type(self).__name__
         if not isinstance(p, Tensor) or not p.is_leaf:
             raise TypeError(f"{name}: params must be leaf tensors, got {p!r:.80}")
-        if _is_changed(p) and p.dtype == np.float16:
+        if is_changed(p) and p.dtype == np.float16:
             raise TypeError(
                 f"{name}: a parameter of shape {p.shape} is float16, whose steps would be rounded "
                 "away: below 2e-4 of a number they vanish, and gradients below 6e-8 with them; "
@@ -194,7 +194,7 @@ class Optimizer:
             for p in settings["params"]:
                 if p in self.state:
                     groups.setdefault((i, p.dtype), []).append(p)
-                elif _is_changed(p):
+                elif is_changed(p):
                     raise RuntimeError(
                         f"{type(self).__name__}: a parameter of shape {p.shape} was frozen when "
                         "the optimizer was made, or not added by add_param_group(); make the "
@@ -275,14 +275,13 @@ class Optimizer:
         """
         groups, arrays = [], {}
         for i, (number, parameters) in enumerate(self.groups()):
-            settings = self.param_groups[number]
-            states = [self.state[p] for p in parameters]
+            settings, states = self.param_groups[number], [self.state[p] for p in parameters]
             steps = [state["step"] for state in states]
             plain = {k: v for k, v in settings.items() if k not in ("params", "initial_lr")}
             groups.append({"steps": steps[0] if len(set(steps)) == 1 else steps, **plain})
-            for name in states[0].keys() - {"step"}:
+            for name in sorted(states[0].keys() - {"step"}):
                 arrays[f"{i}.{name}"] = np.concatenate([state[name].ravel() for state in states])
-        return {"groups": groups, "arrays": dict(sorted(arrays.items()))}
+        return {"groups": groups, "arrays": arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state_dict` of an optimizer of the same kind and parameters.
@@ -292,48 +291,42 @@ class Optimizer:
         state : mapping
             Result of `state_dict`. Nothing changes if it raises a ValueError.
         """
-        name, current = type(self).__name__, self.state_dict()
+        name, current, groups = type(self).__name__, self.state_dict(), self.groups()
         if not current.keys() <= state.keys():
             raise ValueError(
                 f"{name}: state must have the keys {sorted(current)}, got {sorted(state)}"
             )
-        expected = {key: array.shape for key, array in current["arrays"].items()}
-        got = {key: np.shape(array) for key, array in state["arrays"].items()}
-        if expected != got or len(current["groups"]) != len(state["groups"]):
+        arrays = {key: np.asarray(array) for key, array in state["arrays"].items()}
+        got, expected = ({k: a.shape for k, a in x.items()} for x in (arrays, current["arrays"]))
+        if expected != got or len(groups) != len(state["groups"]):
             raise ValueError(f"{name}: state must have the arrays {expected}, got {got}")
-        changes: list[tuple[Settings, list[Tensor], Settings, list[int]]] = []
-        for (number, parameters), before, loaded in zip(
-            self.groups(), current["groups"], state["groups"]
-        ):
-            settings = self.param_groups[number]
+        for key, array in arrays.items():
+            with np.errstate(over="ignore"):
+                if not np.isfinite(array.astype(current["arrays"][key].dtype)).all():
+                    raise ValueError(f"{name}: state must be finite, got NaN or infinity in {key}")
+        checked = []
+        for (_, parameters), before, loaded in zip(groups, current["groups"], state["groups"]):
             if any({**before, **loaded}[key] for key in before.keys() ^ loaded.keys()):
                 raise ValueError(
                     f"{name}: state must have the settings {sorted(before)}, got {sorted(loaded)}"
                 )
-            steps = loaded["steps"]
-            listed = steps if isinstance(steps, list) else [steps] * len(parameters)
-            if len(listed) != len(parameters):
+            settings = {key: loaded[key] for key in before.keys() & loaded.keys()}
+            steps = settings.pop("steps", None)
+            steps = steps if isinstance(steps, list) else [steps] * len(parameters)
+            if len(steps) != len(parameters):
                 raise ValueError(
-                    f"{name}: steps must be one number or {len(parameters)}, got {len(listed)}"
+                    f"{name}: steps must be one number or {len(parameters)}, got {len(steps)}"
                 )
-            counts = [checked_count(name, "steps", count, 0) for count in listed]
-            checked = {key: value for key, value in loaded.items() if key in settings}
-            self.stepper.check(checked)
-            changes.append((settings, parameters, checked, counts))
-        for key, array in state["arrays"].items():
-            with np.errstate(over="ignore"):
-                values = np.asarray(array).astype(current["arrays"][key].dtype)
-            if not np.isfinite(values).all():
-                raise ValueError(f"{name}: state must be finite, got NaN or infinity in {key}")
-        for i, (settings, parameters, checked, counts) in enumerate(changes):
-            settings.update(checked)
-            start = 0
-            for p, count in zip(parameters, counts):
-                self.state[p]["step"] = count
+            self.stepper.check(settings)
+            checked.append((settings, [checked_count(name, "steps", n, 0) for n in steps]))
+        for i, ((number, parameters), (settings, steps)) in enumerate(zip(groups, checked)):
+            self.param_groups[number].update(settings)
+            ends = np.cumsum([p.size for p in parameters])
+            for p, step, end in zip(parameters, steps, ends):
+                self.state[p]["step"] = step
                 for key in self.state[p].keys() - {"step"}:
-                    part = np.asarray(state["arrays"][f"{i}.{key}"])[start : start + p.size]
+                    part = arrays[f"{i}.{key}"][end - p.size : end]
                     self.state[p][key][...] = part.reshape(p.shape)
-                start += p.size
 
 
 # -- norms of gradients
@@ -396,6 +389,6 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> f
     return norm
 
 
-def _is_changed(p: Tensor) -> bool:
+def is_changed(p: Tensor) -> bool:
     """Return whether steps change a parameter: if it requires or has a gradient."""
     return p.requires_grad or grad_of(p) is not None

@@ -19,7 +19,15 @@ from numpy.lib.array_utils import byte_bounds
 
 from ..adam import SGD, Adam
 from ..changes import entry_of, mark_entries
-from ..optimizer import Optimizer, Settings, State, Stepper, norm_of, sum_of_squares
+from ..optimizer import (
+    Optimizer,
+    Settings,
+    State,
+    Stepper,
+    is_changed,
+    norm_of,
+    sum_of_squares,
+)
 from ..tensor import Tensor, grad_of, unwrap
 from .blocks import BLOCK
 from .variants import check_options, checked_flag, state_names, take_options, update
@@ -39,26 +47,14 @@ HAS_FLAGS = _has_flags()
 
 
 class Block(NamedTuple):
-    """Part of a step: several parameters of a group, or elements of one.
+    """Part of a step: several parameters of a group, or elements of one."""
 
-    Attributes
-    ----------
-    group : int
-        Index of the group.
-    first, last : int
-        Indices of parameters; `last` is not included.
-    start, stop : int
-        Range of elements in the vectors of the group.
-    step : int
-        Number of the step, from 1.
-    """
-
-    group: int
-    first: int
+    group: int  # index of the group
+    first: int  # indices of parameters; `last` is not included
     last: int
-    start: int
+    start: int  # range of elements in the vectors of the group
     stop: int
-    step: int
+    step: int  # number of the step, from 1
 
 
 class Group:
@@ -114,6 +110,7 @@ class Group:
 
     def read_arrays(self, overlap: bool) -> None:
         """Note the arrays of the parameters, after some were replaced."""
+        self.check_shapes()
         arrays = [p._array for p in self.parameters]
         self.entries = [entry_of(array) for array in arrays]
         self.in_place = [a.flags.c_contiguous and (overlap or a.size >= BLOCK) for a in arrays]
@@ -121,10 +118,7 @@ class Group:
         self.whole = self._parts([1] * len(arrays))
 
     def collect(self, index: int) -> tuple[list[Block], list[np.ndarray]]:
-        """Return the blocks of the parameters that have a gradient, and their gradients.
-
-        `index` is the index of this group.
-        """
+        """Return the blocks of group `index` that have a gradient, and their gradients."""
         grads = [unwrap(grad_of(p)) for p in self.parameters]
         steps = [0 if g is None else s["step"] + 1 for g, s in zip(grads, self.states)]
         parts = self.whole if len(set(steps)) == 1 and steps[0] else self._parts(steps)
@@ -180,10 +174,6 @@ class Group:
         for i in range(block.first, block.last):
             part = vector[self.starts[i] - block.start : self.starts[i + 1] - block.start]
             self.parameters[i]._array[...] = part.reshape(self.shapes[i])
-
-    def changing(self) -> list[np.ndarray]:
-        """Return all arrays that a step changes."""
-        return [*(p._array for p in self.parameters), *self.vectors.values()]
 
 
 class BlockedStepper(Stepper):
@@ -249,7 +239,11 @@ class BlockedStepper(Stepper):
         """Read which parameters the optimizer has, and where they are."""
         optimizer = self.optimizer
         members = [p for settings in optimizer.param_groups for p in settings["params"]]
-        if not self.groups or not _are_same(members, self._members) or any(self._thawed()):
+        if (
+            not self.groups
+            or not _are_same(members, self._members)
+            or any(map(is_changed, self._frozen))
+        ):
             self.groups = [
                 Group(i, parameters, [optimizer.state[p] for p in parameters])
                 for i, parameters in optimizer.groups()
@@ -258,17 +252,12 @@ class BlockedStepper(Stepper):
             self._frozen = [p for p in members if p not in optimizer.state]
         arrays = [p._array for group in self.groups for p in group.parameters]
         if not _are_same(arrays, self._arrays):
-            for group in self.groups:
-                group.check_shapes()
             self.overlap = overlap(arrays)
             for group in self.groups:
                 group.read_arrays(self.overlap)
             self._arrays = arrays
         for group in self.groups:
             group.settings = optimizer.param_groups[group.number]
-
-    def _thawed(self) -> Iterator[bool]:
-        return (p.requires_grad or grad_of(p) is not None for p in self._frozen)
 
     def forget(self) -> None:
         """Make new groups before the next step, with state in memory of their own."""
@@ -333,22 +322,9 @@ class BlockedStepper(Stepper):
         factor: float,
         settings: Sequence[Settings],
     ) -> None:
-        """Change the parameters of blocks.
+        """Change the parameters of blocks, for gradients times `factor` and settings by group.
 
-        Parameters
-        ----------
-        blocks : list of Block
-        gradients : list of ndarray
-            Gradient of each block.
-        factor : float
-            Factor of the gradients.
-        settings : list of dict
-            Settings of each group.
-
-        Raises
-        ------
-        OverflowError
-            If the dtype cannot represent the step.
+        Raise an OverflowError if the dtype cannot represent the step.
         """
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
@@ -402,7 +378,8 @@ class BlockedStepper(Stepper):
         if self.is_safe(norm):
             yield
             return
-        arrays = [array for group in self.groups for array in group.changing()]
+        vectors = [vector for group in self.groups for vector in group.vectors.values()]
+        arrays = [*self._arrays, *vectors]
         saved = [array.copy() for array in arrays]
         states = [state for group in self.groups for state in group.states]
         counts = [state["step"] for state in states]

@@ -152,7 +152,7 @@ class DataParallel(SingleProcess):
                 )
             self._is_unsummed = False
             flat.fill()
-            flat.adopt_all()
+            flat.adopt(flat.present())
             is_large = sum(group.size for group in stepper.groups) >= _SMALL
             others = self._workers if is_large and not stepper.overlap else []
             own, *shares = _shares(blocks, 1 + len(others))
@@ -194,7 +194,7 @@ class DataParallel(SingleProcess):
             assert self._flat is not None and self._moved is not None
             if self._is_unsummed and is_owner:
                 self._flat.fill()
-                self._flat.adopt_all()
+                self._flat.adopt(self._flat.present())
                 for first, *others in zip(*self._gradients):
                     for other in others:
                         first += other

@@ -7,7 +7,8 @@ another copy. Callers of `p.grad` get copies, since the next pass overwrites the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,7 @@ _keeping = threading.Lock()
 
 
 class Home:
-    """Memory in which backward passes collect the gradient of a leaf (see `graph.Notes`).
-
-    Parameters
-    ----------
-    array : ndarray
-    """
+    """Array in which backward passes collect the gradient of a leaf (see `graph.Notes`)."""
 
     __slots__ = ("array", "is_taken")
 
@@ -36,7 +32,7 @@ class Home:
         self.is_taken = False  # since the last zero_grad, a pass has begun to collect here
 
     def keep(self, leaf: Node, c: np.ndarray) -> np.ndarray | None:
-        """Copy the first gradient of a pass to this memory, and return it; None if it is in use."""
+        """Copy the first gradient of a pass to this array, and return it; None if it is in use."""
         notes = notes_of(leaf)
         with _keeping:
             if self.is_taken or leaf.grad is not None or notes.hooks or notes.frozen:
@@ -51,24 +47,18 @@ class Home:
 
 
 class FlatGradients:
-    """Gradients of the parameters of an optimizer, in a flat array for each group.
-
-    Parameters
-    ----------
-    groups : list of Group
-    vectors : list of ndarray
-        Array of each group.
-    """
+    """Gradients of the parameters of an optimizer, in one of `vectors` for each group."""
 
     def __init__(self, groups: Sequence[Group], vectors: Sequence[np.ndarray]) -> None:
         self.groups, self.vectors = groups, vectors
         self.homes: list[tuple[Tensor, Home]] = []
         for group, vector in zip(groups, vectors):
             for p, array in zip(group.parameters, group.views(vector)):
-                self.homes.append((p, Home(array)))
+                home = Home(array)
+                self.homes.append((p, home))
                 node = node_of(p)
                 if node is not None:  # None after a copy of a frozen parameter
-                    notes_of(node).home = self.homes[-1][1]
+                    notes_of(node).home = home
 
     def open(self) -> None:
         """Let the next pass collect here, after the gradients were dropped."""
@@ -79,22 +69,19 @@ class FlatGradients:
         """Copy gradients from outside into the arrays, and zeros for missing ones."""
         for p, home in self.homes:
             g = unwrap(grad_of(p))
-            if g is None:
-                home.array.fill(0)
-            elif g is not home.array:
-                home.array[...] = g
+            if g is not home.array:
+                home.array[...] = 0 if g is None else g
 
-    def adopt(self, p: Tensor, home: Home) -> None:
-        """Let the gradient of a parameter be the one in the arrays."""
-        node = node_of(p)
-        if node is not None:
-            node.grad = home.array
+    def adopt(self, adopted: Iterable[bool]) -> None:
+        """Let the arrays be the gradients of some parameters, which `fill` has copied."""
+        for (p, home), is_adopted in zip(self.homes, adopted):
+            node = node_of(p)
+            if is_adopted and node is not None:
+                node.grad = home.array
 
-    def adopt_all(self) -> None:
-        """Let all existing gradients be those in the arrays, which are about to change."""
-        for p, home in self.homes:
-            if grad_of(p) is not None:
-                self.adopt(p, home)
+    def present(self) -> list[bool]:
+        """Return for each parameter whether it has a gradient."""
+        return [grad_of(p) is not None for p, _ in self.homes]
 
     def release(self) -> None:
         """Let the parameters have their gradients in memory of their own again."""
@@ -106,13 +93,9 @@ class FlatGradients:
 
 
 class FlatParameters:
-    """Parameters of an optimizer in flat arrays, until `release`. Tied ones stay tied.
+    """Parameters of an optimizer in flat arrays from `zeros(size, dtype)`, until `release`.
 
-    Parameters
-    ----------
-    groups : list of Group
-    zeros : callable
-        Returns an array for a size and a dtype.
+    Parameters that share all of their memory still share it.
     """
 
     def __init__(self, groups: Sequence[Group], zeros: Zeros) -> None:
@@ -122,7 +105,9 @@ class FlatParameters:
                 "DataParallel: parameters must share all of their memory or none, got some that "
                 "share a part; make each a tensor of its own"
             )
-        self.moved: list[tuple[Tensor, np.ndarray, np.ndarray]] = []  # with its array before
+        # each with its array before, which may be dropped if nothing else refers to its memory
+        self.moved: list[tuple[Tensor, weakref.ref[np.ndarray], np.ndarray]] = []
+        self._kept: list[np.ndarray] = []
         ties: dict[Any, np.ndarray] = {}
         for group in groups:
             for p, view in zip(group.parameters, group.views(zeros(group.size, group.dtype))):
@@ -130,7 +115,9 @@ class FlatParameters:
                 view = ties.setdefault(_place(before), view)
                 view[...] = before
                 p._array = view
-                self.moved.append((p, before, view))
+                self.moved.append((p, weakref.ref(before), view))
+                if not before.flags.owndata:
+                    self._kept.append(before)
 
     def are_here(self) -> bool:
         """Return whether no parameter has got another array."""
@@ -138,8 +125,13 @@ class FlatParameters:
 
     def release(self) -> None:
         """Copy the parameters back to the arrays that they had before."""
-        for p, before, view in self.moved:
-            if p._array is view:
+        for p, reference, view in self.moved:
+            before = reference()
+            if p._array is not view:
+                continue
+            if before is None:
+                p._array = view.copy()
+            else:
                 before[...] = view
                 p._array = before
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...check.extras import require
 from ...optim import Optimizer
-from ...tensor import Tensor, grad_of
+from ...tensor import Tensor
 from ..runtime import available_cores, get_num_threads, threads
 from . import job
 from .captured_state import captured_state, check_rows_are_independent, generators, reseed
@@ -108,14 +108,11 @@ class MPIParallel(SingleProcess):
     def _gather(self) -> None:
         """Sum the gradients over all ranks; forked processes sum their gradients in `step`."""
         flat = self._flat()
-        present = [grad_of(p) is not None for p, _ in flat.homes]
+        present = np.array(flat.present(), np.int64)
         flat.fill()
         if self.parts == 1:
             self._sum_gradients()
-        somewhere = self._summed(np.array(present, np.int64)) > 0
-        for (p, home), is_somewhere in zip(flat.homes, somewhere):
-            if is_somewhere:  # a gradient on one rank means a gradient on all
-                flat.adopt(p, home)
+        flat.adopt(self._summed(present) > 0)  # a gradient on one rank means a gradient on all
 
     def _flat(self) -> FlatGradients:
         """Return the flat gradients of this rank, which forked processes make, too."""

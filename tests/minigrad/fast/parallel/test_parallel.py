@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -323,6 +324,48 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
 
 
 # -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_parameters_that_share_memory_share_it_after_close() -> None:
+    """Arrays and tensors with the memory of a parameter follow it again; tied ones stay tied."""
+    given, other = np.zeros(2), np.zeros((2, 2))
+    p, q, alone = Tensor(given, requires_grad=True), parameter(), parameter()
+    part = Tensor(other[:, 0], requires_grad=True)
+    q.data = p.data
+    detached, freed = p.detach(), weakref.ref(alone.data)
+    sgd = optim.SGD([p, q, part, alone], lr=1.0)
+    loss = lambda factor: ((p + 2 * q + 3 * part + alone) * factor).sum()
+    with DataParallel(sgd, loss, model=None) as together:
+        for _ in range(2):
+            together.backward([1.0, 2.0])
+            together.step()
+            assert p.tolist() == q.tolist()
+        assert freed() is None
+    assert given.tolist() == p.tolist() == q.tolist() == detached.tolist() == [-18, -18]
+    assert other.tolist() == [[-18, 0], [-18, 0]] and alone.tolist() == [-6, -6]
+    q.data[...] = 1
+    assert p.tolist() == [1, 1]
+
+
+def test_parameters_that_share_a_part_of_their_memory_are_refused() -> None:
+    p = parameter(1, 2, 3)
+    q = Tensor(p.data[1:], requires_grad=True)
+    together = DataParallel(optim.SGD([p, q]), lambda s: p.sum() + q.sum(), model=None)
+    with pytest.raises(ValueError, match="share all of their memory or none"):
+        together.backward([1, 2])
+    assert np.shares_memory(p.data, q.data)
+
+
+def test_step_after_parameter_got_another_array_is_refused() -> None:
+    p, _, together = sum_in_parallel()
+    with together:
+        together.backward([1.0, 2.0])
+        p.data = np.ones(2)
+        with pytest.raises(RuntimeError, match="were added or replaced since backward"):
+            together.step()
+        together.backward([1.0, 2.0])
+        together.step()
+    assert p.tolist() == [-2, -2]
 
 
 def test_close_leaves_whole_gradients_in_private_memory() -> None:
