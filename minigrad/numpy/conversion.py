@@ -122,9 +122,14 @@ INSTEAD = {
 
 
 def _functions_of_scipy() -> Iterator[tuple[str, str]]:
-    """Return the modules and names of the functions of SciPy that are running, innermost first."""
+    """Return the modules and names of the functions of SciPy that convert, innermost first.
+
+    There are none if the caller's own code converts, also if a function of SciPy calls that code.
+    """
     frame = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and _package(frame) in ("minigrad", "numpy"):
+        frame = frame.f_back  # type: ignore[assignment]
+    while frame is not None and _package(frame) in ("scipy", "minigrad", "numpy"):
         module = frame.f_globals.get("__name__") or ""
         if module.startswith("scipy."):
             yield module, frame.f_code.co_name
@@ -140,6 +145,10 @@ def _functions_of_scipy() -> Iterator[tuple[str, str]]:
                     f"{owner.__name__.removesuffix('_gen')}.{frame.f_code.co_name}",
                 )
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _package(frame: Any) -> str:
+    return (frame.f_globals.get("__name__") or "").partition(".")[0]
 
 
 def _public(module: str) -> str:
