@@ -98,6 +98,8 @@ from .torch.losses import *
 from .torch.missing import missing as _missing
 from .torch.names import *
 
+from .numpy.creation import tensor as tensor  # isort: skip  # type checkers see the module before
+
 __version__ = "0.3.0"
 
 _check_nn_package()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -241,7 +242,7 @@ def _dtype_of(data: Any, dtype: Any) -> Any:
     return np.float32 if np.asarray(data).dtype == np.float64 else None
 
 
-def _creator(create: Any) -> Any:
+def _creator(create: Any) -> Callable[..., Tensor]:
     def function(*size: Any, dtype: Any = np.float32, **options: Any) -> Tensor:
         options.pop("layout", None), options.pop("pin_memory", None)
         if "generator" in options:
