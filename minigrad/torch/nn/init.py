@@ -43,16 +43,7 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill a tensor with normal random numbers, drawn again until they are in [a, b].
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-    mean, std : float
-        Mean and standard deviation before the limits.
-    a, b : float
-        Limits, not in standard deviations.
-    generator : numpy.random.Generator, optional
-        Source of random numbers; the default generator by default.
+    Parameters: as `torch.nn.init.trunc_normal_`.
     """
     if not a < b:
         raise ValueError(f"trunc_normal_: a must be less than b ({b}), got {a}")
@@ -72,12 +63,7 @@ def trunc_normal_(
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill a tensor with orthonormal rows or columns, times `gain`; later axes are joined.
 
-    Other parameters: as `trunc_normal_`.
-
-    Parameters
-    ----------
-    gain : float
-        Factor; 1 by default.
+    Parameters: as `torch.nn.init.orthogonal_`.
 
     References
     ----------

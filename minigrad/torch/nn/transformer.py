@@ -1,7 +1,8 @@
 """Attention and Transformers in PyTorch's form: its arguments, masks and names of parameters.
 
-In these classes True in a boolean mask means "may not attend", as in PyTorch. The layers of `nn`,
-such as `nn.MultiHeadAttention`, are the paper's.
+In these classes True in a boolean mask means "may not attend", and sequences have shape (L, N, E)
+unless `batch_first` is True. The documentation of PyTorch describes the parameters. The layers of
+`nn`, such as `nn.MultiHeadAttention`, are the paper's.
 """
 
 from __future__ import annotations
@@ -41,22 +42,9 @@ def _added(name: str, mask: Any, dtype: Any) -> Any:
 
 
 class MultiheadAttention(Module):
-    """Attention with several heads, as `torch.nn.MultiheadAttention`.
+    """Attention with several heads, with the parameters of `torch.nn.MultiheadAttention`.
 
-    Parameters
-    ----------
-    embed_dim, num_heads : int
-        Length of the vectors, and number of heads, which divides it.
-    dropout : float
-        Probability of setting an attention weight to 0; 0 by default.
-    bias : bool
-        Add biases; True by default.
-    kdim, vdim : int, optional
-        Length of keys and values; `embed_dim` by default, and no other is supported.
-    batch_first : bool
-        True = (N, L, E), False, the default, = (L, N, E).
-    dtype : dtype
-        Floating dtype of the parameters; float32 by default.
+    `kdim` and `vdim` must equal `embed_dim`, and `dtype` is a dtype of NumPy, float32 by default.
     """
 
     def __init__(
@@ -98,23 +86,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output, and the attention weights (N, L, S) or None.
-
-        Parameters
-        ----------
-        query : Tensor, shape (L, N, E), (N, L, E) or (L, E)
-        key, value : Tensor, shape (S, N, E), (N, S, E) or (S, E)
-        key_padding_mask : array of bool or float, shape (N, S) or (S,), optional
-            True = key is not attended to.
-        need_weights : bool
-            Return the weights; True by default.
-        attn_mask : array of bool or float, shape (L, S) or (N * num_heads, L, S), optional
-            True = may not attend. Floats are added to the scores.
-        average_attn_weights : bool
-            Return the mean over heads; True by default.
-        is_causal : bool
-            Says that `attn_mask` is causal; needs `attn_mask`.
-        """
+        """Return the output, and the attention weights (N, L, S) or None."""
         if is_causal and attn_mask is None:
             raise ValueError("attn_mask must be given with is_causal, got None")
         operands = [x if isinstance(x, Tensor) else mg.as_tensor(x) for x in (query, key, value)]
@@ -213,28 +185,7 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward network, as `torch.nn.TransformerEncoderLayer`.
-
-    Parameters
-    ----------
-    d_model, nhead : int
-        Length of the vectors, and number of heads.
-    dim_feedforward : int
-        Length of the hidden layer; 2048 by default.
-    dropout : float
-        0.1 by default.
-    activation : {"relu", "gelu"} or function
-    layer_norm_eps : float
-        1e-5 by default.
-    batch_first : bool
-        True = (N, L, E), False, the default, = (L, N, E).
-    norm_first : bool
-        Normalize before each sublayer; False by default.
-    bias : bool
-        Add biases; True by default.
-    dtype : dtype
-        float32 by default.
-    """
+    """Encoder layer, with the parameters of `torch.nn.TransformerEncoderLayer`."""
 
     def forward(
         self,
@@ -243,18 +194,7 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Any = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Return the encoded sequences.
-
-        Parameters
-        ----------
-        src : Tensor, shape (L, N, E) or (N, L, E)
-        src_mask : array, shape (L, L), optional
-            True = may not attend. Floats are added to the scores.
-        src_key_padding_mask : array, shape (N, L), optional
-            True = padding.
-        is_causal : bool
-            Says that `src_mask` is causal.
-        """
+        """Return the encoded sequences."""
         attend = lambda x: self.self_attn(
             x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
         )[0]
@@ -263,10 +203,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to a memory and a feed-forward network, as in PyTorch.
-
-    Parameters: as `TransformerEncoderLayer`.
-    """
+    """Decoder layer, with the parameters of `torch.nn.TransformerDecoderLayer`."""
 
     has_memory = True
 
@@ -281,18 +218,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return the decoded sequences.
-
-        Parameters
-        ----------
-        tgt, memory : Tensor, shape (L, N, E) or (N, L, E)
-        tgt_mask, memory_mask : array, shape (L, L) or (L, S), optional
-            True = may not attend. Floats are added to the scores.
-        tgt_key_padding_mask, memory_key_padding_mask : array, shape (N, L) or (N, S), optional
-            True = padding.
-        tgt_is_causal, memory_is_causal : bool
-            Say that the masks are causal.
-        """
+        """Return the decoded sequences."""
         attend = lambda x: self.self_attn(
             x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
         )[0]
@@ -316,15 +242,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """Copies of an encoder layer, one after the other.
-
-    Parameters
-    ----------
-    layer : TransformerEncoderLayer
-    num_layers : int
-    norm : Module, optional
-        Applied to the result.
-    """
+    """Copies of an encoder layer, one after the other, and a norm."""
 
     def forward(
         self,
@@ -333,32 +251,24 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Any = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """Return the encoded sequences. Parameters: as `TransformerEncoderLayer.forward`."""
+        """Return the encoded sequences."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return self._norm(src)
 
 
 class TransformerDecoder(_Stack):
-    """Copies of a decoder layer, one after the other. Parameters: as `TransformerEncoder`."""
+    """Copies of a decoder layer, one after the other, and a norm."""
 
     def forward(self, tgt: Any, memory: Any, *masks: Any, **options: Any) -> Tensor:
-        """Return the decoded sequences. Parameters: as `TransformerDecoderLayer.forward`."""
+        """Return the decoded sequences."""
         for layer in self.layers:
             tgt = layer(tgt, memory, *masks, **options)
         return self._norm(tgt)
 
 
 class Transformer(Module):
-    """Encoder and decoder without embeddings, as `torch.nn.Transformer`.
-
-    Other parameters: as `TransformerEncoderLayer`.
-
-    Parameters
-    ----------
-    num_encoder_layers, num_decoder_layers : int
-        6 by default.
-    """
+    """Encoder and decoder without embeddings, with the parameters of `torch.nn.Transformer`."""
 
     def __init__(
         self,
@@ -398,7 +308,7 @@ class Transformer(Module):
         tgt_key_padding_mask: Any = None,
         memory_key_padding_mask: Any = None,
     ) -> Tensor:
-        """Return the decoded sequences. Parameters: as those of the layers."""
+        """Return the decoded sequences."""
         memory = self.encoder(src, src_mask, src_key_padding_mask)
         y: Tensor = self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
@@ -407,14 +317,5 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """Return a float mask (sz, sz): -inf above the diagonal, 0 elsewhere.
-
-        Parameters
-        ----------
-        sz : int
-        device : str, optional
-            Only "cpu" is supported.
-        dtype : dtype, optional
-            float32 by default.
-        """
+        """Return a float mask (sz, sz): -inf above the diagonal, 0 elsewhere."""
         return Tensor(np.triu(np.full((sz, sz), -np.inf, dtype or np.float32), 1))

@@ -53,27 +53,7 @@ def ExponentialLR(optimizer: Optimizer, gamma: float) -> Schedule:
 class OneCycleLR(Schedule):
     """Schedule that rises to `max_lr` and falls far below its start, with momentum against it.
 
-    Parameters
-    ----------
-    optimizer : Optimizer
-    max_lr : float or sequence of float
-        Highest rate, of each parameter group.
-    total_steps : int, optional
-        Number of steps; `epochs` * `steps_per_epoch` by default.
-    epochs, steps_per_epoch : int, optional
-    pct_start : float
-        Fraction of the steps in which the rate rises; 0.3 by default.
-    anneal_strategy : {"cos", "linear"}
-    cycle_momentum : bool
-        Change momentum, or the first of the betas, too; True by default.
-    base_momentum, max_momentum : float
-        Momentum at the highest rate and at the start; 0.85 and 0.95 by default.
-    div_factor : float
-        The first rate is `max_lr` / `div_factor`.
-    final_div_factor : float
-        The last rate is the first rate / `final_div_factor`.
-    three_phase : bool
-        Fall to the first rate as fast as the rate has risen, then to the last rate.
+    Parameters: as `torch.optim.lr_scheduler.OneCycleLR`.
 
     References
     ----------

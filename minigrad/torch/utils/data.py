@@ -26,13 +26,7 @@ class Dataset(Generic[T]):
 
 
 class TensorDataset(Dataset[tuple[Any, ...]]):
-    """Rows of tensors of one length.
-
-    Parameters
-    ----------
-    *tensors : Tensor
-        Their first axes have one length.
-    """
+    """Rows of tensors whose first axes have one length."""
 
     def __init__(self, *tensors: Any) -> None:
         lengths = [len(tensor) for tensor in tensors]
@@ -48,13 +42,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
 
 class Subset(Dataset[T]):
-    """Some items of a data set.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    indices : sequence of int
-    """
+    """Items of a data set at indices."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices
@@ -72,17 +60,7 @@ def random_split(
 ) -> list[Subset[Any]]:
     """Divide a data set at random.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    lengths : sequence of int, or of fractions that add up to 1
-        Remaining items go to the first parts, one each.
-    generator : Generator, optional
-        Source of random numbers; the default generator by default.
-
-    Returns
-    -------
-    list of Subset
+    Parameters: as `torch.utils.data.random_split`.
     """
     n, sizes = len(dataset), [int(length) for length in lengths]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
@@ -99,24 +77,8 @@ def random_split(
 class DataLoader(Batches):
     """Batches of a data set, in a new order in each epoch if `shuffle` is true.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        An object with a length and indices.
-    batch_size : int
-        Samples of a batch; 1 by default.
-    shuffle : bool
-        Draw a new order for each epoch; False by default.
-    num_workers : int
-        Must be 0.
-    collate_fn : callable, optional
-        Makes a batch of a list of samples; stacks them by default.
-    pin_memory : bool
-        Without effect.
-    drop_last : bool
-        Leave out a last batch with fewer samples; False by default.
-    generator : Generator, optional
-        Draws the seed of the orders; the default generator by default.
+    Parameters: as `torch.utils.data.DataLoader`. `num_workers` must be 0, and `pin_memory` has no
+    effect.
     """
 
     def __init__(

@@ -24,15 +24,7 @@ __all__ = [
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Limit each element of the gradients to [-clip_value, clip_value].
-
-    Parameters
-    ----------
-    parameters : Tensor or iterable of Tensor
-        Tensors without a gradient are skipped.
-    clip_value : float
-        Largest absolute value, at least 0.
-    """
+    """Limit each element of the gradients to [-clip_value, clip_value]."""
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value must be at least 0, got {clip_value}")
     for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
@@ -41,25 +33,12 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Return all elements of tensors as one vector, which passes gradients on.
-
-    Parameters
-    ----------
-    parameters : iterable of Tensor
-    """
+    """Return all elements of tensors as one vector, which passes gradients on."""
     return mg.concatenate([mg.reshape(parameter, -1) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
-    """Write the elements of a vector into tensors, in order.
-
-    Parameters
-    ----------
-    vec : array_like, shape (n,)
-        n is the number of elements of all tensors.
-    parameters : iterable of Tensor
-        Written in place.
-    """
+    """Write the elements of a vector into tensors, in order."""
     parameters, vec = list(parameters), np.asarray(mg.unwrap(vec))
     sizes = [parameter.data.size for parameter in parameters]
     if vec.shape != (sum(sizes),):

@@ -17,18 +17,7 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stack sequences of several lengths, filled with padding; gradients pass.
-
-    Parameters
-    ----------
-    sequences : sequence of Tensor, shape (L, ...)
-    batch_first : bool
-        True = result (N, L, ...), False = (L, N, ...).
-    padding_value : float
-        Value of the padding; 0 by default.
-    padding_side : {"right", "left"}
-        Where padding is added.
-    """
+    """Stack sequences of several lengths, filled with padding; gradients pass."""
     if padding_side not in ("right", "left"):
         raise ValueError(f"padding_side must be 'right' or 'left', got {padding_side!r}")
     sequences = [mg.as_tensor(sequence) for sequence in sequences]
