@@ -1,9 +1,8 @@
 """Array types: ndarrays, and the types that may stand in for them.
 
 Operations and their rules call NumPy's functions, so they also work on other array types that
-answer NumPy's protocols. `minigrad.vmap` adds such a type: an array of examples that shows one of
-them. Everything that the graph and the operations need from another type is here. This is one of
-the extension points that `registry.py` lists. A first reader can skip this file: for ndarrays,
+answer NumPy's protocols. A type of `minigrad.numpy` shows one of many examples. This is one of the
+extension points that `registry.py` lists. A first reader can skip this file: for ndarrays,
 `as_array` is `np.asarray`.
 """
 
@@ -14,21 +13,11 @@ from typing import Any
 import numpy as np
 
 
-class OtherShape(tuple[int, ...]):
-    """Shape of an `OtherArray`, by which the graph recognizes its nodes and gradients."""
-
-    __slots__ = ()
-
-    def gradient_for(self, shape: tuple[int, ...], gradient: Any) -> Any:
-        """Return a gradient of this shape as the gradient of an operand of shape `shape`."""
-        raise NotImplementedError
-
-
 class OtherArray:
     """Base of array types that operations accept in place of ndarrays.
 
     A subclass implements `__array_ufunc__`, `__array_function__` and the methods of ndarray that
-    rules use. Its `shape` is an `OtherShape`.
+    rules use. Its method `all()` returns whether all of its elements are True.
 
     Attributes
     ----------
@@ -48,6 +37,14 @@ class OtherArray:
         """Return an array of any type as an array of this type."""
         raise NotImplementedError
 
+    def gradient_for(self, shape: tuple[int, ...], gradient: Any, collected: bool) -> Any:
+        """Return a gradient of this type as the gradient of an operand of shape `shape`.
+
+        `gradient` is this array, or a Tensor of it. `collected` is True if the backward pass adds
+        to the gradients of leaves.
+        """
+        raise NotImplementedError
+
 
 def as_array(x: Any, dtype: Any = None) -> Any:
     """Return an ndarray, or an OtherArray if x is one."""
@@ -59,11 +56,6 @@ def as_array(x: Any, dtype: Any = None) -> Any:
 def all_values(x: Any) -> Any:
     """Return the ndarray with all elements of an OtherArray, and anything else unchanged."""
     return x.values if isinstance(x, OtherArray) else x
-
-
-def all_true(condition: Any) -> bool:
-    """Return whether all elements of a condition are True."""
-    return bool(np.logical_and.reduce(all_values(condition), axis=None))
 
 
 def as_type_of_index(x: Any, index: Any) -> Any:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from . import changes
-from .arrays import OtherShape, as_array
+from .arrays import OtherArray, as_array
 from .changes import tick
 from .errors import GradientError
-from .modes import MODE, VMAPPED
+from .modes import MODE
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
@@ -152,9 +152,6 @@ class Backward:
         Keep the edges of nodes, for another backward pass.
     create_graph : bool
         Record the gradients; implies `retain_graph`.
-    keep_type : bool
-        A gradient that is an `OtherArray` stays one. Otherwise, it becomes an ndarray of the shape
-        of its operand, by `OtherShape.gradient_for`. Only `vmap` needs True.
     """
 
     def __init__(
@@ -162,14 +159,12 @@ class Backward:
         lift: Callable[[Any, Node | None], Any],
         retain_graph: bool,
         create_graph: bool,
-        keep_type: bool = False,
     ) -> None:
         self.lift = lift
         self.retain_graph = retain_graph or create_graph
         self.create_graph = create_graph
         self.watch = MODE.get().watch
         self.is_plain = not create_graph and self.watch is None
-        self.keep_type = keep_type or VMAPPED.get()
         self.targets: set[Node] = set()
         self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
         self.gradients: dict[Node, Any] = {}  # of the targets
@@ -182,11 +177,6 @@ class Backward:
         Without `targets`, gradients are added into the `grad` of each leaf. With `targets`, the
         gradients of these nodes are returned, and no `grad` changes.
         """
-        if targets is None and VMAPPED.get():
-            raise GradientError(
-                "backward: it must not be called inside vmap, whose examples have gradients of "
-                "their own; return them by grad"
-            )
         order = topological(roots)
         if targets is not None:
             self.targets = set(targets)
@@ -305,11 +295,11 @@ class Backward:
 
     def _coerced(self, c: Any, parent: Node) -> Any:
         """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""
-        shape = getattr(c, "shape", None)
-        if isinstance(shape, OtherShape):
-            if self.keep_type or isinstance(parent.shape, OtherShape):
+        array = getattr(c, "_array", c)
+        if isinstance(array, OtherArray):
+            c = array.gradient_for(parent.shape, c, collected=self.useful is None)
+            if isinstance(getattr(c, "_array", c), OtherArray):
                 return c
-            c = shape.gradient_for(parent.shape, c)
         if self.create_graph:
             return (
                 self.lift(np.asarray(c), None)

@@ -34,9 +34,9 @@ class Mode:
     record : bool
         Whether operations leave nodes in the graph.
     watch : object or None
-        A tool that sees every operation. Its method `forward(op, function, args, options)` returns
-        `function(*args, **options)`, `backward(node, rule, g, args)` returns `rule(g, *args)`, and
-        `recorded(node)` is called for each new node.
+        A tool that sees every operation. `forward(op, function, args, options)` returns
+        `function(*args, **options)`, and `backward(node, rule, g, args)` returns `rule(g, *args)`.
+        `recorded(node)` is called for each new node, `drawn()` before random numbers are drawn.
     traced : bool
         Whether a function runs for its derivative (as in `grad`), so that a number taken out of a
         tensor would lose its gradient.
@@ -71,9 +71,6 @@ def leave(block: Any) -> None:
 
 _PLAIN = Mode(True, None, False, None, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
-
-VMAPPED: ContextVar[bool] = ContextVar("minigrad.vmapped", default=False)
-"""True while a function runs inside `minigrad.vmap`."""
 
 
 class set_grad_enabled(ContextDecorator):

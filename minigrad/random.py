@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from .modes import VMAPPED
+from .modes import MODE
 
 __all__ = ["default_generator", "manual_seed"]
 
@@ -39,11 +39,9 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     ----------
     generator : numpy.random.Generator, optional
     """
-    if VMAPPED.get():
-        raise TypeError(
-            "random values must not be drawn inside vmap, because all examples would get the same "
-            "values; draw them outside and pass them as an argument"
-        )
+    watch = MODE.get().watch
+    if watch is not None:
+        watch.drawn()
     if generator is None:
         return _default()
     if not isinstance(generator, np.random.Generator):

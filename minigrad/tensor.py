@@ -233,10 +233,11 @@ class Tensor(DataModel):
                     f"shape {self.shape}; pass gradient= of this shape, or reduce the tensor "
                     "first, as in .sum()"
                 )
-            gradient = np.ones(self.shape, self.dtype)
-        elif not isinstance(gradient, (Tensor, ndarray)):
-            gradient = np.asarray(gradient, self.dtype)
-        self._check_gradient(caller, gradient)
+            gradient = np.ones_like(self._array)
+        else:
+            if not isinstance(gradient, (Tensor, ndarray)):
+                gradient = np.asarray(gradient, self.dtype)
+            self._check_gradient(caller, gradient)
         if create_graph:
             return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
         return gradient._array if isinstance(gradient, Tensor) else gradient

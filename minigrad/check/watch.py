@@ -69,6 +69,11 @@ class Watch:
         if self._outer is not None:
             self._outer.recorded(node)
 
+    def drawn(self) -> None:
+        """See that random numbers are about to be drawn."""
+        if self._outer is not None:
+            self._outer.drawn()
+
     def __enter__(self) -> Any:
         mode = MODE.get()
         watch = mode.watch

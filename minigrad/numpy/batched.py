@@ -8,12 +8,14 @@ function without a batching rule raises a TypeError.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ..arrays import OtherArray, OtherShape
+from ..arrays import OtherArray, all_values
+from ..errors import GradientError
 
 __all__ = [
     "EXAMPLES",
@@ -25,14 +27,22 @@ EXAMPLES = "examples"
 """Name of the hidden axis: `x.sum(axis=EXAMPLES)` sums over the examples."""
 
 
-class BatchedShape(OtherShape):
+VMAPPED: ContextVar[bool] = ContextVar("minigrad.vmapped", default=False)
+"""True while a function runs inside `minigrad.vmap`."""
+
+KEEPS: ContextVar[bool] = ContextVar("minigrad.keeps", default=False)
+"""True while gradients of operands that all examples share stay batched."""
+
+
+def all_true(condition: Any) -> bool:
+    """Return whether all elements of a condition are True, of all examples."""
+    return bool(np.logical_and.reduce(all_values(condition), axis=None))
+
+
+class BatchedShape(tuple[int, ...]):
     """Shape of one example; its type marks the nodes of a graph whose values are batched."""
 
     __slots__ = ()
-
-    def gradient_for(self, shape: tuple[int, ...], gradient: Any) -> Any:
-        """Return the sum over the examples for an operand that all examples share."""
-        return gradient if isinstance(shape, BatchedShape) else gradient.sum(axis=EXAMPLES)
 
 
 class BatchedArray(NDArrayOperatorsMixin, OtherArray):
@@ -68,7 +78,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
 
     @property
     def base(self) -> Any:
-        return self.values.base
+        return self.values
 
     @property
     def mT(self) -> BatchedArray:
@@ -174,6 +184,20 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
 
     def copy(self) -> BatchedArray:
         return BatchedArray(self.values.copy())
+
+    def all(self) -> bool:
+        return bool(self.values.all())
+
+    def gradient_for(self, shape: tuple[int, ...], gradient: Any, collected: bool) -> Any:
+        """Return the sum over the examples for an operand that all examples share."""
+        if VMAPPED.get() and collected:
+            raise GradientError(
+                "backward: it must not be called inside vmap, whose examples have gradients of "
+                "their own; return them by grad"
+            )
+        if VMAPPED.get() or KEEPS.get() or isinstance(shape, BatchedShape):
+            return gradient
+        return gradient.sum(axis=EXAMPLES)
 
     def in_this_type(self, x: Any) -> BatchedArray:
         if isinstance(x, BatchedArray):
@@ -317,6 +341,10 @@ def _solve(a: Any, b: Any) -> BatchedArray:
     return BatchedArray(np.linalg.solve(*_aligned((a, columns)))[..., 0])
 
 
+def _take(a: np.ndarray, indices: BatchedArray) -> BatchedArray:
+    return BatchedArray(np.take(a, indices.values))
+
+
 def _stacked(function: Callable[..., Any]) -> Callable[..., BatchedArray]:
     """Return the batching rule of concatenate or stack."""
 
@@ -430,6 +458,7 @@ RULES: dict[Any, Callable[..., Any]] = {
         np.fft.fft(a.values, axis=_axes(axis, a.ndim), norm=norm)
     ),
     np.linalg.solve: _solve,
+    np.take: _take,
     np.squeeze: lambda a, axis: BatchedArray(np.squeeze(a.values, _axes(axis, a.ndim))),
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),
     np.transpose: lambda a, axes=None: a.transpose(axes),

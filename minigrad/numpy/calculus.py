@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_of
-from ..arrays import all_true
 from ..nested import needs_gradient, without_tensors
 from ..ops import reduce as reduction
 from ..ops.arithmetic import subtract
@@ -16,6 +15,7 @@ from ..ops.select import getitem, where
 from ..ops.shape import astype, clone, concatenate, reshape
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array, unwrap
+from .batched import all_true
 from .compare import not_equal
 from .indexing import take
 from .linalg import conjugate

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..arguments import all_axes
-from ..arrays import all_true, all_values
+from ..arrays import all_values
 from ..op import Op
 from ..ops.reduce import keepdims_shape
 from ..tensor import OTHERS, Tensor, unwrap, wrap
+from .batched import all_true
 from .elementwise import ratio
 from .nested import numpy_name
 from .special import real_if_close

@@ -8,11 +8,10 @@ import numpy as np
 
 from ..arguments import ints
 from ..errors import GradientError
-from ..modes import VMAPPED
 from ..nested import needs_gradient, without_tensors
 from ..random import default_generator
 from ..tensor import DISPATCH, Tensor, to_array, unwrap
-from .batched import BatchedArray
+from .batched import VMAPPED, BatchedArray
 
 __all__ = [
     "tensor",

@@ -21,7 +21,7 @@ from ..modes import set_grad_enabled
 from ..ops.shape import stack
 from ..tensor import Tensor, to_array, wrap
 from ..trees import leaves, rebuilt
-from .batched import BatchedArray, BatchedShape
+from .batched import KEEPS, BatchedArray, BatchedShape
 from .nested import aligned
 
 __all__ = [
@@ -235,9 +235,13 @@ def _rows_in_batches(run: TracedCall, y: Tensor, order: list[Node]) -> list[Tens
         seeds = np.eye(y.size, dtype=y.dtype)[batch].reshape(-1, *y.shape)
         if y._node is not None:
             with set_grad_enabled(False):
-                backward = Backward(wrap, retain_graph=True, create_graph=False, keep_type=True)
+                backward = Backward(wrap, retain_graph=True, create_graph=False)
                 nodes = [x._needed_node("jacobian") for x in run.inputs]
-                grads = backward.run([y._node], [BatchedArray(seeds)], nodes)
+                token = KEEPS.set(True)
+                try:
+                    grads = backward.run([y._node], [BatchedArray(seeds)], nodes)
+                finally:
+                    KEEPS.reset(token)
             for row, x in zip(rows, run.inputs):
                 if x._node in grads:
                     c = grads[x._node]._array

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import registry
 from ..changes import mark_changed
-from ..modes import MODE, VMAPPED
+from ..modes import MODE
 from ..nested import needs_gradient, refusal, without_tensors
 from ..tensor import DISPATCH, unwrap
 from .nested import as_tensors, numpy_name, on_arrays, signature
@@ -53,7 +53,7 @@ class ArgumentAdapter:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
-        is_plain = MODE.get().watch is None and not VMAPPED.get()
+        is_plain = MODE.get().watch is None
         if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
             if self._overwrites:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..arguments import all_axes, one_axis, shape_of
-from ..arrays import all_true
 from ..ops import reduce as reduction
 from ..ops.arithmetic import multiply
 from ..ops.product import matmul
@@ -16,6 +15,7 @@ from ..ops.select import where
 from ..ops.shape import astype, reordered, reshape, swapaxes
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
+from .batched import all_true
 from .einsum import einsum
 from .forms import numpy_form
 from .indexing import rearranged, scatter

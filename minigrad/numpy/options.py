@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Axis, all_axes, booleans, check_broadcast, shape_of
-from ..arrays import all_true, as_array
+from ..arrays import as_array
 from ..ops import reduce, shape
 from ..ops.arithmetic import absolute, square, subtract
 from ..ops.reduce import is_half, keepdims_shape
@@ -22,6 +22,7 @@ from ..ops.select import where as choose
 from ..ops.shape import floating
 from ..registry import FORMS, names_of
 from ..tensor import Tensor, to_array
+from .batched import all_true
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Axis, all_axes, one_axis
-from ..arrays import all_true, as_array
+from ..arrays import as_array
 from ..ops import reduce
 from ..ops.arithmetic import sqrt
 from ..ops.reduce import is_half, keepdims_shape, largest, restored, total
@@ -15,6 +15,7 @@ from ..ops.select import where as choose
 from ..ops.shape import astype, concatenate, reshape
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
+from .batched import all_true
 from .forms import numpy_form
 from .options import var
 

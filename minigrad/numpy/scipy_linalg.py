@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice
-from ..arrays import all_true
 from ..op import either
 from ..ops.select import getitem
 from ..ops.shape import swapaxes
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, unwrap
+from .batched import all_true
 from .indexing import scatter
 from .linalg import cholesky, solve, tril, triu
 

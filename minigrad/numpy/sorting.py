@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import one_axis, shape_of
-from ..arrays import all_true
 from ..ops.select import where
 from ..ops.shape import astype, floating, reshape
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array, unwrap
+from .batched import all_true
 from .indexing import take_along_axis
 from .shape import flattened_last, moveaxis, ravel
 

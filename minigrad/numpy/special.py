@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import all_true, as_array
+from ..arrays import as_array
 from ..op import Op, either
 from ..ops.arithmetic import add, safe_divide
 from ..ops.select import getitem, where
@@ -16,6 +16,7 @@ from ..ops.shape import clone
 from ..registry import function, op, ufunc
 from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
+from .batched import all_true
 from .compare import floor_divide
 from .elementwise import ratio, remainder, share
 from .forms import numpy_form

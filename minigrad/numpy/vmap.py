@@ -15,11 +15,11 @@ import numpy as np
 from ..arguments import one_axis, shape_of
 from ..fuse import use_definitions
 from ..grad import is_array
-from ..modes import VMAPPED
+from ..modes import MODE, Mode, leave
 from ..op import Op, either
 from ..tensor import Tensor
 from ..trees import leaves, rebuilt
-from .batched import BatchedArray
+from .batched import VMAPPED, BatchedArray
 from .nested import aligned
 
 __all__ = ["vmap"]
@@ -42,6 +42,46 @@ _hide = Op(
 _show = Op(_show_axis, {"x": lambda g, axis: _hidden(g, axis=axis)}).function
 _hidden: Any = either(_hide)
 _shown: Any = either(_show)
+
+
+class _Examples:
+    """Watch that gives arrays the type of the examples where NumPy would not."""
+
+    def __enter__(self) -> None:
+        mode = MODE.get()
+        self._outer, self.token = mode.watch, VMAPPED.set(True)
+        MODE.set(Mode(mode.record, self, mode.traced, mode, self))
+
+    def __exit__(self, *error: object) -> None:
+        leave(self)
+        VMAPPED.reset(self.token)
+
+    def forward(self, op: Any, function: Callable[..., Any], args: Any, options: Any) -> Any:
+        """Call `function`; an array at an index that differs by example differs by example."""
+        index = options.get("index")
+        parts = index if isinstance(index, tuple) else (index,)
+        batched = [part for part in parts if isinstance(part, BatchedArray)]
+        if batched:
+            args = (batched[0].in_this_type(args[0]), *args[1:])
+        if self._outer is None:
+            return function(*args, **options)
+        return self._outer.forward(op, function, args, options)
+
+    def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: Any) -> Any:
+        """Call `rule`."""
+        if self._outer is None:
+            return rule(g, *args)
+        return self._outer.backward(node, rule, g, args)
+
+    def recorded(self, node: Any) -> None:
+        if self._outer is not None:
+            self._outer.recorded(node)
+
+    def drawn(self) -> None:
+        raise TypeError(
+            "random values must not be drawn inside vmap, because all examples would get the same "
+            "values; draw them outside and pass them as an argument"
+        )
 
 
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
@@ -86,12 +126,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         length = _number_of_examples(inputs)
         values = iter([x if axis is None else _hide(x, axis=axis) for x, axis in inputs])
         examples = [rebuilt(arg, values, is_array) for arg in args]
-        token = VMAPPED.set(True)
-        try:
-            with use_definitions():  # kernels work on ndarrays
-                result = f(*examples, **kwargs)
-        finally:
-            VMAPPED.reset(token)
+        with _Examples(), use_definitions():  # kernels work on ndarrays
+            result = f(*examples, **kwargs)
         outputs = _leaves_with_axes("out_axes", result, out_axes)
         return rebuilt(result, [_output(x, axis, length) for x, axis in outputs])
 

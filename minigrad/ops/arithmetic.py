@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import all_true
 from ..op import Op, either
 from ..registry import op, ufunc
 
@@ -149,7 +148,7 @@ over_cosh_squared: Any = either(
 
 @op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
 def _safe_divide(a, b, /):
-    return a / b if all_true(b) else a / np.where((b == 0) & (a == 0), 1, b)
+    return a / b if (b != 0).all() else a / np.where((b == 0) & (a == 0), 1, b)
 
 
 @op(a=lambda g, b: safe_multiply(g, b), b=lambda g, a: safe_multiply(g, a))

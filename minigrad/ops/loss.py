@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice, check_shape, shape_of
-from ..arrays import all_true, as_type_of_index
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..registry import function
@@ -62,15 +61,15 @@ class Targets:
         self.smooth = smoothing > 0
         counts = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
         index = np.where(counts, flat, 0)
-        if not all_true((index >= 0) & (index < classes)):
+        if not ((index >= 0) & (index < classes)).all():
             other = "" if ignore_index is None else f" or {ignore_index}"
             raise IndexError(
                 f"{name}: target must be from 0 to {classes - 1}{other}, got {index.min()} to "
                 f"{index.max()}"
             )
         self.index = index.astype(np.intp, copy=False)
-        self.ignored = None if all_true(counts) else ~counts
-        weights = 1 if weight is None else as_type_of_index(self.weight, self.index)[self.index]
+        self.ignored = None if counts.all() else ~counts
+        weights = 1 if weight is None else np.take(self.weight, self.index)
         weights = (counts * weights).astype(dtype, copy=False)
         total = weights.sum()
         self.divisor: Any = total + (total == 0)  # 1 if all rows are ignored
@@ -133,7 +132,7 @@ def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
 
 
 def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
-    return all_true(np.isclose(probabilities.sum(axis), 1, atol=1e-3))
+    return bool(np.isclose(probabilities.sum(axis), 1, atol=1e-3).all())
 
 
 def class_probability_loss(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import booleans, integers
-from ..arrays import OtherArray, all_true, all_values, as_array, as_type_of_index
+from ..arrays import OtherArray, as_array, as_type_of_index
 from ..changes import mark_changed
 from ..errors import GradientError
 from ..fuse import fusible
@@ -71,12 +71,12 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
 
 @op(view=True, x=lambda g, index, x_shape: _scattered(g, index, x_shape))
 def _getitem(x, /, index):
-    return as_type_of_index(x, index)[index]
+    return as_array(x)[index]
 
 
 @op(x=lambda g, index: _selected(g, index))
 def _scatter(x, /, index, shape):
-    x = as_type_of_index(x, index)
+    x = as_array(x)
     if _is_distinct(index):
         y = np.zeros_like(x, shape=shape)
         y[index] = x
@@ -91,10 +91,13 @@ _selected: Any = either(_getitem)
 _scattered: Any = either(_scatter)
 
 
+_PLAIN = (int, slice, type(None), type(...), np.generic)
+
+
 def _is_distinct(index: Any) -> bool:
     """Return whether an index surely selects no element twice."""
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [p for p in parts if isinstance(p, (np.ndarray, list, tuple, OtherArray))]
+    arrays = [part for part in parts if not isinstance(part, _PLAIN)]
     return not arrays or (len(arrays) == 1 and as_array(arrays[0]).dtype == bool)
 
 
@@ -107,15 +110,11 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
     if indices.dtype.kind not in "iu" or indices.dtype == INTP:
         return indices
     narrow = indices.astype(INTP)
-    before, after = all_values(indices), all_values(narrow)
-    if before.dtype.itemsize >= after.dtype.itemsize and not np.array_equal(before, after):
+    if indices.dtype.itemsize >= narrow.dtype.itemsize and not (indices == narrow).all():
         raise IndexError(
-            f"indices must fit into {np.dtype(INTP)}, got {before.min()} to {before.max()}"
+            f"indices must fit into {np.dtype(INTP)}, got {indices.min()} to {indices.max()}"
         )
     return narrow
-
-
-_PLAIN = (int, slice, type(None), type(...), np.generic, OtherArray)
 
 
 def plain_index(index: Any, x: Any = None) -> Any:
@@ -131,14 +130,12 @@ def plain_index(index: Any, x: Any = None) -> Any:
 def _plain_part(index: Any, x: Any) -> Any:
     """Return the array of a tensor or a sequence in an index."""
     index = unwrap(index)
-    if isinstance(index, np.ndarray):
-        return as_indices(index.copy() if needs_gradient(x) else index)
-    if isinstance(index, OtherArray):
-        return index
-    array = np.asarray(index).copy()
+    array = as_array(index)
+    if array is index:
+        return as_indices(array.copy() if needs_gradient(x) else array)
     if not array.size:
         return array.astype(INTP)
-    return as_indices(array) if array.dtype.kind in "iub" else index  # NumPy refuses the others
+    return as_indices(array.copy()) if array.dtype.kind in "iub" else index  # NumPy refuses these
 
 
 @function(methods="__getitem__")
@@ -272,7 +269,7 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     # a copy, because the caller may write the next batch into the array
     indices = as_indices(integers("embedding", indices)).copy()
     length = weight.shape[0]
-    if not all_true((indices >= 0) & (indices < length)):
+    if not ((indices >= 0) & (indices < length)).all():
         raise IndexError(
             f"embedding: indices must be from 0 to {length - 1}, got {indices.min()} to "
             f"{indices.max()}"

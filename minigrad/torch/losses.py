@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_broadcast, check_choice, shape_of
-from ..arrays import all_true
 from ..numpy.activations import softplus
+from ..numpy.batched import all_true
 from ..numpy.elementwise import xlogy
 from ..ops import reduce
 from ..ops.arithmetic import absolute, multiply, square, subtract
