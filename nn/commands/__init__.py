@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"minigrad {minigrad.__version__}")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
+    command = "one of those below"
+    parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="COMMAND", help=command)
     parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
@@ -50,5 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="its arguments: minigrad COMMAND --help lists them",
     )
     args = parser.parse_args(argv)
-    command = import_module(f".{args.command.replace('-', '_')}", __name__)
-    return run_script(lambda: command.main(args.arguments))
+    if args.command is None:
+        parser.print_help()
+        return 0
+    module = import_module(f".{args.command.replace('-', '_')}", __name__)
+    return run_script(lambda: module.main(args.arguments))

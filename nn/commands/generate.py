@@ -6,8 +6,9 @@
     minigrad generate model.gguf "Once upon a time" --int8
 
 DIR contains config.json, model.safetensors and the files of the tokenizer, or is a GGUF file, which
-needs gguf. Ctrl-C at a prompt of --chat ends the answer. Needs tokenizers, and jinja2 for --chat:
-pip install "minigrad-nn[models]".
+needs gguf. An answer of --chat ends where the model ends it, or at the end of its context. Ctrl-C
+at a prompt of --chat ends it, too. Needs tokenizers, and jinja2 for --chat: pip install
+"minigrad-nn[models]".
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import minigrad as mg
 import nn
@@ -42,6 +44,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "text", nargs="*", help="texts to continue (default: lines of standard input, or a prompt)"
     )
     parser.add_argument("--chat", action="store_true", help="use the model's chat template")
+    parser.add_argument("--system", metavar="TEXT", help="instructions before a --chat")
     add_model_options(parser)
     add_number(parser, "--seed", 0, "seed of the random numbers", seed)
     parser.add_argument(
@@ -52,7 +55,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     where = "Defaults are the settings of the model's directory."
     add = partial(add_number, parser.add_argument_group("sampling", where))
-    add("--max-len", None, "number of new tokens (or 20, if there is no such setting)")
+    length = "number of new tokens (or 20, if there is no such setting; to the end with --chat)"
+    add("--max-len", None, length)
     add(
         "--temperature",
         None,
@@ -65,6 +69,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--min-p", None, "draw from tokens at least P times as likely as the likeliest", float, "P")
     add("--repetition-penalty", None, "above 1: repeat fewer tokens", float, "X")
     args = parser.parse_intermixed_args(argv)
+    if args.system is not None and not args.chat:
+        parser.error("--system needs --chat")
     if args.temperature == 0 and (options := drawing_options(args)):
         parser.error(f"--{options[0].replace('_', '-')} needs a --temperature above 0")
     return args
@@ -103,18 +109,40 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     options = {name: value for name in names if (value := getattr(args, name)) is not None}
     is_talk = args.chat and not args.text and sys.stdin.isatty()
     messages: list[dict[str, str]] = []
+    if args.system is not None:
+        messages.append({"role": "system", "content": args.system})
+    ends = set(model.config.end_ids)
     replies = []
     for prompt in read_texts(args.text):
         messages.append({"role": "user", "content": prompt})
-        pieces = []
+        pieces: list[str] = []
+        tokens: list[int] = []
+        if args.chat and args.max_len is None:
+            options["max_len"] = room_of(model, text, messages)
         try:
-            for piece in nn.stream_text(model, text, messages if args.chat else prompt, **options):
+            for piece in nn.stream_text(
+                model, text, messages if args.chat else prompt, tokens=tokens, **options
+            ):
                 print(piece, end="", flush=True)
                 pieces.append(piece)
         except KeyboardInterrupt:
             if not is_talk:
                 raise
         print()
+        if len(tokens) == options.get("max_len") and tokens[-1] not in ends:
+            limit = "--max-len" if args.max_len else "the context of the model"
+            print(f"(cut after {len(tokens):,} tokens by {limit})", file=sys.stderr)
         replies.append("".join(pieces))
         messages.append({"role": "assistant", "content": replies[-1]})
     return replies
+
+
+def room_of(model: nn.LanguageModel, text: Any, messages: Sequence[dict[str, str]]) -> int:
+    """Return the number of tokens that fit into the context of a model after a chat."""
+    length = len(text.encode(text.chat(messages), special=False))
+    if (room := model.config.max_len - length) < 1:
+        raise ValueError(
+            f"the chat must have fewer tokens than the context of the model "
+            f"({model.config.max_len:,}), got {length:,}; begin a new one"
+        )
+    return int(room)

@@ -94,7 +94,13 @@ def generate_text(
 
 
 def stream_text(
-    model: Any, text: ModelText, prompt: Any, *, stop: Sequence[str] = (), **options: Any
+    model: Any,
+    text: ModelText,
+    prompt: Any,
+    *,
+    stop: Sequence[str] = (),
+    tokens: list[int] | None = None,
+    **options: Any,
 ) -> Iterator[str]:
     """Return an iterator over the pieces of text that a language model writes.
 
@@ -108,6 +114,8 @@ def stream_text(
         Text to continue, or a list of messages.
     stop : list of str
         Strings at which the text ends, without the string.
+    tokens : list of int, optional
+        The generated tokens are appended to it, with the one that ends the text.
     **options
         Options of `stream`; by default those of the model's directory, as in `generate_text`.
 
@@ -127,8 +135,16 @@ def stream_text(
         raise ValueError("stream_text: model must continue a text, got a model that translates")
     ids = _ids(text, prompt)
     options = options_of_directory(model, _with_search(options), len(ids), streams=True)
-    pieces = text.stream(stream(model, ids, **options))
+    generated = stream(model, ids, **options)
+    pieces = text.stream(generated if tokens is None else _recorded(generated, tokens))
     return until_stop(pieces, stop) if stop else pieces
+
+
+def _recorded(tokens: Iterable[int], record: list[int]) -> Iterator[int]:
+    """Yield tokens, and append each to a list."""
+    for token in tokens:
+        record.append(token)
+        yield token
 
 
 def until_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:

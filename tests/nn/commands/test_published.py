@@ -194,6 +194,27 @@ def test_generate_chat_continues_the_conversation(
     assert second == text.decode(nn.generate(model, prompt, max_len=4))
 
 
+def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
+    """Neither at 20 tokens, nor at the number of a setting."""
+    needs("jinja2")
+    model, text = opened(gpt)
+    (gpt / "generation_config.json").write_text('{"max_new_tokens": 3}')
+    done = call(generate.main, f"{gpt} --chat 'the cat'")
+    ids = text.encode("the cat ", special=False)
+    tokens = nn.generate(model, ids, max_len=40 - len(ids))
+    assert done.result == [text.decode(tokens)]
+    is_cut = tokens[-1] not in model.config.end_ids
+    assert is_cut == any("by the context of the model" in line for line in done.err)
+    done = call(generate.main, f"{gpt} --chat 'the cat' --max-len 2 --system 'the dog'")
+    prompt = text.encode("the dog the cat ", special=False)
+    assert done.result == [text.decode(nn.generate(model, prompt, max_len=2))]
+    assert done.err[-1] == "(cut after 2 tokens by --max-len)"
+    error = error_of(generate.main, f"{gpt} --chat '{'the ' * 50}'")
+    assert "must have fewer tokens than the context of the model (40), got 50" in error
+    error = error_of(generate.main, f"{gpt} why --system 'the dog'")
+    assert error.endswith("--system needs --chat")
+
+
 def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
     assert len(call(generate.main, f"{gpt} --max-len 4").result) == 2

@@ -427,5 +427,6 @@ def test_help_of_the_package_lists_the_commands(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
+    assert main([]) == 0 and capsys.readouterr().out == text
     assert all(f"  {name:12}{about}\n" in text for name, about in COMMANDS.items())
     assert "invalid choice: 'practise'" in error_of(main, "practise")
