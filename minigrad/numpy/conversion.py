@@ -6,12 +6,16 @@ for tensors. The error names the function and what to write instead.
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..tensor import OTHERS
+import numpy as np
+
+from ..tensor import OTHERS, Tensor
 
 LINEAR = [
     "scipy.fft.dct({})",
@@ -66,13 +70,17 @@ INSTEAD = {
     "scipy.linalg.cho_factor": "mg.cho_factor(A)",
     "scipy.linalg.cho_solve": "mg.cho_solve(factor, b)",
     "scipy.linalg.cholesky": "np.linalg.cholesky(A).T",
+    "scipy.linalg.cholesky(lower=True)": "np.linalg.cholesky(A)",
     "scipy.linalg.expm": "mg.expm(A)",
+    "scipy.linalg.qr": 'np.linalg.qr(A, "complete")',
+    "scipy.linalg.qr(mode='economic')": "np.linalg.qr(A)",
     "scipy.linalg.solve": "np.linalg.solve(A, b)",
     "scipy.linalg.solve_banded": "mg.solve_banded((l, u), ab, b)",
     "scipy.linalg.solve_triangular": "mg.solve_triangular(A, b)",
+    "scipy.linalg.solve_triangular(lower=True)": "mg.solve_triangular(A, b, lower=True)",
     **{
         f"scipy.linalg.{name}": f"np.linalg.{name}(A)"
-        for name in ("det", "eigh", "eigvalsh", "inv", "norm", "pinv", "qr", "svd", "svdvals")
+        for name in ("det", "eigh", "eigvalsh", "inv", "norm", "pinv", "svd", "svdvals")
     },
     **{
         f"scipy.signal.{name}": "np.convolve(x, h)"
@@ -83,6 +91,8 @@ INSTEAD = {
     "scipy.spatial.distance.braycurtis": "np.sum(np.abs(a - b)) / np.sum(np.abs(a + b))",
     "scipy.spatial.distance.canberra": "np.sum(np.abs(a - b) / (np.abs(a) + np.abs(b)))",
     "scipy.spatial.distance.cdist": "np.linalg.norm(A[:, None] - B, axis=-1)",
+    "scipy.spatial.distance.cdist(metric='sqeuclidean')": "np.sum((A[:, None] - B) ** 2, axis=-1)",
+    "scipy.spatial.distance.cdist(metric='cityblock')": "np.sum(np.abs(A[:, None] - B), axis=-1)",
     "scipy.spatial.distance.chebyshev": "np.max(np.abs(a - b))",
     "scipy.spatial.distance.cityblock": "np.sum(np.abs(a - b))",
     "scipy.spatial.distance.correlation": "1 - np.corrcoef(a, b)[0, 1]",
@@ -118,11 +128,11 @@ INSTEAD = {
         "(df + 1) / 2 * np.log1p(((x - loc) / scale) ** 2 / df)"
     ),
 }
-"""What to write instead of functions of SciPy."""
+"""What to write instead of functions of SciPy, by their names, or by names and options."""
 
 
-def _functions_of_scipy() -> Iterator[tuple[str, str]]:
-    """Return the modules and names of the functions of SciPy that convert, innermost first.
+def _functions_of_scipy() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Return modules, names and options of the functions of SciPy that convert, innermost first.
 
     There are none if the caller's own code converts, also if a function of SciPy calls that code.
     """
@@ -130,21 +140,56 @@ def _functions_of_scipy() -> Iterator[tuple[str, str]]:
     while frame is not None and _package(frame) in ("minigrad", "numpy"):
         frame = frame.f_back  # type: ignore[assignment]
     while frame is not None and _package(frame) in ("scipy", "minigrad", "numpy"):
-        module = frame.f_globals.get("__name__") or ""
+        module, given = frame.f_globals.get("__name__") or "", frame.f_locals
         if module.startswith("scipy."):
-            yield module, frame.f_code.co_name
-            owner = type(frame.f_locals.get("self"))
-            wrapped = frame.f_locals.get("f", frame.f_locals.get("func"))  # by a decorator
+            owner = type(given.get("self"))
+            wrapped = given.get("f", given.get("func"))  # by a decorator
+            name = frame.f_code.co_name
+            yield module, name, _options(getattr(sys.modules[module], name, None), given)
             candidates: tuple[Any, ...] = (owner, wrapped)
             for function in candidates:
                 if (getattr(function, "__module__", None) or "").startswith("scipy."):
-                    yield function.__module__, function.__name__
+                    yield function.__module__, function.__name__, _options(function, given)
             if (owner.__module__ or "").startswith("scipy."):  # a method, of norm_gen for norm
-                yield (
-                    owner.__module__,
-                    f"{owner.__name__.removesuffix('_gen')}.{frame.f_code.co_name}",
-                )
+                method = f"{owner.__name__.removesuffix('_gen')}.{name}"
+                yield owner.__module__, method, _options(getattr(owner, name), given)
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _options(function: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that a call gives, unless they change no result.
+
+    Parameters
+    ----------
+    function : callable
+    given : dict
+        Local variables of the function, or of a decorator with `args` and `kwargs`.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+        if "args" in given and "kwargs" in given and "args" not in parameters:
+            given = inspect.signature(function).bind(*given["args"], **given["kwargs"]).arguments
+    except (TypeError, ValueError):  # no function, or of other arguments
+        return {}
+    options = {
+        name: given[name]
+        for name, parameter in parameters.items()
+        if name in given
+        and not name.startswith("overwrite")
+        and name not in ("check_finite", "method", "out")
+        and parameter.default is not parameter.empty
+        and _is_other(given[name], parameter.default)
+    }
+    return options | dict(given.get("kwargs") or {}) if "kwargs" in parameters else options
+
+
+def _is_other(value: Any, default: Any) -> bool:
+    """Return whether an option has another value than its default."""
+    if isinstance(value, Tensor):
+        return False  # the operand
+    if isinstance(value, np.ndarray):  # functions replace other options by arrays
+        return default is None
+    return repr(value) != repr(default)
 
 
 def _package(frame: Any) -> str:
@@ -166,10 +211,16 @@ def advice() -> str:
             "np.array([...]) or a list, a tensor such as minigrad.zeros(3) instead of an ndarray "
             "that is written into, and minigrad.matmul(A, x) if A is a scipy.sparse matrix; "
         )
-    for module, function in running[::-1]:
+    for module, function, options in running[::-1]:
         name = f"{_public(module)}.{function}"
+        call = f"{name}({', '.join([f'{key}={value!r}' for key, value in options.items()])})"
+        if call in INSTEAD:
+            return f"{name} converts it; to keep them, write {INSTEAD[call]}; "
         if name in INSTEAD:
-            return f"{name} converts it; to keep them, write {INSTEAD[name]}; "
+            others = [key for key in options if not re.search(rf"\b{key}\b", INSTEAD[name])]
+            if not others:
+                return f"{name} converts it; to keep them, write {INSTEAD[name]}; "
+            return f"{name} converts it; without {', '.join(others)} it is {INSTEAD[name]}; "
     variable = (
         ""
         if os.environ.get("SCIPY_ARRAY_API")

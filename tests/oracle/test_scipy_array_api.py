@@ -44,7 +44,42 @@ def name_of(call: str) -> str:
 
 
 def test_every_recommendation_is_tested() -> None:
-    assert {name_of(call) for call in scipy_calls.REFUSED} == conversion.INSTEAD.keys()
+    calls = {
+        (name_of(call), *re.findall(r", (lower=True|mode='\w+'|metric='\w+')\)", call))
+        for call in scipy_calls.REFUSED
+    }
+    keys = {name if not option else f"{name}({option[0]})" for name, *option in calls}
+    assert keys == conversion.INSTEAD.keys()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        ("scipy.linalg.solve(A, x[9:], assume_a='pos')", "without assume_a it is np.linalg.solve"),
+        (
+            "scipy.spatial.distance.cdist(A, A, 'minkowski', p=3)",
+            "without metric, p it is np.linalg",
+        ),
+        (
+            "scipy.spatial.distance.euclidean(x, x + 1, np.ones(12))",
+            "without w it is np.linalg.norm",
+        ),
+        ("scipy.signal.convolve(x, x, mode='same')", "without mode it is np.convolve"),
+        ("scipy.linalg.norm(A, 1)", "without ord it is np.linalg.norm"),
+    ],
+)
+def test_advice_names_options_that_it_leaves_out(call: str, message: str) -> None:
+    f = scipy_calls.with_operands(call, {})
+    with pytest.raises(TypeError, match=message):
+        mg.grad(lambda x: f(x).sum())(np.arange(1.0, 13.0))
+
+
+def test_conversion_by_the_callers_own_code_does_not_name_scipy() -> None:
+    x = mg.tensor(np.ones(2), requires_grad=True)
+    minimize = scipy_calls.vocabulary()["scipy"].optimize.minimize
+    with pytest.raises(TypeError, match=r"to keep them, write np.stack") as refusal:
+        minimize(lambda _: np.array([[x.sum()]])[0, 0], np.ones(2))
+    assert "SCIPY" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("call", scipy_calls.REFUSED)

@@ -318,6 +318,7 @@ CALLS = {
 
 VECTORS = {"a": "x[:6]", "b": "x[6:]"}
 LOCATION = {"loc": "x[0] / 2", "scale": "x[1]"}
+POINTS = {"A": "x[:6].reshape(3, 2)", "B": "x[6:].reshape(3, 2)"}
 REFUSED: dict[str, dict[str, str]] = {
     "scipy.cluster.vq.vq(A, B)[1]": {"A": "x.reshape(6, 2)", "B": "x[:4].reshape(2, 2) + 0.3"},
     "scipy.fft.dct(x)": {},
@@ -339,6 +340,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.linalg.cho_factor(A)[0] * np.triu(np.ones((3, 3)))": {"A": "S"},
     "scipy.linalg.cho_solve(factor, b)": {"factor": "mg.cho_factor(S)", "b": "x[9:]"},
     "scipy.linalg.cholesky(A)": {"A": "S"},
+    "scipy.linalg.cholesky(A, lower=True)": {"A": "S"},
     "scipy.linalg.det(A)": {},
     "scipy.linalg.eigh(A)[0]": {"A": "S"},
     "scipy.linalg.eigvalsh(A)": {"A": "S"},
@@ -347,9 +349,11 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.linalg.norm(A)": {},
     "scipy.linalg.pinv(A)": {},
     "scipy.linalg.qr(A)[1]": {},
+    "scipy.linalg.qr(A, mode='economic')[1]": {"A": "x.reshape(4, 3)"},
     "scipy.linalg.solve(A, b)": {"b": "x[9:]"},
     "scipy.linalg.solve_banded((l, u), ab, b)": {"ab": "A", "b": "x[9:]"},
     "scipy.linalg.solve_triangular(A, b)": {"b": "x[9:]"},
+    "scipy.linalg.solve_triangular(A, b, lower=True)": {"b": "x[9:]"},
     "scipy.linalg.svd(A)[1]": {},
     "scipy.linalg.svdvals(A)": {},
     "scipy.ndimage.convolve1d(x, h)": {},
@@ -372,7 +376,9 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.signal.upfirdn(h, x)": {},
     "scipy.spatial.distance.braycurtis(a, b)": VECTORS,
     "scipy.spatial.distance.canberra(a, b)": VECTORS,
-    "scipy.spatial.distance.cdist(A, B)": {"A": "x[:6].reshape(3, 2)", "B": "x[6:].reshape(3, 2)"},
+    "scipy.spatial.distance.cdist(A, B)": POINTS,
+    "scipy.spatial.distance.cdist(A, B, metric='sqeuclidean')": POINTS,
+    "scipy.spatial.distance.cdist(A, B, metric='cityblock')": POINTS,
     "scipy.spatial.distance.chebyshev(a, b)": VECTORS,
     "scipy.spatial.distance.cityblock(a, b)": VECTORS,
     "scipy.spatial.distance.correlation(a, b)": VECTORS,
