@@ -22,15 +22,13 @@ PROGRAMS = {
 """The programs of the book, with arguments for a short run."""
 
 UNUSED: dict[str, int] = {
+    "minigrad/arrays.py": 1,
     "minigrad/changes.py": 1,
     "minigrad/graph.py": 1,
-    "minigrad/modes.py": 5,
     "minigrad/ops/arithmetic.py": 1,
-    "minigrad/ops/loss.py": 4,
     "minigrad/ops/select.py": 7,
     "minigrad/protocols.py": 9,
-    "minigrad/tensor.py": 5,
-    "minigrad/trees.py": 1,
+    "minigrad/tensor.py": 3,
     "nn/cache.py": 1,
     "nn/config.py": 5,
     "nn/init.py": 3,

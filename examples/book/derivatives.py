@@ -12,6 +12,7 @@ from minigrad.grad import grad, gradients, value_and_grad
 from minigrad.modes import enable_grad, is_grad_enabled, no_grad
 from minigrad.ops.activation import sigmoid
 from minigrad.ops.attention import scaled_dot_product_attention
+from minigrad.ops.loss import cross_entropy
 from minigrad.ops.product import matmul
 from minigrad.ops.select import masked_fill
 from minigrad.registry import op
@@ -28,7 +29,7 @@ x = np.array([0.5, 1.5])
 # Functions of NumPy have derivatives, and derivatives have derivatives.
 check("sin'''", grad(grad(grad(np.sin)))(0.5), -np.cos(0.5))
 check("√'''", grad(grad(grad(np.sqrt)))(0.25), 12)
-check("tanh'", grad(np.tanh)(0.5), 1 - np.tanh(0.5) ** 2)
+check("tanh''", grad(grad(np.tanh))(0.5), -2 * np.tanh(0.5) / np.cosh(0.5) ** 2)
 for formula, f, expected in [
     ("(eˣ + log x)'", lambda t: (np.exp(t) + np.log(t)).sum(), np.exp(x) + 1 / x),
     ("(√x - 2ˣ)'", lambda t: (np.sqrt(t) - 2**t).sum(), 0.5 / np.sqrt(x) - np.log(2) * 2**x),
@@ -61,25 +62,39 @@ queries, keys = (np.random.default_rng(0).standard_normal((1, 2, 3, 4)) for _ in
 attended = scaled_dot_product_attention(queries, keys, keys, np.tri(3, dtype=bool))
 check("the first position, with a causal mask", attended[:, :, 0], keys[:, :, 0])
 
+logits, target = np.array([[0.1, 0.7, 0.2]]), [2]
+probabilities = np.exp(logits) / np.exp(logits).sum()
+one_hot = np.array([[0.0, 0.0, 1.0]])
+slope = grad(cross_entropy)(logits, target)
+check("cross-entropy", slope, probabilities - one_hot)
+check("of probabilities", grad(cross_entropy)(logits[None], one_hot[None])[0], slope)
+
 # A function of parameters in a dict, with another result beside its value.
-line = lambda p, t: (np.square(p["slope"] * t + p["shift"]).sum(), {"at": t})
-(loss, where), slopes = value_and_grad(line, has_aux=True)({"slope": 2.0, "shift": 1.0}, x)
+line = lambda p, t: (np.square(p["slope"] * t + p["shift"]).sum(), {"at 0": +p["shift"]})
+(loss, values), slopes = value_and_grad(line, has_aux=True)({"slope": 2.0, "shift": 1.0}, x)
 check("the loss of a line", loss, np.square(2 * x + 1).sum())
+check("another result", values["at 0"], 1)
 check("its derivative by the slope", slopes["slope"], 2 * ((2 * x + 1) * x).sum())
 
 
 # Modes and hooks.
 @no_grad
 def silent(t):
+    yield (t * 2).requires_grad
     with enable_grad():
-        return is_grad_enabled(), (t * 2).requires_grad
+        doubled = (t * 2).requires_grad
+    yield doubled
 
 
-assert silent(rows) == (True, True) and not no_grad(lambda t: t * 2)(rows).requires_grad
+assert [*silent(rows), is_grad_enabled()] == [False, True, True]
+assert not no_grad(lambda t: t * 2)(rows).requires_grad
 middle = (rows.clone() * 2).reshape(-1)
 middle.retain_grad()
 handle = middle.register_hook(lambda g: g * 10)
 rows.grad = None
+rows.requires_grad_(False)
+rows.data = rows.data + 1
+rows.requires_grad_()
 middle.sum().backward()
 handle.remove()
 check("a hook multiplies by 10", rows.grad, np.full((2, 3), 20))

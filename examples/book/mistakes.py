@@ -65,6 +65,14 @@ def hook_of_another_shape():
     x.sum().backward()
 
 
+def yield_inside_a_block():
+    def steps():
+        with no_grad():
+            yield 1
+
+    list(steps())
+
+
 heads = np.ones((1, 2, 3, 4))
 for mistake, advice in [
     (lambda: (leaf(3) * 2).backward(), "reduce the tensor first"),
@@ -98,6 +106,7 @@ for mistake, advice in [
     (lambda: Adam([leaf(2)], betas=0.9), "betas must be two numbers"),
     (lambda: clip_grad_norm_([leaf(2)], -1), "max_norm must be"),
     (three_results_of_one_rule, "must return 2 gradients"),
+    (yield_inside_a_block, "decorate the generator"),
     (hook_of_another_shape, "shape (2,) and dtype float64"),
 ]:
     try:

@@ -17,7 +17,6 @@ from ..fuse import fusible
 from ..op import either
 from ..registry import function, op
 from ..tensor import Tensor
-from .shape import swapaxes
 
 __all__ = ["matmul", "linear"]
 
@@ -93,7 +92,7 @@ _product: Any = either(matmul)
 
 @fusible
 def _linear(x: Any, weight: Any, bias: Any) -> Tensor:
-    y = matmul(x, swapaxes(weight, 0, 1))
+    y = matmul(x, weight.T)
     return y if bias is None else y + bias
 
 
