@@ -25,7 +25,6 @@ UNUSED: dict[str, int] = {
     "minigrad/arrays.py": 1,
     "minigrad/changes.py": 1,
     "minigrad/graph.py": 1,
-    "minigrad/ops/arithmetic.py": 1,
     "minigrad/ops/select.py": 7,
     "minigrad/protocols.py": 9,
     "minigrad/tensor.py": 3,
