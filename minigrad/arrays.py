@@ -8,6 +8,7 @@ extension points that `registry.py` lists. A first reader can skip this file: fo
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,48 @@ class OtherArray:
 
 def as_array(x: Any, dtype: Any = None) -> Any:
     """Return an ndarray, or an OtherArray if x is one."""
-    if not isinstance(x, OtherArray):
-        return np.asarray(x, dtype)
-    return x if dtype is None else x.astype(dtype, copy=False)
+    if isinstance(x, OtherArray):
+        return x if dtype is None else x.astype(dtype, copy=False)
+    try:
+        y = np.asarray(x, dtype)
+    except (TypeError, ValueError):
+        _check_class(x)
+        raise
+    if y.dtype.kind == "O" or (y is not x and isinstance(x, np.ndarray)):
+        _check_class(x)
+    return y
+
+
+def as_forward_operand(x: Any) -> Any:
+    """Return an operand that is no ndarray as NumPy's functions take it: a list as an array."""
+    if isinstance(x, (list, tuple)):
+        return as_array(x)
+    if not isinstance(x, (np.generic, OtherArray)):
+        as_array(x)  # checks the class
+    return x
+
+
+def as_factor(x: Any) -> Any:
+    """Return an operand of a product of matrices, which can be a matrix of scipy.sparse."""
+    return x if hasattr(x, "toarray") else as_forward_operand(x)
+
+
+def _check_class(x: Any) -> None:
+    """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
+    if hasattr(x, "filled"):
+        fix = "x.filled(value), or x.compressed() for the elements that are not masked"
+    elif isinstance(x, np.matrix):
+        fix = "np.asarray(x), and @ for products of matrices"
+    elif hasattr(x, "toarray"):
+        fix = "x.toarray(), or minigrad.matmul(x, t) for a product"
+    elif isinstance(x, Number) or getattr(x, "dtype", None) == np.dtype(object):
+        fix = "np.array(x, dtype=float) for numbers"
+    else:
+        return
+    raise TypeError(
+        f"an array must contain numbers and be an ndarray or a tensor, got a {type(x).__name__}; "
+        f"write {fix}"
+    )
 
 
 def all_values(x: Any) -> Any:

@@ -13,8 +13,8 @@ The rules of `multiply` read `b` and `a`. Its function is
             a, _node_a = a._array, a._node
         else:
             _node_a = None
-            if type(a) is list or type(a) is tuple:
-                a = _asarray(a)
+            if type(a) not in _plain or type(a) is _ndarray and a.dtype is _object:
+                a = _as_forward_operand(a)
         ...                                                 # the same for b
         try:
             if _mode.watch is None:
@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import as_array
+from .arrays import as_array, as_factor, as_forward_operand
 from .changes import tick
 from .graph import Node
 from .modes import MODE
@@ -106,8 +106,8 @@ _UNWRAP = """\
         {0}, _node_{0} = {0}._array, {0}._node
     else:
         _node_{0} = None
-        if type({0}) is list or type({0}) is tuple:
-            {0} = _asarray({0})
+        if type({0}) not in _plain or type({0}) is _ndarray and {0}.dtype is _object:
+            {0} = _as_forward_operand({0})
 """
 
 _UNWRAP_ALL = """\
@@ -196,6 +196,10 @@ def source_of(op: Op) -> str:
     )
 
 
+_PLAIN = frozenset({np.ndarray, float, int, bool, complex, type(None), np.float64, np.float32})
+"""Types of operands that need no conversion."""
+
+
 @functools.cache
 def _compile(source: str) -> CodeType:
     """Compile a source, which many ops share."""
@@ -222,13 +226,16 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_Node": Node,
         "_Tensor": Tensor,
         "_View": View,
+        "_as_forward_operand": as_factor if op.name == "matmul" else as_forward_operand,
         "_asarray": as_array,
         "_forward": op.forward,
         "_get_mode": MODE.get,
         "_ndarray": np.ndarray,
         "_new": object.__new__,
         "_not_floating": _not_floating,
+        "_object": np.dtype(object),
         "_op": op,
+        "_plain": _PLAIN,
         "_ref": weakref.ref,
         "_rewrap": _rewrap,
         "_shape": np.shape,

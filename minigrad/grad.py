@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import as_array
 from .errors import GradientError
 from .graph import Backward, Node, topological
 from .modes import MODE, set_grad_enabled, traced
@@ -207,7 +208,7 @@ def new_input(name: str, x: Any, outer: bool) -> Tensor:
     """Return an input of a new graph: a new node of the outer graph, or else a new leaf."""
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)
-    array = x._array if isinstance(x, Tensor) else np.asarray(x)
+    array = x._array if isinstance(x, Tensor) else as_array(x)
     if array.dtype.kind in "iu" and array.ndim:  # SciPy passes a start such as [1, 1] unchanged
         array = array.astype(float)
     if array.dtype.kind != "f":

@@ -94,7 +94,7 @@ class Tensor(DataModel):
 
     @data.setter
     def data(self, value: Any) -> None:
-        array = np.asarray(value._array if isinstance(value, Tensor) else value)
+        array = as_array(value._array if isinstance(value, Tensor) else value)
         if array is self._array:  # t.data += ..., which wrote into the array
             mark_changed(array)
             return

@@ -196,6 +196,14 @@ def _package(frame: Any) -> str:
     return (frame.f_globals.get("__name__") or "").partition(".")[0]
 
 
+def _modules() -> Iterator[str]:
+    """Return the modules of the functions that are running, innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_globals.get("__name__") or ""
+        frame = frame.f_back  # type: ignore[assignment]
+
+
 def _public(module: str) -> str:
     """Return the part of the name of a module before a private one."""
     return module.partition("._")[0]
@@ -203,6 +211,8 @@ def _public(module: str) -> str:
 
 def advice() -> str:
     """Return what to write instead of the conversion of a tensor that requires gradients."""
+    if any(module.startswith("numpy.ma.") for module in _modules()):
+        return "to keep them, write x.filled(value) instead of the masked array x; "
     running = [*_functions_of_scipy()]
     in_sparse = bool(running) and running[-1][0].startswith("scipy.sparse.")
     if not running or in_sparse:

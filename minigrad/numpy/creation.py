@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arguments import ints
+from ..arrays import as_array
 from ..errors import GradientError
 from ..nested import needs_gradient, without_tensors
 from ..random import default_generator
@@ -71,7 +72,7 @@ def tensor(
         stacked = _stack(data, np.result_type(*_arrays_in(data)))
         result = DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
         return result.requires_grad_() if requires_grad else result
-    return Tensor(np.array(without_tensors(data), dtype), requires_grad)
+    return Tensor(np.array(as_array(without_tensors(data)), dtype), requires_grad)
 
 
 def on_cpu(device: Any) -> Any:
@@ -98,7 +99,7 @@ def _needs_stacking(data: Any) -> bool:
 def _stack(data: Any, dtype: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return DISPATCH[np.stack]([_stack(part, dtype) for part in data])
-    return data if isinstance(data, (Tensor, np.ndarray)) else np.asarray(data, dtype)
+    return data if isinstance(data, (Tensor, np.ndarray)) else as_array(data, dtype)
 
 
 def zeros(

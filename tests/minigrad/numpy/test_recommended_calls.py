@@ -53,6 +53,8 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["np.sort((p * 1j).imag)", "np.sort((p * 1j).detach()) -> Tensor"]),
     ("write np.concatenate([2 * x[:1] - x[n:0:-1], x])", "np.pad(p, 2, 'reflect', reflect_type='odd')",
      ["np.concatenate([2 * p[:1] - p[2:0:-1], p])"]),
+    ("write x.filled(value) instead of the masked array x", "np.ma.array([1.0, 2.0, 3.0]) * p",
+     ["np.ma.array([1.0, 2.0, 3.0]).filled(0) * p"]),
     ("write z = np.where(mask, value, z), or z = np.concatenate([...])", "(p * 1j).__setitem__(0, 1)",
      ["np.abs(np.where(mask[0], 1.0, p * 1j))", "np.abs(np.concatenate([p * 1j, p]))"]),
     ("write z = z * w instead of z *= w", "operator.imul(p * 1j, 2)", ["np.abs((p * 1j) * 2)"]),
