@@ -5,7 +5,8 @@
     minigrad classify DIR                               at a prompt
     minigrad classify DIR --labels test.tsv             scores on texts with labels
 
-Each line of the output is a label, its probability and the text, with tabs in between. With
+Each line of the output is a label, its probability and the text, with tabs in between. With --top,
+several labels and probabilities stand before the text. With
 --labels it is a table of precision, recall, F1 and count of each label.
 DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers:
 pip install "minigrad-nn[models]".
@@ -19,12 +20,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import nn
 from minigrad.io.reading import printable
 
 from ..text.labels import label_report, without_heading
 from ..text.pairs import read_pairs
-from .inputs import add_model_options, add_number, command_parser, read_batches, refuse_run
+from .inputs import (
+    add_json,
+    add_model_options,
+    add_number,
+    command_parser,
+    print_json,
+    read_batches,
+    refuse_run,
+)
 
 __all__ = ["main"]
 
@@ -38,6 +49,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     labelled = "score these texts: a text, a tab, and its label on each line; or .csv, .jsonl"
     parser.add_argument("--labels", type=Path, metavar="FILE", help=labelled)
     add_number(parser, "--batch", 32, "texts that are computed at once")
+    add_number(parser, "--top", 1, "labels to print, the most probable first")
+    add_json(parser)
     add_model_options(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -65,8 +78,15 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     for texts in read_batches(args.text):
         texts = [text for text in texts if text]
         labels, probabilities = classify(texts, args.batch)
-        for text, label, row in zip(texts, labels, probabilities):
-            print(f"{printable(label, 200)}\t{row.max():.3f}\t{text}", flush=True)
+        for text, row in zip(texts, probabilities):
+            best = np.argsort(-row, kind="stable")[: args.top]
+            ranked = [(classify.labels[i], float(row[i])) for i in best]
+            if args.json:
+                scores = [{"label": name, "probability": round(p, 6)} for name, p in ranked]
+                print_json(text=text, labels=scores)
+                continue
+            columns = [f"{printable(label, 200)}\t{p:.3f}" for label, p in ranked]
+            print("\t".join([*columns, text]), flush=True)
         found += labels
     return found
 

@@ -25,11 +25,13 @@ from minigrad.check.extras import require
 from minigrad.io.console import amount, seed
 
 from .inputs import (
+    add_json,
     add_model_options,
     add_number,
     command_parser,
     load_model,
     load_text,
+    print_json,
     read_texts,
 )
 
@@ -45,6 +47,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--chat", action="store_true", help="use the model's chat template")
     parser.add_argument("--system", metavar="TEXT", help="instructions before a --chat")
+    add_json(parser)
     add_model_options(parser)
     add_number(parser, "--seed", 0, "seed of the random numbers", seed)
     parser.add_argument(
@@ -123,12 +126,16 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
             for piece in nn.stream_text(
                 model, text, messages if args.chat else prompt, tokens=tokens, **options
             ):
-                print(piece, end="", flush=True)
+                if not args.json:
+                    print(piece, end="", flush=True)
                 pieces.append(piece)
         except KeyboardInterrupt:
             if not is_talk:
                 raise
-        print()
+        if args.json:
+            print_json(text=prompt, continuation="".join(pieces))
+        else:
+            print()
         if len(tokens) == options.get("max_len") and tokens[-1] not in ends:
             limit = "--max-len" if args.max_len else "the context of the model"
             print(f"(cut after {len(tokens):,} tokens by {limit})", file=sys.stderr)

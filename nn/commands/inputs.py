@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import nn
 from minigrad.io import read_json
 from minigrad.io.console import count, piped
+from minigrad.io.reading import require_file
 from nn import text
 from nn.published.load import refuse_gguf
 
 __all__ = [
+    "add_json",
     "add_model_options",
     "add_number",
     "columns_of",
@@ -22,6 +25,7 @@ __all__ = [
     "is_run",
     "load_model",
     "load_text",
+    "print_json",
     "read_batches",
     "read_texts",
     "refuse_run",
@@ -85,6 +89,16 @@ def add_model_options(parser: Any, adapter: bool = True) -> None:
         )
 
 
+def add_json(parser: Any) -> None:
+    """Add the option `--json`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each text")
+
+
+def print_json(**values: Any) -> None:
+    """Print a line with a JSON object."""
+    print(json.dumps(values, ensure_ascii=False), flush=True)
+
+
 def load_model(args: argparse.Namespace) -> Any:
     """Load a published model for inference, with the options of `add_model_options`."""
     weights = "int8" if args.int8 else "float"
@@ -97,7 +111,8 @@ def load_model(args: argparse.Namespace) -> Any:
 
 def is_run(directory: Path) -> bool:
     """Return True for a run directory, and False for a published model."""
-    if directory.suffix == ".gguf" and directory.is_file():
+    if directory.suffix == ".gguf" and not directory.is_dir():
+        require_file(directory)
         return False
     refuse_gguf(directory)
     return "tokenizers" in read_json(directory / "config.json")
@@ -118,6 +133,12 @@ def load_text(directory: Path) -> text.ModelText:
 def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]]:
     """Yield lists of texts: of the command line, of standard input, or one text at a time."""
     if texts:
+        if len(texts) == 1 and Path(texts[0][:255]).is_file():
+            print(
+                f"{texts[0]} is a text here, although there is such a file; the lines of a file "
+                f"are read from standard input: ... < {texts[0]}",
+                file=sys.stderr,
+            )
         yield list(texts)
     elif not sys.stdin.isatty():
         yield list(piped())

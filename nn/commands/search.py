@@ -23,7 +23,15 @@ from minigrad.io import load_arrays, save_arrays
 
 from ..runs.progress import ProgressLine
 from ..text.pairs import read_lines
-from .inputs import add_model_options, add_number, command_parser, read_texts, refuse_run
+from .inputs import (
+    add_json,
+    add_model_options,
+    add_number,
+    command_parser,
+    print_json,
+    read_texts,
+    refuse_run,
+)
 
 __all__ = ["main"]
 
@@ -44,6 +52,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="keep the vectors of the lines in this file, and use them in the next search",
     )
+    add_json(parser)
     add_model_options(parser, adapter=False)
     return parser.parse_intermixed_args(argv)
 
@@ -80,9 +89,13 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     for question in read_texts(args.question, "? "):
         similarity = encoder.similarity(vectors, encoder.encode(question))[:, 0]
         best = np.argsort(-similarity, kind="stable")[: args.top]
-        print(f"\n{question}")
-        for i in best:
-            print(f"  {similarity[i]:.2f}  {lines[i]}")
+        if args.json:
+            found = [{"line": lines[i], "similarity": round(float(similarity[i]), 6)} for i in best]
+            print_json(question=question, lines=found)
+        else:
+            print(f"\n{question}")
+            for i in best:
+                print(f"  {similarity[i]:.2f}  {lines[i]}")
         results.append([lines[i] for i in best])
     return results
 
@@ -98,9 +111,12 @@ def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | No
         first = encoder.encode(lines[:1])
         fits = metadata == key and vectors.shape == (len(lines), first.shape[1])
         if fits and np.allclose(vectors[:1], first, atol=1e-4):
-            print(f"{len(lines):,} lines in {index}")
+            print(f"{len(lines):,} lines in {index}", file=sys.stderr)
             return vectors
-        print(f"{index}: made with another encoder or other lines; encoding them again")
+        print(
+            f"{index}: made with another encoder or other lines; encoding them again",
+            file=sys.stderr,
+        )
     began = time.perf_counter()
     parts = []
     with ProgressLine(len(lines), unit="line") as progress:
@@ -108,7 +124,7 @@ def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | No
             parts.append(encoder.encode(lines[start : start + LINES_AT_ONCE]))
             progress.update(min(start + LINES_AT_ONCE, len(lines)))
     vectors = np.concatenate(parts)
-    print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
+    print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s", file=sys.stderr)
     if index is not None:
         save_arrays(index, {"vectors": vectors}, key)
     return vectors

@@ -27,12 +27,14 @@ from ..text.tokenize import SpaceTokenizer
 from ..text.vocabulary import SPECIALS
 from .inputs import (
     BLEU_TOKENIZERS,
+    add_json,
     add_model_options,
     add_number,
     command_parser,
     is_run,
     load_model,
     load_text,
+    print_json,
     read_batches,
 )
 
@@ -54,6 +56,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
     tokenizer = "tokenizer of sacrebleu (default: by the script of the references)"
     add("--bleu-tokenize", choices=BLEU_TOKENIZERS, help=tokenizer)
+    add_json(parser)
     add_model_options(parser)
     runs = parser.add_argument_group("runs")
     add_number(runs, "--length-penalty", 1.0, "length penalty of the beam search", float, "A")
@@ -106,7 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 status = 1
         translations = dict(zip(possible, translate(possible)))
         batch = [translations.get(sentence, ("", "")) for sentence in sentences]
-        print("".join(f"{line}\n" for _, line in batch), end="", flush=True)
+        if args.json:
+            for sentence, (translation, _) in zip(sentences, batch):
+                print_json(text=sentence, translation=translation)
+        else:
+            print("".join(f"{line}\n" for _, line in batch), end="", flush=True)
         texts += [text for text, _ in batch]
     if args.references:
         tokenize = args.bleu_tokenize or bleu_tokenizer(references)

@@ -116,9 +116,10 @@ def test_search_prints_the_most_similar_lines(
     done = call(search.main, f"{encoder} {lines} 'why is it' 'the dog ran' --top 2")
     assert [best[0] for best in done.result] == ["why is it", "the dog ran"]
     assert [len(best) for best in done.result] == [2, 2]
-    assert done.out[0].startswith("3 lines in ") and "  1.00  the dog ran" in done.out
+    assert done.out[1] == "why is it" and "  1.00  the dog ran" in done.out
     warning = f"warning: {encoder} has no modules.json, so the model was not trained to compare "
-    assert len(done.err) == 1 and done.err[0].startswith(warning)
+    assert len(done.err) == 2 and done.err[0].startswith(warning)
+    assert done.err[1].startswith("3 lines in ")
     type_lines(monkeypatch, "the dog ran", "")
     assert call(search.main, f"{encoder} {lines} --top 1").result == [["the dog ran"]]
     lines.write_text("\n \n")
@@ -128,7 +129,8 @@ def test_search_prints_the_most_similar_lines(
 
 def test_search_with_a_sentence_encoder_does_not_warn(lines: Path, tmp_path: Path) -> None:
     directory = sentence_encoder_folder(tmp_path / "minilm")
-    assert call(search.main, f"{directory} {lines} 'the dog ran'").err == []
+    (line,) = call(search.main, f"{directory} {lines} 'the dog ran'").err
+    assert line.startswith("3 lines in ")
 
 
 def test_search_with_an_index_encodes_lines_once(
@@ -145,10 +147,10 @@ def test_search_with_an_index_encodes_lines_once(
     assert call(search.main, line).result == first
     assert encoded == [["the cat sat"], "the dog", ["the dog"]]
     lines.write_text("the cat sat\nwhy is it\nthe dog sat\n")
-    assert call(search.main, line).out[0] == again
+    assert again in call(search.main, line).err
     encoder_folder(encoder, seed=1)
-    assert call(search.main, line).out[0] == again
-    assert call(search.main, line).out[0] == f"3 lines in {index}"
+    assert again in call(search.main, line).err
+    assert call(search.main, line).err[-1] == f"3 lines in {index}"
 
 
 def test_search_with_another_file_as_index_keeps_it(encoder: Path, lines: Path) -> None:
@@ -391,6 +393,52 @@ def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -
     assert said and int(said[0].split()[3]) >= 4
     done = call(fine_tune.main, f"{line} --out {encoder}/all --patience 0")
     assert not any("validations were not better" in x for x in done.err)
+
+
+def test_commands_with_json_print_an_object_for_each_text(
+    mine: Path, gpt: Path, encoder: Path, tmp_path: Path
+) -> None:
+    classify_text = nn.classifier(mine)
+    done = call(classify.main, f"{mine} --json --top 2 'the cat' 'why is it'")
+    for line, text in zip(done.out, ["the cat", "why is it"], strict=True):
+        _, row = classify_text(text)
+        best = np.argsort(-row)[:2]
+        assert json.loads(line) == {"text": text, "labels": [
+            {"label": classify_text.labels[i], "probability": round(float(row[i]), 6)} for i in best
+        ]}  # fmt: skip
+    done = call(classify.main, f"{mine} --top 2 'the cat'")
+    assert len(done.out[0].split("\t")) == 5
+    done = call(generate.main, f"{gpt} --json --max-len 3 'the cat'")
+    assert [json.loads(line) for line in done.out] == [
+        {"text": "the cat", "continuation": done.result[0]}
+    ]
+    (tmp_path / "lines").write_text("the cat\nwhy is it\n")
+    done = call(search.main, f"{encoder} {tmp_path}/lines --json --top 1 'the cat'")
+    (line,) = done.out  # the time is on standard error
+    assert json.loads(line)["lines"][0]["line"] == done.result[0][0] == "the cat"
+
+
+@pytest.mark.parametrize(
+    ("command", "line"), [("generate", "x"), ("classify", "x"), ("translate", "x")]
+)
+def test_command_with_missing_gguf_file_says_so(command: str, line: str, tmp_path: Path) -> None:
+    main = importlib.import_module(f"nn.commands.{command}").main
+    error = error_of(main, f"{tmp_path}/none.gguf {line}")
+    assert error == f"error: {tmp_path}/none.gguf: no such file"
+
+
+def test_command_with_the_name_of_a_file_as_text_says_so(mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the cat")
+    done = call(classify.main, f"{mine} {tmp_path}/in.txt")
+    assert len(done.result) == 1 and f"... < {tmp_path}/in.txt" in done.err[-1]
+
+
+def test_classify_prints_labels_without_control_characters(mine: Path) -> None:
+    settings = json.loads((mine / "config.json").read_text())
+    settings["id2label"] = {k: f"a\tb\n{k}" for k in settings["id2label"]}
+    (mine / "config.json").write_text(json.dumps(settings))
+    (line,) = call(classify.main, f"{mine} 'the cat'").out
+    assert len(line.split("\t")) == 3
 
 
 def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:
