@@ -33,7 +33,7 @@ def main(argv=None):
     encode = lambda text: np.array([ids_of[letter] for letter in text], int)
     train, valid = np.split(encode(text), [len(text) * 19 // 20])
 
-    config = nn.LanguageModelConfig(
+    config = nn.DecoderOnlyConfig(
         len(letters),
         d_model=args.d_model,
         num_heads=4,

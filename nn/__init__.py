@@ -30,6 +30,7 @@ from . import utils as utils
 from .attention import *
 from .block import *
 from .cache import *
+from .config import *
 from .decoding import *
 from .feedforward import *
 from .inspection import *
@@ -42,10 +43,13 @@ from .module import *
 from .norm import *
 from .options.activations import *
 from .options.batch_norm import *
-from .options.config import *
 from .options.encoder import *
+from .options.extended_layers import *
+from .options.heads import *
 from .options.images import *
 from .options.losses import *
+from .options.model_options import *
+from .options.norms import *
 from .options.position_bias import *
 from .options.probes import *
 from .options.pruning import *

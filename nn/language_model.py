@@ -14,7 +14,6 @@ from minigrad.modes import no_grad
 from minigrad.tensor import Tensor, unwrap
 
 from .config import LanguageModelConfig
-from .linear import Linear
 from .model import IGNORED, Batch, DecodingState, Model, checked_ids, positions_of
 from .stacks import Encoder, InputEmbedding
 
@@ -32,8 +31,6 @@ class LanguageModel(Model):
         Options of the model.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout.
-    init : bool
-        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
 
     References
     ----------
@@ -49,32 +46,23 @@ class LanguageModel(Model):
     config: LanguageModelConfig
     config_class = LanguageModelConfig
 
-    def _build(self, config: LanguageModelConfig, generator: np.random.Generator | None) -> None:
+    def __init__(
+        self, config: LanguageModelConfig, generator: np.random.Generator | None = None
+    ) -> None:
+        super().__init__(config, generator)
         checked_count("LanguageModel", "vocab_size", config.vocab_size)
-        if config.tie and config.embedding_size != config.d_model:
-            raise ValueError(
-                f"embeddings.size must be d_model ({config.d_model}) with tie=True, got "
-                f"{config.embedding_size}"
-            )
         # A tied table is also the output projection. With elements of size 1, first logits would
         # be of size √d_model, and each token would predict itself.
         std = min(0.02, 2 / config.d_model) if config.tie else None
-        self.embedding = InputEmbedding(config, config.vocab_size, generator, std=std)
-        self.layers = Encoder(config, config.num_layers, generator, causal=True)
-        self.output = Linear(
-            config.d_model,
-            config.vocab_size,
-            config.output_bias,
-            dtype=config.dtype,
-            generator=generator,
+        self.embedding = self.make(InputEmbedding, config.vocab_size, std=std)
+        self.layers = self.make(Encoder, config.num_layers, causal=True)
+        self.output = self.make_output(
+            config.vocab_size, self.embedding.tokens if config.tie else None
         )
-        if config.tie:
-            self.output.weight = self.embedding.tokens.weight
 
     def _hidden(self, batch: Batch, caches: Any = None) -> Tensor:
         x = self.embedding(batch.ids, batch.positions)
-        x = self.layers(x, batch.mask, caches, batch.positions)
-        return x if self.config.hidden_scale == 1 else x * self.config.hidden_scale
+        return self.layers(x, batch.mask, caches, batch.positions)
 
     def _next_tokens(self, ids: Any, padding_mask: Any) -> Batch:
         """Make the batch of a loss: at each token but the last, predict the token after it."""

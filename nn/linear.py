@@ -19,7 +19,7 @@ from minigrad.ops.product import linear
 from minigrad.ops.select import embedding
 from minigrad.tensor import Tensor
 
-from . import init
+from .initial import normal_, uniform_, xavier_uniform_
 from .module import Module, Parameter, as_input
 
 __all__ = ["ACTIVATIONS", "Dropout", "Embedding", "Linear"]
@@ -34,6 +34,11 @@ class Linear(Module):
         Lengths of the last axis of input and output.
     bias : bool, default True
         Add a bias.
+    weight : Parameter, shape (out_features, in_features), optional
+        A weight to share. By default one is drawn.
+    xavier : bool, default False
+        Draw the weight by `nn.init.xavier_uniform_`, and begin with a bias of zero, as in the
+        layers of a Transformer.
     dtype : dtype, default float32
         dtype of weight and bias.
     generator : numpy.random.Generator, optional
@@ -42,7 +47,7 @@ class Linear(Module):
     Attributes
     ----------
     weight : Parameter, shape (out_features, in_features)
-        Starts uniform within ± 1/√in_features, as the bias.
+        Starts uniform within ± 1/√in_features, as the bias, unless `xavier` is True.
     bias : Parameter, shape (out_features,), or None
     """
 
@@ -52,17 +57,22 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
+        weight: Parameter | None = None,
+        xavier: bool = False,
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(np.zeros((out_features, in_features), dtype))
+        shape = out_features, in_features
+        self.weight = Parameter(np.zeros(shape, dtype)) if weight is None else weight
         self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
-        # the bound is 1 / √in_features, as in PyTorch; models draw again, see `Model`
-        init.kaiming_uniform_(self.weight, math.sqrt(5), generator=generator)
-        if self.bias is not None:
-            bound = 1 / math.sqrt(in_features) if in_features else 0.0
-            init.uniform_(self.bias, -bound, bound, generator)
+        bound = 1 / math.sqrt(max(in_features, 1))
+        if xavier and weight is None:
+            xavier_uniform_(self.weight, generator=generator)
+        elif weight is None:
+            uniform_(self.weight, -bound, bound, generator)
+        if self.bias is not None and not xavier:
+            uniform_(self.bias, -bound, bound, generator)
 
     def forward(self, x: Any) -> Tensor:
         """Return the result (..., out_features) for x (..., in_features).
@@ -125,7 +135,7 @@ class Embedding(Module):
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
         self.weight = Parameter(np.zeros((num_embeddings, embedding_dim), dtype))
-        init.normal_(self.weight, 0.0, std, generator)
+        normal_(self.weight, 0.0, std, generator)
         if padding_idx is not None:
             self.weight.data[padding_idx] = 0
 

@@ -1,4 +1,4 @@
-"""Masks of attention: booleans, True = may attend. Look at `attention_mask`.
+"""Masks of attention: booleans, True = may attend.
 
 A mask of attention has the shape (L_q, L_kv), or four axes that broadcast to (N, h, L_q, L_kv). A
 padding mask (N, L) is True at real tokens. Pass it as `padding_mask[:, None, None]`. PyTorch's
@@ -7,18 +7,18 @@ padding mask (N, L) is True at real tokens. Pass it as `padding_mask[:, None, No
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from minigrad.ops.attention import checked_mask
 from minigrad.tensor import unwrap
 
-__all__ = ["causal_mask", "padding_mask_of", "valid_lens_mask"]
+from .cache import AttentionCache
+
+__all__ = ["causal_mask", "padding_mask_of"]
 
 
-def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.ndarray:
+def causal_mask(length: int, start: int = 0) -> np.ndarray:
     """Return a mask in which each position attends to itself and to earlier positions.
 
     Parameters
@@ -27,54 +27,31 @@ def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.nd
         Number of queries.
     start : int, default 0
         Position of the first query. The keys are all positions from 0.
-    window : int, optional
-        Limit attention to the last `window` positions, including the current one.
 
     Returns
     -------
     array of bool, shape (length, start + length)
         True = may attend.
     """
-    shape = (length, start + length)
-    mask = np.tri(*shape, start, dtype=bool)
-    return mask if window is None else mask & ~np.tri(*shape, start - window, dtype=bool)
+    return np.tri(length, start + length, start, dtype=bool)
 
 
-@lru_cache(8)
-def _causal_mask(length: int, start: int, window: int | None) -> np.ndarray:
-    mask = causal_mask(length, start, window)[None, None]
-    mask.flags.writeable = False
-    return mask
-
-
-def attention_mask(
-    mask: Any, is_causal: bool, shape: tuple[int, int, int, int], window: int | None = None
-) -> np.ndarray | None:
-    """Combine a mask with causality and a window.
+def hide_later(mask: Any, length: int, cache: AttentionCache | None = None) -> Any:
+    """Return a mask that also hides later positions, or None if a query sees all of them.
 
     Parameters
     ----------
-    mask : array of bool, shape (L_q, L_kv) or broadcastable to `shape`, or None
+    mask : array of bool, broadcastable to (N, h, L, L_kv), or None
         True = may attend.
-    is_causal : bool
-        The queries are at the last L_q of the L_kv positions, and attend to none after their own.
-    shape : (N, h, L_q, L_kv)
-    window : int, optional
-        Number of positions up to and including its own that a causal query attends to.
-
-    Returns
-    -------
-    array of bool with four axes, or None if every query may attend to every key
-        True = may attend.
+    length : int
+        Number of queries, L. They follow the positions in the cache.
+    cache : AttentionCache, optional
+        Keys and values of earlier positions.
     """
-    mask = None if mask is None else checked_mask(mask, shape)
-    l_q, l_kv = shape[2:]
-    if not is_causal or (l_q == 1 and (window is None or window >= l_kv)):
+    if length == 1:
         return mask
-    if l_q > l_kv:
-        raise ValueError(f"is_causal: keys must be at least as many as queries ({l_q}), got {l_kv}")
-    causal = _causal_mask(l_q, l_kv - l_q, window)
-    return causal if mask is None else mask & causal
+    earlier = causal_mask(length, 0 if cache is None else cache.length)[None, None]
+    return earlier if mask is None else mask & earlier
 
 
 def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
@@ -92,32 +69,3 @@ def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
         True = not padding.
     """
     return np.asarray(unwrap(ids)) != pad_id
-
-
-def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a mask of the first `valid_lens` keys.
-
-    Parameters
-    ----------
-    valid_lens : array of int, shape (N,) or (N, L_q)
-        Number of keys for each sequence or query.
-    shape : (N, L_q, L_kv)
-        Shape of the mask or of the scores.
-
-    Returns
-    -------
-    array of bool, shape (N, 1, L_kv) or (N, L_q, L_kv)
-        True = may attend.
-    """
-    lens = np.asarray(unwrap(valid_lens))
-    if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
-        raise ValueError(
-            f"valid_lens must be integers of shape {shape[:1]} or {shape[:2]}, got {lens.dtype} "
-            f"{lens.shape}"
-        )
-    if lens.size and not (lens.min() >= 0 and lens.max() <= shape[2]):
-        raise ValueError(
-            f"valid_lens must be from 0 to {shape[2]}, got {lens.min()} to {lens.max()}"
-        )
-    lens = lens[:, None] if lens.ndim == 1 else lens
-    return np.arange(shape[2]) < lens[..., None]

@@ -1,12 +1,11 @@
-"""Base of the models: construction, initialization, padding, and decoding step by step.
+"""Base of the models: construction, padding, and decoding step by step.
 
-On a first reading: `Model._batch`, where token ids enter, are checked, and get a mask, and
-`Batch`, which a model passes to its parts. `DecodingState` is what a step of decoding changes.
+Look at `Model._batch`, where token ids enter, are checked, and get a mask. `DecodingState` is what
+a step of decoding changes.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,13 +15,11 @@ import numpy as np
 from minigrad.ops.loss import cross_entropy, linear_cross_entropy
 from minigrad.tensor import Tensor
 
-from . import init
 from .cache import AttentionCache, KeysAndValues
 from .config import ModelConfig
-from .init import skipped
 from .linear import Embedding, Linear
+from .masks import padding_mask_of
 from .module import Module
-from .positions import LearnedPositions
 
 __all__ = ["DecodingState", "Model"]
 
@@ -39,43 +36,54 @@ class Model(Module):
         Options of the model.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout. By default that of `minigrad.manual_seed`.
-    init : bool
-        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     config: Any
     config_class: ClassVar[type[ModelConfig]] = ModelConfig
-    origin: Any = None  # the directory of a published model, set by `nn.load`
+    output: Linear
 
-    def __init__(
-        self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True
-    ) -> None:
+    def __init__(self, config: ModelConfig, generator: np.random.Generator | None = None) -> None:
         name, expected = type(self).__name__, self.config_class.__name__
         if not isinstance(config, self.config_class):
             raise TypeError(
                 f"{name}: config must be a {expected}, got {config!r:.60}; write "
                 f"nn.{name}(nn.{expected}(...))"
             )
-        self.config = config
-        with skipped(skip=not init):
-            self._build(config, generator)
-            self._reset(generator)
-        config.finish(self)
+        self.config, self.generator = config, generator
 
-    def _build(self, config: Any, generator: np.random.Generator | None) -> None:
-        raise NotImplementedError
+    def make(self, part: type[Module], *sizes: int, **options: Any) -> Any:
+        """Return a new embedding or stack of this model.
 
-    def _reset(self, generator: np.random.Generator | None) -> None:
-        """Draw matrices by Xavier's rule, as PyTorch's Transformer does, but no embeddings."""
-        tables = {
-            id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))
-        }
-        for module in self.modules():
-            if isinstance(module, Linear):
-                if id(module.weight) not in tables:
-                    init.xavier_uniform_(module.weight, generator=generator)
-                if module.bias is not None:
-                    init.zeros_(module.bias)
+        Parameters
+        ----------
+        part : type
+            `InputEmbedding`, `Encoder` or `Decoder`. `config.parts` may name another class.
+        *sizes, **options
+            Arguments of the class.
+        """
+        made_class = self.config.parts.get(part, part)
+        return made_class(self.config, *sizes, self.generator, **options)
+
+    def make_output(self, size: int, shared: Embedding | None) -> Linear:
+        """Return a new output projection.
+
+        Parameters
+        ----------
+        size : int
+            Number of outputs.
+        shared : Embedding, optional
+            Embedding whose weight it shares.
+        """
+        config = self.config
+        return Linear(
+            config.d_model,
+            size,
+            config.output_bias,
+            weight=None if shared is None else shared.weight,
+            xavier=True,
+            dtype=config.dtype,
+            generator=self.generator,
+        )
 
     def _batch(self, name: str, ids: Any, padding_mask: Any = None) -> Batch:
         """Check token ids (N, L), the argument `name`, and make their mask and positions."""
@@ -83,9 +91,7 @@ class Model(Module):
         if padding_mask is not None:
             mask = checked_padding_mask(padding_mask, ids.shape)
         elif self.config.masked_id is not None:
-            mask = ids != self.config.masked_id
-        else:
-            warn_of_padding(name, ids, self.config)
+            mask = padding_mask_of(ids, self.config.masked_id)
         if mask is None or mask.all():
             return Batch(ids)
         return Batch(ids, mask[:, None, None], positions_of(mask))
@@ -130,8 +136,6 @@ class Model(Module):
             hidden, self.output.weight, targets, linear_bias=self.output.bias, **options
         )
 
-    output: Linear
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -139,22 +143,19 @@ class Batch:
 
     Attributes
     ----------
-    ids : array of int, shape (N, L), or images (N, C, H, W)
+    ids : array of int, shape (N, L)
     mask : array of bool, shape (N, 1, 1, L_kv), optional
         True = a real token, of all tokens that attention sees. None: all are real.
     positions : int or array of int, shape (N, L)
         Position of the first token in every sequence, or of each token.
     targets : array of int, optional
         -100 where nothing is predicted.
-    types : array of int, shape (N, L), optional
-        Segment types.
     """
 
     ids: Any
     mask: np.ndarray | None = None
     positions: Any = 0
     targets: Any = None
-    types: Any = None
 
 
 class DecodingState:
@@ -249,22 +250,6 @@ def checked_padding_mask(
             f"{name} must be booleans {shape}, True = a real token, got {mask.dtype} {mask.shape}"
         )
     return mask
-
-
-def warn_of_padding(
-    name: str, ids: np.ndarray, config: ModelConfig, mask: str = "padding_mask"
-) -> None:
-    """Warn if rows begin or end with several tokens that are both `pad_id` and in `eos_id`."""
-    if config.pad_id is None or config.pad_id not in config.end_ids or ids.shape[1] < 2:
-        return
-    for first, second in ((0, 1), (-1, -2)):
-        if ((ids[:, first] == config.pad_id) & (ids[:, second] == config.pad_id)).any():
-            warnings.warn(
-                f"{name}: padding is treated as text, because pad_id ({config.pad_id}) is one of "
-                f"eos_id; pass a {mask}",
-                stacklevel=4,
-            )
-            return
 
 
 def positions_of(mask: np.ndarray) -> Any:

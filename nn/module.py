@@ -22,6 +22,12 @@ __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "eva
 
 _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
 
+CALL: ContextVar[Callable[..., Any] | None] = ContextVar("nn.call", default=None)
+"""Function of this thread or task that is called in place of the forward pass of each module.
+
+`call(module, args, kwargs)` returns the result, for example of `module.forward(*args, **kwargs)`.
+"""
+
 
 @contextmanager
 def evaluating() -> Iterator[None]:
@@ -102,9 +108,16 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of `forward`, which hooks can change."""
+        """Return the result of `forward`, which hooks and `CALL` can change."""
+        call = CALL.get()
+        if call is not None:
+            return call(self, args, kwargs)
         if not self._forward_pre_hooks and not self._forward_hooks:
             return self.forward(*args, **kwargs)
+        return self._hooked_forward(*args, **kwargs)
+
+    def _hooked_forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of `forward` as hooks change it."""
         for pre_hook in tuple(self._forward_pre_hooks.values()):
             changed = pre_hook(self, args)
             if changed is not None:

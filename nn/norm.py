@@ -1,7 +1,4 @@
-"""Normalization layers: layer norm, as in the paper, and RMS norm.
-
-On a first reading: `LayerNorm`. `minigrad.ops.norm` computes both.
-"""
+"""Layer normalization, which `minigrad.ops.norm` computes."""
 
 from __future__ import annotations
 
@@ -12,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.ops.norm import layer_norm, rms_norm
+from minigrad.ops.norm import layer_norm
 from minigrad.ops.shape import reshape
 from minigrad.tensor import Tensor
 
 from .module import Module, Parameter, as_input
 
-__all__ = ["LayerNorm", "RMSNorm"]
+__all__ = ["LayerNorm"]
 
 
 def normalize_trailing_axes(
@@ -43,7 +40,9 @@ def normalize_trailing_axes(
     return reshape(normalize(rows, **flat, eps=eps), size)
 
 
-class _TrailingNorm(Module):
+class TrailingNorm(Module):
+    """Base of norms over the last axes."""
+
     def __init__(self, normalized_shape: int | Sequence[int], eps: float | None) -> None:
         self.normalized_shape = tuple(map(index, np.ravel(normalized_shape)))
         self.eps = eps
@@ -54,7 +53,7 @@ class _TrailingNorm(Module):
         return f"{shape[0] if len(shape) == 1 else shape}, eps={self.eps}"
 
 
-class LayerNorm(_TrailingNorm):
+class LayerNorm(TrailingNorm):
     """Layer normalization: mean 0 and variance 1 along the last axes, times `weight`, plus `bias`.
 
     The variance is the biased one, and eps is added to it, as in PyTorch.
@@ -105,53 +104,3 @@ class LayerNorm(_TrailingNorm):
         return normalize_trailing_axes(
             layer_norm, "LayerNorm", x, shape, self.eps, weight=weight, bias=bias
         )
-
-
-class RMSNorm(_TrailingNorm):
-    """RMS normalization: the last axes divided by the root of their mean square, times `weight`.
-
-    Other parameters: as `LayerNorm`.
-
-    Parameters
-    ----------
-    eps : float, optional
-        Added to the mean square; by default the machine epsilon of the input's dtype.
-    dtype : dtype, default float32
-        Floating dtype of `weight`.
-    zero_centred : bool, default False
-        Multiply by 1 + `weight` instead of `weight`, as Gemma does.
-
-    References
-    ----------
-    Zhang, Sennrich (2019), arXiv:1910.07467.
-    """
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        *,
-        dtype: Any = np.float32,
-        zero_centred: bool = False,
-    ) -> None:
-        if zero_centred and not elementwise_affine:
-            raise ValueError(
-                "RMSNorm: zero_centred must be False without elementwise_affine, got True"
-            )
-        super().__init__(normalized_shape, eps)
-        self.zero_centred = zero_centred
-        initial = np.full(self.normalized_shape, 0 if zero_centred else 1, dtype)
-        self.weight = Parameter(initial) if elementwise_affine else None
-
-    def forward(self, x: Any) -> Tensor:
-        """Return x (..., *normalized_shape), normalized.
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., *normalized_shape)
-        """
-        shape, weight = self.normalized_shape, self.weight
-        x = x if weight is None else as_input(self, x, weight.dtype)
-        scale = weight + 1 if self.zero_centred and weight is not None else weight
-        return normalize_trailing_axes(rms_norm, "RMSNorm", x, shape, self.eps, weight=scale)

@@ -14,7 +14,7 @@ from minigrad.ops.arithmetic import add
 from minigrad.ops.select import embedding
 from minigrad.tensor import Tensor
 
-from . import init
+from .initial import normal_
 from .module import Module, Parameter, as_input
 
 __all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoidal_table"]
@@ -179,6 +179,6 @@ class LearnedPositions(_Positions):
         offset: int = 0,
     ) -> None:
         super().__init__(max_len, d_model, offset)
-        self.weight = init.normal_(
+        self.weight = normal_(
             Parameter(np.zeros((max_len + offset, d_model), dtype)), 0.0, std, generator
         )

@@ -1,7 +1,6 @@
 """Parts of models: embeddings of tokens, and stacks of layers.
 
-On a first reading: `Encoder.forward`. The masks of all layers are made once, then each layer is
-called. The configuration of the model makes the parts: see `nn.config`.
+Look at `Encoder.forward`. The mask of all layers is made once, then each layer is called.
 """
 
 from __future__ import annotations
@@ -9,22 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.random import Generator
 
 from minigrad.tensor import Tensor
 
+from .block import TransformerDecoderLayer, TransformerEncoderLayer
 from .cache import AttentionCache, KeysAndValues
-from .config import ModelConfig
-from .linear import Dropout, Embedding, Linear
-from .masks import attention_mask
+from .linear import Dropout, Embedding
+from .masks import hide_later
 from .module import Module, ModuleList
+from .norm import LayerNorm
+from .positions import LearnedPositions, SinusoidalPositions
 
 __all__ = ["Decoder", "Encoder", "InputEmbedding"]
 
 
 class InputEmbedding(Module):
-    """Embeddings of tokens: scaled, with embeddings of positions and segment types added.
+    """Embeddings of tokens, times a factor, with embeddings of positions added.
 
     Parameters
     ----------
@@ -34,35 +34,34 @@ class InputEmbedding(Module):
         Number of tokens.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout.
-    num_types : int
-        Number of segment types. 0: there are none.
+    scale : float
+        Factor of the embeddings: sqrt(d_model) in section 3.4 of the paper.
     std : float, optional
-        Standard deviation of the weights. By default d_model ** -0.5 if embeddings are scaled,
-        otherwise 1.
+        Standard deviation of the weights; 1 / scale by default.
     """
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: Any,
         vocab_size: int,
         generator: Generator | None = None,
         *,
-        num_types: int = 0,
+        scale: float = 1.0,
         std: float | None = None,
     ) -> None:
-        d_model, width = config.d_model, config.embedding_size
-        self.scale = config.embedding_scale
-        if std is None:
-            std = 1.0 if self.scale == 1 else d_model**-0.5
+        d_model = config.d_model
         shared: dict[str, Any] = {"dtype": config.dtype, "generator": generator}
-        self.tokens = Embedding(vocab_size, width, config.masked_id, std=std, **shared)
-        self.types = Embedding(num_types, width, None, std=std, **shared) if num_types else None
-        self.positions = config.new_positions(width, generator)
-        self.norm = config.new_embedding_norm()
+        self.scale = scale
+        std = 1 / scale if std is None else std
+        self.tokens = Embedding(vocab_size, d_model, config.masked_id, std=std, **shared)
+        self.positions: Any
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.max_len, d_model, **shared)
+        else:
+            self.positions = SinusoidalPositions(config.max_len, d_model, dtype=config.dtype)
         self.dropout = Dropout(config.dropout, generator=generator)
-        self.projection = Linear(width, d_model, **shared) if width != d_model else None
 
-    def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
+    def forward(self, ids: Any, positions: Any = 0) -> Tensor:
         """Return the vectors of tokens.
 
         Parameters
@@ -71,8 +70,6 @@ class InputEmbedding(Module):
             Token ids.
         positions : int or array of int, shape (L,) or (N, L)
             Position of the first token, or of each.
-        types : array of int, shape (N, L), optional
-            Segment types; 0 by default.
 
         Returns
         -------
@@ -80,80 +77,65 @@ class InputEmbedding(Module):
             A vector for each token.
         """
         x = self.tokens(ids)
-        if self.scale != 1:
-            x = x * self.scale
-        if self.types is not None:
-            x = x + self.types(np.zeros_like(ids) if types is None else types)
-        if self.positions is not None:
-            x = self.positions(x, positions)
-        for part in (self.norm, self.dropout, self.projection):
-            x = x if part is None else part(x)
-        return x
+        x = x if self.scale == 1 else x * self.scale
+        return self.dropout(self.positions(x, positions))
 
 
-def _layers(
-    config: ModelConfig, count: int, generator: Generator | None, *, causal: bool, cross: bool
-) -> ModuleList:
-    """Return `count` new layers of a stack."""
-    options = config.layer_options(count, causal=causal, cross=cross, generator=generator)
-    return ModuleList([config.new_layer(cross, generator, **layer) for layer in options])
+class Stack(Module):
+    """Base of stacks of equal layers."""
+
+    layer_class: type[Module]
+
+    def __init__(self, config: Any, num_layers: int, generator: Generator | None = None) -> None:
+        d_model, num_heads, d_ff = config.d_model, config.num_heads, config.d_ff
+        layer = config.parts.get(self.layer_class, self.layer_class)
+        options = {
+            "dropout": config.dropout,
+            "activation": config.activation,
+            "norm_first": config.norm_first,
+            "dtype": config.dtype,
+            "generator": generator,
+        }
+        self.layers = ModuleList(
+            layer(d_model, num_heads, d_ff, **options) for _ in range(num_layers)
+        )
+        self.norm = LayerNorm(d_model, dtype=config.dtype) if config.norm_first else None
 
 
-def _masks(
-    layers: Sequence[Any],
-    x: Any,
-    mask: Any,
-    causal: bool,
-    caches: Sequence[AttentionCache] | None,
-) -> dict[int | None, np.ndarray | None]:
-    """Make the masks of a forward pass: one for each window of a self-attention."""
-    n, length = x.shape[:2]
-    past = caches[0].length if caches else 0
-    masks: dict[int | None, np.ndarray | None] = {}
-    for attention in [layer.self_attention for layer in layers]:
-        if attention.window not in masks:
-            shape = (n, attention.num_heads, length, past + length)
-            masks[attention.window] = attention_mask(mask, causal, shape, attention.window)
-    return masks
-
-
-class Encoder(Module):
+class Encoder(Stack):
     """A stack of encoder layers.
 
     Parameters
     ----------
     config : ModelConfig
-        Options of the model.
+        Sizes and options of the layers.
     num_layers : int
         Number of layers.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout.
     causal : bool
-        Each position attends only to itself and to those before it.
-    shared : bool
-        Use one layer `num_layers` times.
+        Attend to earlier positions only, as a decoder-only model.
     """
+
+    layer_class = TransformerEncoderLayer
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: Any,
         num_layers: int,
         generator: Generator | None = None,
         *,
         causal: bool = False,
-        shared: bool = False,
     ) -> None:
-        self.causal, self.repeats = causal, num_layers if shared else 1
-        count = min(num_layers, 1) if shared else num_layers
-        self.layers = _layers(config, count, generator, causal=causal, cross=False)
-        self.norm = config.new_final_norm()
+        super().__init__(config, num_layers, generator)
+        self.causal = causal
 
     def forward(
         self,
         x: Any,
         mask: Any = None,
         caches: Sequence[AttentionCache] | None = None,
-        positions: Any = None,
+        positions: Any = 0,
     ) -> Tensor:
         """Apply all layers.
 
@@ -166,39 +148,27 @@ class Encoder(Module):
         caches : sequence of AttentionCache, optional
             Keys and values of earlier positions, one for each layer, which grow.
         positions : int or array of int, optional
-            Positions for rotation, see `MultiHeadAttention`.
+            Not used: in the paper, positions are part of x. A subclass may rotate by them.
 
         Returns
         -------
         Tensor, shape (N, L, d_model)
             The output of the last layer, normalized if the stack has a final norm.
         """
-        layers: list[Any] = [*self.layers]
-        masks = _masks(layers, x, mask, self.causal, caches)
-        for i, layer in enumerate(layers * self.repeats):
-            mask = masks[layer.self_attention.window]  # causal already, if the stack is
-            x = layer(x, mask=mask, cache=caches and caches[i], positions=positions)
+        if self.causal:
+            mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, mask=mask, cache=caches and caches[i])
         return x if self.norm is None else self.norm(x)
 
 
-class Decoder(Module):
+class Decoder(Stack):
     """A stack of decoder layers.
 
-    Parameters
-    ----------
-    config : ModelConfig
-        Sizes and options of the layers.
-    num_layers : int
-        Number of layers.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
+    Parameters: as `Encoder`.
     """
 
-    def __init__(
-        self, config: ModelConfig, num_layers: int, generator: Generator | None = None
-    ) -> None:
-        self.layers = _layers(config, num_layers, generator, causal=True, cross=True)
-        self.norm = config.new_final_norm()
+    layer_class = TransformerDecoderLayer
 
     def project_memory(self, memory: Any) -> list[KeysAndValues]:
         """Return the keys and values of each layer's cross-attention.
@@ -218,7 +188,7 @@ class Decoder(Module):
         mask: Any = None,
         memory_mask: Any = None,
         caches: Sequence[AttentionCache] | None = None,
-        positions: Any = None,
+        positions: Any = 0,
     ) -> Tensor:
         """Apply all layers.
 
@@ -238,16 +208,8 @@ class Decoder(Module):
         Tensor, shape (N, L, d_model)
             The output of the last layer, normalized if the stack has a final norm.
         """
-        layers: list[Any] = [*self.layers]
-        masks = _masks(layers, x, mask, True, caches)
-        for i, layer in enumerate(layers):
-            x = layer(
-                x,
-                memory[i] if isinstance(memory, list) else memory,
-                mask=masks[layer.self_attention.window],
-                memory_mask=memory_mask,
-                is_causal=False,  # the mask is causal already
-                cache=caches and caches[i],
-                positions=positions,
-            )
+        mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
+        for i, layer in enumerate(self.layers):
+            source = memory[i] if isinstance(memory, list) else memory
+            x = layer(x, source, mask=mask, memory_mask=memory_mask, cache=caches and caches[i])
         return x if self.norm is None else self.norm(x)

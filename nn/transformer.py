@@ -6,6 +6,7 @@ it, then at `start` and `step`, which decoding calls.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,7 @@ from minigrad.modes import no_grad
 from minigrad.tensor import Tensor, unwrap
 
 from .config import TransformerConfig
-from .linear import Linear
-from .model import (
-    IGNORED,
-    Batch,
-    DecodingState,
-    Model,
-    checked_ids,
-    checked_padding_mask,
-    warn_of_padding,
-)
+from .model import IGNORED, Batch, DecodingState, Model, checked_ids, checked_padding_mask
 from .stacks import Decoder, Encoder, InputEmbedding
 
 __all__ = ["Transformer"]
@@ -39,8 +31,6 @@ class Transformer(Model):
         Options of the model.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout.
-    init : bool
-        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
 
     References
     ----------
@@ -57,21 +47,22 @@ class Transformer(Model):
     config: TransformerConfig
     config_class = TransformerConfig
 
-    def _build(self, config: TransformerConfig, generator: np.random.Generator | None) -> None:
+    def __init__(
+        self, config: TransformerConfig, generator: np.random.Generator | None = None
+    ) -> None:
+        super().__init__(config, generator)
         source, target = config.source_vocab_size, config.target_vocab_size
         checked_count("Transformer", "source_vocab_size", source)
         checked_count("Transformer", "target_vocab_size", target)
-        self.source_embedding = InputEmbedding(config, source, generator)
-        self.target_embedding = InputEmbedding(config, target, generator)
-        self.encoder = Encoder(config, config.num_encoder_layers, generator)
-        self.decoder = Decoder(config, config.num_decoder_layers, generator)
-        self.output = Linear(
-            config.d_model, target, config.output_bias, dtype=config.dtype, generator=generator
-        )
+        scale = math.sqrt(config.d_model)
+        self.source_embedding = self.make(InputEmbedding, source, scale=scale)
+        self.target_embedding = self.make(InputEmbedding, target, scale=scale)
+        self.encoder = self.make(Encoder, config.num_encoder_layers)
+        self.decoder = self.make(Decoder, config.num_decoder_layers)
+        table = self.target_embedding.tokens
+        self.output = self.make_output(target, table if config.tie in ("target", "all") else None)
         if config.tie in ("embeddings", "all"):
-            self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
-        if config.tie in ("target", "all"):
-            self.output.weight = self.target_embedding.tokens.weight
+            self.source_embedding.tokens.weight = table.weight
 
     def _encode(self, source: Batch) -> Tensor:
         x = self.source_embedding(source.ids, source.positions)
@@ -79,8 +70,7 @@ class Transformer(Model):
 
     def _decode(self, target: Batch, memory: Any, memory_mask: Any, caches: Any = None) -> Tensor:
         x = self.target_embedding(target.ids, target.positions)
-        x = self.decoder(x, memory, None, memory_mask, caches)
-        return x if self.config.hidden_scale == 1 else x * self.config.hidden_scale
+        return self.decoder(x, memory, None, memory_mask, caches)
 
     def _pair(self, source: Any, target: Any, padding_mask: Any) -> tuple[Batch, np.ndarray]:
         """Check source and target ids. Padding after the end of a target needs no mask."""
@@ -104,8 +94,6 @@ class Transformer(Model):
             targets = np.where(mask[:, 1:], targets, IGNORED)
         elif hidden is not None:
             targets = np.where(targets == hidden, IGNORED, targets)
-        else:
-            warn_of_padding("target", target, self.config, "target_mask")
         return Batch(target[:, :-1], targets=targets)
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:

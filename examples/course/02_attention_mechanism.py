@@ -310,7 +310,7 @@ check((z[2] == 0).all(), "the empty table gives {:.0f}, not NaN", z[2, 0])
 # `key_padding_mask`, True *hides*.
 
 # %%
-layer = nn.MultiHeadCrossAttention(16, 4, dtype=float, generator=rng)
+layer = nn.MultiHeadAttention(16, 4, dtype=float, generator=rng)
 questions, things = rng.standard_normal((2, 3, 16)), rng.standard_normal((2, 6, 16))
 ours = layer(questions, things, visible[:2, None, None]).data
 fewer = layer(questions[1:], things[1:, :4]).data

@@ -165,10 +165,10 @@ solution("multi_head")
 words = rng.standard_normal((8, 24))
 matrices = rng.standard_normal((4, 24, 24)) / 5
 result = np.asarray(multi_head(words, *matrices, 4).data)
-ours = nn.MultiHeadAttention(24, 4, bias=False, dtype=float)
+ours = nn.ExtendedAttention(24, 4, bias=False, dtype=float)
 for layer, matrix in zip((ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj), matrices):
     layer.weight.data[...] = matrix.T
-gap = abs(ours(words[None], words[None], words[None]).data[0] - result).max()
+gap = abs(ours(words[None]).data[0] - result).max()
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(gap < 1e-12, "largest difference to minigrad: {:.0e}", gap)
@@ -324,7 +324,7 @@ check(
 
 # %%
 count = lambda heads, p: 4 * 24 * heads * p  # without biases
-real = [nn.MultiHeadAttention(24, heads, bias=False).num_parameters() for heads in (1, 2, 4, 8)]
+real = [nn.ExtendedAttention(24, heads, bias=False).num_parameters() for heads in (1, 2, 4, 8)]
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(

@@ -48,7 +48,7 @@ VECTORS = np.array([
 ])  # fmt: skip
 
 # The text's sizes. No sentence here needs the word "c", so it can fill up short ones.
-CONFIG = nn.TransformerConfig(
+CONFIG = nn.EncoderDecoderConfig(
     source_vocab_size=10, target_vocab_size=10, d_model=4, num_heads=2, num_encoder_layers=6, num_decoder_layers=6,
     d_ff=8, dropout=0.0, norm_eps=1e-6, embeddings=nn.EmbeddingConfig(scale=False), max_len=16, pad_id=INDEX["c"], dtype="float64",
 )  # fmt: skip
@@ -59,14 +59,14 @@ OPTIONS: dict[str, Any] = {"dropout": 0.0, "norm_eps": 1e-6, "dtype": "float64"}
 # -- layers ----------------------------------------------------------------------------------------
 
 
-def two_heads_of_3(kind: type[nn.MultiHeadAttention], rng: Rng | None = None) -> Any:
+def two_heads_of_3(rng: Rng | None = None) -> Any:
     """Return an attention layer of width 4, without biases, whose two heads have size 3.
 
     The library's heads divide the width of their layer. So it is made for width 6 = 2 · 3, and its last
     projection leads from there to 4.
     """
     sizes = dict.fromkeys(("query_size", "key_size", "value_size"), 4)
-    layer = kind(6, 2, **sizes, bias=False, dtype=float, generator=rng)
+    layer = nn.ExtendedAttention(6, 2, **sizes, bias=False, dtype=float, generator=rng)
     layer.out_proj = nn.Linear(6, 4, bias=False, dtype=float, generator=rng)
     return layer
 
@@ -76,7 +76,7 @@ def at_text_size(module: Any, rng: Rng | None = None) -> Any:
     for part in list(module.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, nn.MultiHeadAttention):
-                setattr(part, name, two_heads_of_3(type(child), rng))
+                setattr(part, name, two_heads_of_3(rng))
     return module
 
 
@@ -91,12 +91,12 @@ def randn(module: Any, rng: Rng) -> Any:
 
 def encoder_layer(rng: Rng | None = None) -> Any:
     """Return an encoder layer with the sizes of the text."""
-    return at_text_size(nn.TransformerEncoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
+    return at_text_size(nn.ExtendedEncoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
 
 
 def decoder_layer(rng: Rng | None = None) -> Any:
     """Return a decoder layer with the sizes of the text."""
-    return at_text_size(nn.TransformerDecoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
+    return at_text_size(nn.ExtendedDecoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
 
 
 def random_encoder_block(x: Any, rng: Rng) -> Array:

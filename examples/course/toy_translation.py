@@ -51,11 +51,11 @@ class Corpus:
 def loss_with_mask(model: nn.Transformer, source: Any, target: Any, mask: Any) -> mg.Tensor:
     """Compute the loss of the next tokens; `mask` (L, L) says which target tokens each one sees."""
     real = (source != PAD)[:, None, None]
-    memory = model.encoder(model.source_embedding(source), real)
+    memory = model.encode(source, source != PAD)
     read, wanted = target[:, :-1], target[:, 1:]
     hidden = model.target_embedding(read)
     for layer in model.decoder.layers:
-        hidden = layer(hidden, memory, mask=mask, memory_mask=real, is_causal=False)
+        hidden = layer(hidden, memory, mask=mask, memory_mask=real)
     return mg.cross_entropy(model.output(hidden), wanted, ignore_index=PAD)
 
 

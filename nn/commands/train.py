@@ -43,7 +43,7 @@ from minigrad.optim import (
 )
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
-from nn.options.config import AttentionConfig, TransformerConfig
+from nn.options.model_options import AttentionConfig, EncoderDecoderConfig
 from nn.published.weights import load_weights, save_weights
 from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
@@ -310,7 +310,7 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
     vocabs = [vocabulary(split, texts) for split, texts in zip(splits, zip(*train))]
     if args.joint:
         vocabs[1] = vocabs[0]
-    config = TransformerConfig(
+    config = EncoderDecoderConfig(
         source_vocab_size=len(vocabs[0]),
         target_vocab_size=len(vocabs[1]),
         d_model=args.d_model,

@@ -21,6 +21,7 @@ from pathlib import Path
 import nn
 from minigrad.check.extras import require
 
+from ..decoding.sequences import position_limit
 from ..text.pairs import read_lines
 from ..text.scores import bleu_tokenizer, translation_scores
 from ..text.tokenize import SpaceTokenizer
@@ -195,7 +196,7 @@ def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], 
 
     def check(sentence: str) -> None:
         length = text.batch([sentence], language=args.language)[0].shape[1]
-        if length > (model.config.position_limit or length):
+        if length > (position_limit(model.config) or length):
             raise ValueError(
                 f"texts must have at most {model.config.max_len} tokens each, got {length} in "
                 f"{sentence!r:.60}"

@@ -25,18 +25,23 @@ from minigrad.fast.runtime import get_num_threads, in_parallel
 from minigrad.io.mapped import copy_and_release
 from minigrad.tensor import Tensor, unwrap
 
-from ..attention import (
-    PROBE,
-    MultiHeadAttention,
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-)
+from ..attention import MultiHeadAttention
 from ..block import TransformerDecoderLayer, TransformerEncoderLayer
 from ..cache import KeysAndValues
 from ..feedforward import FeedForward
 from ..linear import Dropout, Embedding, Linear
-from ..module import Module, Parameter, converted
-from ..norm import LayerNorm, RMSNorm
+from ..masks import hide_later
+from ..module import CALL, Module, Parameter, converted
+from ..norm import LayerNorm
+from ..options.extended_layers import (
+    ExtendedAttention,
+    ExtendedDecoderLayer,
+    ExtendedEncoderLayer,
+    ExtendedFeedForward,
+    within_window,
+)
+from ..options.norms import RMSNorm
+from ..options.parts import ExtendedDecoder, ExtendedEncoder
 from ..options.rotary import rotate_in_place
 from ..stacks import Decoder, Encoder
 from .int8 import Int8Matrix, Int8Stack
@@ -70,7 +75,7 @@ class FastLayer(Module):
         """Return the result of `compute` or `forward`, which hooks can change."""
         if type(x) is not np.ndarray:
             return super().__call__(x, *args, **options)
-        if not self._forward_hooks and not self._forward_pre_hooks:
+        if not self._forward_hooks and not self._forward_pre_hooks and CALL.get() is None:
             return self.compute(x, *args, **options)
         return plain(super().__call__(Tensor(x), *args, **options))
 
@@ -216,7 +221,7 @@ def scaled_row(
     return y.reshape(shape)
 
 
-class FastFeedForward(FastLayer, FeedForward):
+class FastFeedForward(FastLayer, ExtendedFeedForward):
     """A feed-forward network with `linear1` and `gate` as one product."""
 
     def prepare(self) -> None:
@@ -225,7 +230,7 @@ class FastFeedForward(FastLayer, FeedForward):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         if self.fused is None or any(layer.has_hooks for layer in self.fused.layers):
-            return plain(FeedForward.forward(self, x))
+            return plain(ExtendedFeedForward.forward(self, x))
         h = self.fused(plain(x, self.linear1))
         function = _IN_PLACE.get(self.activation, self.function)
         if self.gate is None:
@@ -265,37 +270,74 @@ class FastMemory(KeysAndValues):
 
 def watched(*parts: Module) -> bool:
     """Return whether a probe or a hook reads or changes values inside these modules."""
-    return PROBE.get() is not None or any(part.has_hooks for part in parts)
+    return CALL.get() is not None or any(part.has_hooks for part in parts)
 
 
-class FastAttention(FastLayer, MultiHeadAttention):  # type: ignore[misc]
-    """Attention that calls the kernel with arrays."""
+class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
+    """Attention that calls the kernel with arrays. To a single short source, by `Absorbed`."""
 
-    def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        if PROBE.get() is not None:
-            return super().attend(q, k, v, mask)
-        bias = None
-        if self.position_bias is not None:
-            bias = unwrap(self.position_bias(q.shape[2], k.shape[2]))
-        q, k, v = plain(q), plain(k), plain(v)
-        heads = forward_attention(q, k, v, bias, mask, self.scale)
-        n, h, length, d = heads.shape
-        return heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)
+    fused: FusedLayers | None = None
 
-
-class FastSelfAttention(FastAttention, MultiHeadSelfAttention):  # type: ignore[misc]
-    """Self-attention with queries, keys and values as one product, rotated in place."""
-
-    def prepare(self) -> None:
-        """Fuse the projections."""
+    def fuse_projections(self) -> None:
+        """Compute queries, keys and values of self-attention by one product."""
         self.fused = fuse(self.q_proj, self.k_proj, self.v_proj)
 
-    def compute(self, x: np.ndarray, mask: Any = None, **options: Any) -> np.ndarray:
-        return plain(MultiHeadSelfAttention.forward(self, x, mask, **options))
+    def keys_and_values(self, memory: Any, value: Any = None) -> KeysAndValues:
+        return FastMemory(*map(unwrap, super().keys_and_values(plain(memory), value)))
 
-    def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        if self.fused is None or any(p.has_hooks for p in self.fused.layers):
-            return super().project(query, key, value, positions)
+    def compute(
+        self,
+        x: np.ndarray,
+        memory: Any = None,
+        mask: Any = None,
+        cache: Any = None,
+        *,
+        value: Any = None,
+        positions: Any = None,
+    ) -> np.ndarray:
+        if not isinstance(memory, FastMemory) or len(memory.keys) != 1:
+            return self._compute(x, memory, mask, cache, value, positions)
+        queries = x.reshape(1, -1, x.shape[-1])  # of all hypotheses, as one sequence
+        if mask is None and Absorbed.is_worthwhile(self, memory):
+            memory.absorbed = memory.absorbed or Absorbed(self, memory)
+            y = memory.absorbed(queries)
+        else:
+            y = self._compute(queries, memory, None if mask is None else mask[:1])
+        return y.reshape(*x.shape[:2], self.d_model)
+
+    def _compute(
+        self,
+        x: np.ndarray,
+        memory: Any,
+        mask: Any,
+        cache: Any = None,
+        value: Any = None,
+        positions: Any = None,
+    ) -> np.ndarray:
+        if positions is None:
+            positions = 0 if cache is None else cache.length
+        q, k, v = self.project(x, x if memory is None else memory, value, positions)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        heads = plain(self.attend(q, k, v, mask))
+        n, h, length, d = heads.shape
+        return plain(self.out_proj(heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)))
+
+    def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        lengths = q.shape[2], k.shape[2]
+        bias = None if self.position_bias is None else unwrap(self.position_bias(*lengths))
+        scale = q.shape[3] ** -0.5 if self.scale is None else self.scale
+        mask = within_window(mask, *lengths, self.window)
+        if mask is not None and mask.ndim == 2:
+            mask = mask[None, None]
+        return forward_attention(plain(q), plain(k), plain(v), bias, mask, scale)
+
+    def project(
+        self, query: Any, memory: Any, value: Any = None, positions: Any = 0
+    ) -> tuple[Any, Any, Any]:
+        is_fused = self.fused is not None and memory is query and value is None
+        if self.fused is None or not is_fused or any(p.has_hooks for p in self.fused.layers):
+            return super().project(query, memory, value, positions)
         qkv = self.fused(plain(query, self.q_proj))
         (n, length, _), h, kv = qkv.shape, self.num_heads, self.num_kv_heads
         heads = qkv.reshape(n, length, h + 2 * kv, self.d_k).transpose(0, 2, 1, 3)
@@ -309,25 +351,6 @@ class FastSelfAttention(FastAttention, MultiHeadSelfAttention):  # type: ignore[
         return q, k, v
 
 
-class FastCrossAttention(FastAttention, MultiHeadCrossAttention):  # type: ignore[misc]
-    """Attention to a memory; for a single short source, by `Absorbed`."""
-
-    def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
-        return FastMemory(*map(unwrap, super().keys_and_values(plain(key), value)))
-
-    def compute(self, x: np.ndarray, x_kv: Any, mask: Any = None, **options: Any) -> np.ndarray:
-        if not isinstance(x_kv, FastMemory) or len(x_kv.keys) != 1:
-            return plain(MultiHeadCrossAttention.forward(self, x, x_kv, mask, **options))
-        queries = x.reshape(1, -1, x.shape[-1])  # of all hypotheses, as one sequence
-        if mask is None and Absorbed.is_worthwhile(self, x_kv):
-            x_kv.absorbed = x_kv.absorbed or Absorbed(self, x_kv)
-            y = x_kv.absorbed(queries)
-        else:
-            mask = None if mask is None else mask[:1]
-            y = plain(MultiHeadCrossAttention.forward(self, queries, x_kv, mask, **options))
-        return y.reshape(*x.shape[:2], self.d_model)
-
-
 class Absorbed:
     """Keys and values of one source, multiplied by the projections of the queries and the output.
 
@@ -337,11 +360,11 @@ class Absorbed:
     decoding step is that of reading memory.
     """
 
-    def __init__(self, attention: MultiHeadAttention, memory: KeysAndValues) -> None:
+    def __init__(self, attention: FastAttention, memory: KeysAndValues) -> None:
         h, d = attention.num_heads, attention.d_k
         k, v = (x[0] for x in memory)  # (h, L, d_k)
         query, out = attention.q_proj, attention.out_proj
-        k = k * k.dtype.type(attention.scale)
+        k = k * k.dtype.type(d**-0.5 if attention.scale is None else attention.scale)
         self.shape = (-1, h, k.shape[1])
         columns = out.weight.data.reshape(-1, h, d).transpose(1, 2, 0)  # (h, d_k, d_model)
         self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(h * k.shape[1], -1)
@@ -352,7 +375,7 @@ class Absorbed:
         self.bias = 0 if out.bias is None else out.bias.data
 
     @staticmethod
-    def is_worthwhile(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
+    def is_worthwhile(attention: FastAttention, memory: KeysAndValues) -> bool:
         """Return whether a call reads at most half as much as the projections hold."""
         projections = (attention.q_proj, attention.out_proj)
         return (
@@ -373,7 +396,12 @@ class Absorbed:
         return y[None]
 
 
-class FastEncoderLayer(FastLayer, TransformerEncoderLayer):
+class FastEncoderLayer(FastLayer, ExtendedEncoderLayer):
+    def prepare(self) -> None:
+        """Fuse the projections of the self-attention."""
+        if isinstance(self.self_attention, FastAttention):
+            self.self_attention.fuse_projections()
+
     def compute(self, x: np.ndarray, *, mask: Any = None, **options: Any) -> np.ndarray:
         x = plain(x, self.feed_forward.linear1)
         after = self.residual(x, self.norm1, partial(self.self_attention, mask=mask, **options))
@@ -382,7 +410,9 @@ class FastEncoderLayer(FastLayer, TransformerEncoderLayer):
         return plain(self.residual(after, self.norm2, self.feed_forward))
 
 
-class FastDecoderLayer(FastLayer, TransformerDecoderLayer):
+class FastDecoderLayer(FastLayer, ExtendedDecoderLayer):
+    prepare = FastEncoderLayer.prepare
+
     def compute(
         self,
         x: np.ndarray,
@@ -390,12 +420,13 @@ class FastDecoderLayer(FastLayer, TransformerDecoderLayer):
         *,
         mask: Any = None,
         memory_mask: Any = None,
-        is_causal: bool = True,
+        cache: Any = None,
         **options: Any,
     ) -> np.ndarray:
         x = plain(x, self.feed_forward.linear1)
-        options |= {"mask": mask, "is_causal": is_causal}
-        cross_attention = partial(self.cross_attention, x_kv=memory, mask=memory_mask)
+        mask = hide_later(None, x.shape[1], cache) if mask is None else mask
+        options |= {"mask": mask, "cache": cache}
+        cross_attention = partial(self.cross_attention, memory=memory, mask=memory_mask)
         y = self.residual(x, self.norm1, partial(self.self_attention, **options))
         y = self.residual(y, self.norm2, cross_attention)
         return plain(self.residual(y, self.norm3, self.feed_forward))
@@ -404,9 +435,7 @@ class FastDecoderLayer(FastLayer, TransformerDecoderLayer):
 class FastEncoder(Encoder):
     """A stack that passes arrays from layer to layer, and splits large batches over the cores."""
 
-    def forward(
-        self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None
-    ) -> Tensor:
+    def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = 0) -> Tensor:
         x = plain(x)
         n, count = len(x), 1 if caches is not None or x.size < LARGE_BATCH else get_num_threads()
         run = super().forward
@@ -427,6 +456,14 @@ class FastDecoder(Decoder):
         return Tensor(plain(super().forward(plain(x), *args, **options)))
 
 
+class FastExtendedEncoder(FastEncoder, ExtendedEncoder):
+    """An `ExtendedEncoder` with the methods of `FastEncoder`."""
+
+
+class FastExtendedDecoder(FastDecoder, ExtendedDecoder):
+    """An `ExtendedDecoder` with the methods of `FastDecoder`."""
+
+
 def slices(length: int, count: int) -> list[slice]:
     """Return `count` slices of about equal length that cover `length` elements."""
     ends = [length * i // count for i in range(count + 1)]
@@ -442,11 +479,16 @@ FAST: dict[type[Module], type[Module]] = {
     LayerNorm: FastLayerNorm,
     RMSNorm: FastRMSNorm,
     FeedForward: FastFeedForward,
-    MultiHeadSelfAttention: FastSelfAttention,
-    MultiHeadCrossAttention: FastCrossAttention,
+    ExtendedFeedForward: FastFeedForward,
+    MultiHeadAttention: FastAttention,
+    ExtendedAttention: FastAttention,
     TransformerEncoderLayer: FastEncoderLayer,
+    ExtendedEncoderLayer: FastEncoderLayer,
     TransformerDecoderLayer: FastDecoderLayer,
+    ExtendedDecoderLayer: FastDecoderLayer,
     Encoder: FastEncoder,
+    ExtendedEncoder: FastExtendedEncoder,
     Decoder: FastDecoder,
+    ExtendedDecoder: FastExtendedDecoder,
 }
 """Classes of layers in a copy for inference, by the class in the model."""

@@ -16,9 +16,9 @@ from ..model import (
     checked_ids,
     checked_padding_mask,
     has_rows_of_different_lengths,
-    warn_of_padding,
 )
 from ..module import evaluating
+from ..options.padding import warn_of_padding
 from .rules import Rules, token_ids
 
 __all__ = ["Hypothesis"]
@@ -127,7 +127,7 @@ class Decoding(generation.Decoding):
             prompt = checked_ids("prompt", prompt)
             mask = checked_padding_mask(padding_mask, prompt.shape)
             self.history = prompt_rows([ids[real] for ids, real in zip(prompt, mask)])
-        self._limit = config.position_limit
+        self._limit = position_limit(config)
         self._visible_from = (self.history < 0).sum(1)  # first column that each row sees
         if self._limit is not None:
             self._visible_from = np.maximum(self._visible_from, self.history.shape[1] - self._limit)
@@ -164,6 +164,11 @@ class Decoding(generation.Decoding):
         if rows is not None and self._limit is not None:
             self._visible_from = self._visible_from[rows]
         super().advance(tokens, rows)
+
+
+def position_limit(config: Any) -> int | None:
+    """Return the largest number of positions of a model, or None without a limit."""
+    return getattr(config, "position_limit", config.max_len)
 
 
 def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from ..text.huggingface import ModelText
 from .beam import check_beam
 from .rules import OTHER_NAMES
 from .search import generate, stream
-from .sequences import eos_ids
+from .sequences import eos_ids, position_limit
 
 __all__ = ["generate_text", "stream_text"]
 
@@ -230,7 +230,7 @@ def options_of_directory(
     They give the tokens of transformers' `model.generate()`. Settings that would change tokens
     and are not supported are named in one warning.
     """
-    settings = getattr(model.origin, "generation", None)
+    settings = getattr(getattr(model, "origin", None), "generation", None)
     if settings is None:
         never = {} if model.config.masked_id is None else {"suppress": (model.config.masked_id,)}
         return {**never, **arguments}
@@ -266,7 +266,8 @@ def _max_len(config: Any, settings: Settings, width: int) -> int:
     if "max_new_tokens" in settings:
         return int(settings["max_new_tokens"])
     if "max_length" not in settings:
-        room = math.inf if config.position_limit is None else config.position_limit - width
+        limit = position_limit(config)
+        room = math.inf if limit is None else limit - width
         return int(min(20, room)) if room > 0 else 20
     if (length := int(settings["max_length"])) <= width:
         raise ValueError(

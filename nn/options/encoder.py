@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,22 @@ import minigrad as mg
 from minigrad.arguments import checked_count
 from minigrad.tensor import Tensor
 
-from ..block import norm_named
 from ..linear import Dropout, Linear, activation_named
 from ..model import IGNORED, Batch, Model
 from ..stacks import Encoder, InputEmbedding
-from .config import EncoderConfig
 from .images import PatchEmbedding
+from .model_options import EncoderConfig
+from .norms import norm_named
+from .parts import ExtendedEmbedding
 
 __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenClassifier"]
+
+
+@dataclass(frozen=True)
+class TypedBatch(Batch):
+    """A batch with segment types (N, L), or of images (N, C, H, W)."""
+
+    types: Any = None
 
 
 class EncoderModel(Model):
@@ -33,27 +42,26 @@ class EncoderModel(Model):
         Options of the model.
     generator : numpy.random.Generator, optional
         Draws the weights, and the masks of dropout.
-    init : bool
-        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     config: EncoderConfig
     config_class = EncoderConfig
 
-    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
-        self.embedding: InputEmbedding | PatchEmbedding
+    def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
+        super().__init__(config, generator)
+        self.embedding: ExtendedEmbedding | PatchEmbedding
         if config.patch_size:
             self.embedding = PatchEmbedding(config, generator)
         else:
             checked_count(type(self).__name__, "vocab_size", config.vocab_size)
-            self.embedding = InputEmbedding(
-                config, config.vocab_size, generator, num_types=config.num_types
+            self.embedding = self.make(
+                InputEmbedding, config.vocab_size, num_types=config.num_types
             )
-        self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
+        self.encoder = self.make(Encoder, config.num_layers, shared=config.shared_layers)
 
     def _sequences(
         self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
-    ) -> Batch:
+    ) -> TypedBatch:
         """Check a batch of token ids, or of images, which have no padding."""
         if not self.config.patch_size:
             batch = self._batch("ids", ids, padding_mask)
@@ -61,9 +69,10 @@ class EncoderModel(Model):
             batch = Batch(ids)
         else:
             raise ValueError("padding_mask must be None for images, which have no padding")
-        return replace(batch, types=types, targets=None if targets is None else np.asarray(targets))
+        targets = None if targets is None else np.asarray(targets)
+        return TypedBatch(batch.ids, batch.mask, batch.positions, targets, types)
 
-    def _hidden(self, batch: Batch) -> Tensor:
+    def _hidden(self, batch: TypedBatch) -> Tensor:
         x = self.embedding(batch.ids, batch.positions, batch.types)
         return self.encoder(x, batch.mask, positions=batch.positions)
 
@@ -96,20 +105,20 @@ class _WithOutput(EncoderModel):
 
     def _sequences(
         self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
-    ) -> Batch:
+    ) -> TypedBatch:
         """Check a batch, and ignore targets (N, L) of padding."""
         batch = super()._sequences(ids, padding_mask, types, targets)
         if batch.mask is None or np.ndim(batch.targets) != 2:
             return batch
         return replace(batch, targets=np.where(batch.mask[:, 0, 0], batch.targets, IGNORED))
 
-    def _features(self, batch: Batch) -> Tensor:
-        """Return the input of the output projection, before `config.hidden_scale`."""
+    def _features(self, batch: TypedBatch) -> Tensor:
+        """Return the input of the output projection, before `config.output_scale`."""
         return self._hidden(batch)
 
-    def _scaled(self, batch: Batch) -> Tensor:
+    def _scaled(self, batch: TypedBatch) -> Tensor:
         x = self._features(batch)
-        return x if self.config.hidden_scale == 1 else x * self.config.hidden_scale
+        return x if self.config.output_scale == 1 else x * self.config.output_scale
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """Return logits of the classes, or of the tokens.
@@ -186,26 +195,25 @@ class _WithOutput(EncoderModel):
 
 
 class _Classifier(_WithOutput):
-    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
-        super()._build(config, generator)
+    def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
+        super().__init__(config, generator)
         checked_count(type(self).__name__, "num_classes", config.num_classes)
+        linear = partial(
+            Linear, config.d_model, xavier=True, dtype=config.dtype, generator=generator
+        )
         self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
         self.dense: Linear | None = None
         if config.head_activation != "none":
-            self.dense = Linear(
-                config.d_model, config.d_model, dtype=config.dtype, generator=generator
-            )
-        self.output = Linear(
-            config.d_model, config.num_classes, dtype=config.dtype, generator=generator
-        )
+            self.dense = linear(config.d_model)
+        self.output = linear(config.num_classes)
 
-    def _features(self, batch: Batch) -> Tensor:
+    def _features(self, batch: TypedBatch) -> Tensor:
         x = self._pooled(batch)
         if self.dense is not None:
             x = activation_named(self.config.head_activation)(self.dense(x))
         return self.dropout(x)
 
-    def _pooled(self, batch: Batch) -> Tensor:
+    def _pooled(self, batch: TypedBatch) -> Tensor:
         """Return the vectors that are classified."""
         return self._hidden(batch)
 
@@ -219,7 +227,7 @@ class EncoderClassifier(_Classifier):
     Parameters: as `EncoderModel`.
     """
 
-    def _pooled(self, batch: Batch) -> Tensor:
+    def _pooled(self, batch: TypedBatch) -> Tensor:
         """Return the mean over the real tokens, or the first token: (N, d_model)."""
         x = self._hidden(batch)  # (N, L, d_model)
         if self.config.pool == "first":
@@ -248,20 +256,19 @@ class MaskedLanguageModel(_WithOutput):
     Parameters: as `EncoderModel`.
     """
 
-    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
-        super()._build(config, generator)
+    def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
+        super().__init__(config, generator)
         if not isinstance(self.embedding, InputEmbedding):
             raise ValueError(
                 f"{type(self).__name__}: patch_size must be 0, got {config.patch_size}"
             )
-        width, dtype = config.embeddings.size or config.d_model, config.dtype
-        self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
-        self.norm = norm_named(config.norm, width, config.norm_eps, dtype)
-        self.output = Linear(
-            width, config.vocab_size, config.output_bias, dtype=dtype, generator=generator
-        )
-        self.output.weight = self.embedding.tokens.weight
+        width = config.embeddings.size or config.d_model
+        shared: dict[str, Any] = {"xavier": True, "dtype": config.dtype, "generator": generator}
+        self.dense = Linear(config.d_model, width, **shared)
+        self.norm = norm_named(config.norm, width, config.norm_eps, config.dtype)
+        table = self.embedding.tokens.weight
+        self.output = Linear(width, config.vocab_size, config.output_bias, weight=table, **shared)
 
-    def _features(self, batch: Batch) -> Tensor:
+    def _features(self, batch: TypedBatch) -> Tensor:
         activation = activation_named(self.config.activation)
         return self.norm(activation(self.dense(self._hidden(batch))))

@@ -13,7 +13,7 @@ from minigrad.tensor import Tensor
 from .. import init
 from ..linear import Dropout
 from ..module import Module, Parameter, as_input
-from .config import EncoderConfig
+from .parts import table_of_positions
 
 __all__ = ["PatchEmbedding"]
 
@@ -33,7 +33,7 @@ class PatchEmbedding(Module):
     Dosovitskiy et al. (2021), arXiv:2010.11929.
     """
 
-    def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
+    def __init__(self, config: Any, generator: Generator | None = None) -> None:
         channels, side, d_model, dtype = (
             config.num_channels,
             config.patch_size,
@@ -46,7 +46,7 @@ class PatchEmbedding(Module):
             Parameter(np.zeros((d_model, channels, side, side), dtype)), 1, generator
         )
         self.bias = Parameter(np.zeros(d_model, dtype))
-        self.positions = config.new_positions(d_model, generator)
+        self.positions = table_of_positions(config, d_model, generator)
         self.dropout = Dropout(config.dropout, generator=generator)
 
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:

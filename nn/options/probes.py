@@ -10,16 +10,18 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.io.reading import listed
-from minigrad.ops.attention import attention_weights, checked_mask, scaled_dot_product_attention
+from minigrad.ops.attention import attention_weights, checked_mask
 from minigrad.tensor import Tensor, unwrap
 
-from ..attention import PROBE, MultiHeadAttention
-from ..module import Module
+from ..attention import MultiHeadAttention
+from ..module import CALL, Module
+from .extended_layers import within_window
 
 __all__ = ["attentions_of", "gate_heads", "record_attention", "with_weights"]
 
 
-Attend = Callable[..., Tensor]
+Attend = Callable[[Any, Any, Any, Any], Any]
+"""`attend` of an attention: a function of queries, keys, values and a mask."""
 
 
 def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
@@ -53,21 +55,40 @@ def expect_attentions(owner: str, argument: str, model: Module, names: Iterable[
 
 
 @contextmanager
-def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Replace the kernel of each attention within this block; outer blocks wrap inner ones."""
+def attending(
+    model: Module, probe: Callable[[str, MultiHeadAttention, Attend], Attend]
+) -> Iterator[None]:
+    """Replace `attend` of each attention within this block; outer blocks wrap inner ones."""
     names = {id(module): name for name, module in attentions_of(model).items()}
-    outer = PROBE.get()
+    outer = CALL.get()
 
-    def replace(module: MultiHeadAttention, function: Attend) -> Attend:
-        name = names.get(id(module))
-        function = function if name is None else probe(name, function)
-        return function if outer is None else outer(module, function)
+    def call(module: Any, args: Any, kwargs: Any) -> Any:
+        name = names.get(vars(module).get("probed_id", id(module)))
+        if name is not None:  # a copy, since other threads may call the module
+            original, module = module, object.__new__(type(module))
+            vars(module).update({"probed_id": id(original)} | vars(original))
+            vars(module)["attend"] = probe(name, module, module.attend)
+        if outer is not None:
+            return outer(module, args, kwargs)
+        return module._hooked_forward(*args, **kwargs)
 
-    token = PROBE.set(replace)
+    token = CALL.set(call)
     try:
         yield
     finally:
-        PROBE.reset(token)
+        CALL.reset(token)
+
+
+def scores_of(attention: Any, q: Any, k: Any, mask: Any) -> dict[str, Any]:
+    """Return the arguments of `attention_weights` beside queries and keys."""
+    bias = getattr(attention, "position_bias", None)
+    scale = getattr(attention, "scale", None)
+    lengths = q.shape[2], k.shape[2]
+    return {
+        "mask": within_window(mask, *lengths, getattr(attention, "window", None)),
+        "bias": None if bias is None else bias(*lengths),
+        "scale": q.shape[-1] ** -0.5 if scale is None else scale,
+    }
 
 
 @contextmanager
@@ -75,13 +96,11 @@ def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list
     """Record `see(q, k, mask, bias, scale)` of each call of an attention, in lists by name."""
     recorded: dict[str, list[Any]] = {name: [] for name in attentions_of(model)}
 
-    def probe(name: str, function: Attend) -> Attend:
-        def attend(
-            q: Any, k: Any, v: Any, mask: Any, *, bias: Any, scale: float, **options: Any
-        ) -> Tensor:
-            heads = function(q, k, v, mask, bias=bias, scale=scale, **options)
+    def probe(name: str, attention: MultiHeadAttention, function: Attend) -> Attend:
+        def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+            heads = function(q, k, v, mask)
             with mg.no_grad():
-                recorded[name].append(see(q, k, mask, bias, scale))
+                recorded[name].append(see(q, k, *scores_of(attention, q, k, mask).values()))
             return heads
 
         return attend
@@ -119,34 +138,25 @@ def record_attention(
 def _recording_in_graph(model: Module) -> Iterator[dict[str, list[Tensor]]]:
     recorded: dict[str, list[Tensor]] = {name: [] for name in attentions_of(model)}
 
-    def probe(name: str, function: Attend) -> Attend:
-        if function is not scaled_dot_product_attention:
+    def probe(name: str, attention: MultiHeadAttention, function: Attend) -> Attend:
+        if "attend" in vars(attention):
             raise ValueError(
                 "record_attention: retain_grad must be False if another probe is entered inside "
                 "its block, got True. Enter gate_heads first, and record_attention inside it"
             )
 
-        def attend(
-            q: Any,
-            k: Any,
-            v: Any,
-            mask: Any,
-            *,
-            bias: Any,
-            scale: float,
-            dropout: float,
-            generator: Any,
-        ) -> Tensor:
-            if mask is not None:
-                mask = checked_mask(mask, (*q.shape[:3], k.shape[2]))
-            weights = attention_weights(q, k, mask, bias, scale)
+        def attend(q: Any, k: Any, v: Any, mask: Any) -> Tensor:
+            scores = scores_of(attention, q, k, mask)
+            if scores["mask"] is not None:
+                scores["mask"] = checked_mask(scores["mask"], (*q.shape[:3], k.shape[2]))
+            weights = attention_weights(q, k, **scores)
             if mg.is_grad_enabled():
                 if not weights.requires_grad:  # all that comes before is frozen
                     weights = Tensor(weights.data, requires_grad=True)
                 weights.retain_grad()
             recorded[name].append(weights)
-            if dropout:
-                weights = mg.dropout(weights, dropout, generator=generator)
+            if attention.training and attention.dropout:
+                weights = mg.dropout(weights, attention.dropout, generator=attention.generator)
             return mg.matmul(weights, mg.repeat(v, q.shape[1] // v.shape[1], axis=1))
 
         return attend
@@ -176,9 +186,9 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
     """
     expect_attentions("gate_heads", "gates", model, gates)
 
-    def probe(name: str, function: Attend) -> Attend:
-        def attend(*arguments: Any, **options: Any) -> Tensor:
-            heads = function(*arguments, **options)  # (N, h, L_q, d_k)
+    def probe(name: str, attention: MultiHeadAttention, function: Attend) -> Attend:
+        def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+            heads = function(q, k, v, mask)  # (N, h, L_q, d_k)
             gate, (n, h) = mg.astype(gates[name], heads.dtype), heads.shape[:2]
             if gate.shape not in ((h,), (n, h)):
                 raise ValueError(

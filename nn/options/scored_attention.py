@@ -11,13 +11,41 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, unwrap
 
 from ..linear import Linear
-from ..masks import valid_lens_mask
 from ..module import Module, as_input
 
-__all__ = ["AdditiveAttention", "DotProductAttention"]
+__all__ = ["AdditiveAttention", "DotProductAttention", "valid_lens_mask"]
+
+
+def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a mask of the first `valid_lens` keys.
+
+    Parameters
+    ----------
+    valid_lens : array of int, shape (N,) or (N, L_q)
+        Number of keys for each sequence or query.
+    shape : (N, L_q, L_kv)
+        Shape of the mask or of the scores.
+
+    Returns
+    -------
+    array of bool, shape (N, 1, L_kv) or (N, L_q, L_kv)
+        True = may attend.
+    """
+    lens = np.asarray(unwrap(valid_lens))
+    if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
+        raise ValueError(
+            f"valid_lens must be integers of shape {shape[:1]} or {shape[:2]}, got {lens.dtype} "
+            f"{lens.shape}"
+        )
+    if lens.size and not (lens.min() >= 0 and lens.max() <= shape[2]):
+        raise ValueError(
+            f"valid_lens must be from 0 to {shape[2]}, got {lens.min()} to {lens.max()}"
+        )
+    lens = lens[:, None] if lens.ndim == 1 else lens
+    return np.arange(shape[2]) < lens[..., None]
 
 
 class _ScoredAttention(Module):

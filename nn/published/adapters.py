@@ -117,7 +117,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     adapters = [x for name, x in linears_of(model, LoRALinear).items() if name not in head]
     if not adapters:
         raise ValueError("model must have adapters outside of its head; nn.lora adds them")
-    origin = model.origin or origin_of_trained(model)
+    origin = getattr(model, "origin", None) or origin_of_trained(model)
     stored_arrays = _module_arrays(origin)
     paths = _linears_by_path(model, stored_arrays)
     kept = {name for parts in paths.values() for name in parts}
@@ -291,7 +291,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     check_plain(model)
     file = SafetensorsFile(directory / "adapter_model.safetensors")
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
-    origin = model.origin or origin_of_trained(model)
+    origin = getattr(model, "origin", None) or origin_of_trained(model)
     arrays = _named_arrays(origin, stem, file)
     paths = _linears_by_path(model, arrays)
     parameters = dict(model.named_parameters())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..options.config import TransformerConfig
+from ..options.model_options import EncoderDecoderConfig
 from .family import EncoderDecoder, HFConfig, Names, StoredArray, in_layers, projections
 
 _LAYER: Names = {
@@ -200,13 +200,13 @@ class Marian(Bart):
             "embeddings.norm": False,
         }
 
-    def names_of(self, config: TransformerConfig) -> Names:
+    def names_of(self, config: EncoderDecoderConfig) -> Names:
         """Return the names: `shared` is there if both languages have one vocabulary."""
         if config.tie in ("all", "embeddings"):
             return self.names
         return {name: target for name, target in self.names.items() if name != "shared"}
 
-    def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
+    def hf_config(self, config: EncoderDecoderConfig) -> dict[str, Any]:
         """Return the keys of config.json that `keys` lacks, for a model that was trained here."""
         return {
             "decoder_attention_heads": config.num_heads,

@@ -13,8 +13,8 @@ from minigrad.io.json import REQUIRED, Settings
 
 from ..language_model import LanguageModel
 from ..model import Model
-from ..options.config import LanguageModelConfig, ModelConfig, TransformerConfig
 from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
+from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, ExtendedConfig
 from ..transformer import Transformer
 from .generation_config import GENERATION_KEYS
 
@@ -286,7 +286,7 @@ class Family:
     base: ClassVar[str]
     models: ClassVar[Mapping[str, type[Model]]]
     suffixes: ClassVar[Mapping[str, str]]
-    config_class: ClassVar[type[ModelConfig]]
+    config_class: ClassVar[type[ExtendedConfig]]
     prefix: ClassVar[str] = "model."
     keys: ClassVar[Mapping[str, str]]
     defaults: ClassVar[Mapping[str, Any]]
@@ -325,7 +325,7 @@ class DecoderOnly(Family):
 
     models = {"": LanguageModel}
     suffixes = {"": "ForCausalLM"}
-    config_class = LanguageModelConfig
+    config_class = DecoderOnlyConfig
     keys: ClassVar[dict[str, str]] = {
         "vocab_size": "vocab_size",
         "d_model": "hidden_size",
@@ -345,4 +345,4 @@ class EncoderDecoder(Family):
 
     models = {"": Transformer}
     suffixes = {"": "ForConditionalGeneration"}
-    config_class = TransformerConfig
+    config_class = EncoderDecoderConfig

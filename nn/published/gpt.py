@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..options.config import LanguageModelConfig
+from ..options.model_options import DecoderOnlyConfig
 from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, in_layers, projections
 from .llama import rotary_positions
 
@@ -136,7 +136,7 @@ class GPTNeoX(DecoderOnly):
             **rotary_positions(hf, base, part=part, head_dim=head_dim),
         }
 
-    def names_of(self, config: LanguageModelConfig) -> Names:
+    def names_of(self, config: DecoderOnlyConfig) -> Names:
         """Return the names; query, key and value are stored head by head."""
         attention = "layers.layers.{i}.self_attention."
         parts = (attention + "q_proj", attention + "k_proj", attention + "v_proj")

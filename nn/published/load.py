@@ -24,7 +24,7 @@ from ..decoding.inference import frozen_copy, roundable
 from ..decoding.int8 import Int8Matrix
 from ..model import Model
 from ..module import Module
-from ..options.config import check_sizes
+from ..options.model_options import check_sizes, extended
 from .bart import M2M100, Bart, Marian, MBart
 from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
 from .family import HARMLESS, Family, HFConfig, Names, StoredArray
@@ -237,7 +237,8 @@ class _Directory:
             if lacks_output:
                 config = with_options(config, tie=True)
         try:
-            model = self.family.models[head](with_options(config, dtype=dtype), init=False)
+            with init.skipped():
+                model: Any = self.family.models[head](with_options(config, dtype=dtype))
         except MemoryError as error:
             raise ValueError(
                 f"{self.settings.where}: there is no memory for its sizes: {error}"
@@ -513,7 +514,7 @@ def arrays_of(model: Model, names: Names) -> dict[str, StoredArray | None]:
     canonical = parameter_names(model)
     for name, target in names.items():
         stored = StoredArray((target,)) if isinstance(target, str) else target
-        for i in range(model.config.depth if "{i}" in name else 1):
+        for i in range(extended(model.config).depth if "{i}" in name else 1):
             for end, our_end in _LEAVES.items():
                 array = name.replace("{i}", str(i)) + end
                 if stored is None:
@@ -558,7 +559,7 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
     `settings` is the content of a config.json, without what depends on the head.
     """
     family = FAMILIES[name]
-    config = model.config
+    config = extended(model.config)
     unused: dict[str, np.ndarray] = {}
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
     if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:

@@ -213,7 +213,8 @@ def merge_lora(model: Model) -> Model:
     _put(model, {name: linear.merged() for name, linear in linears_of(model, LoRALinear).items()})
     model.requires_grad_(True)
     parameters = dict(model.named_parameters())
-    for stored in model.origin.arrays.values() if model.origin else ():
+    origin = getattr(model, "origin", None)
+    for stored in origin.arrays.values() if origin else ():
         if not stored.trained:
             for name in stored.parameters:
                 parameters[name].requires_grad_(False)

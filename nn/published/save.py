@@ -12,7 +12,7 @@ from minigrad.io.reading import listed
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
 
 from ..model import Model
-from ..options.config import LanguageModelConfig, TransformerConfig
+from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, extended
 from ..text.loading import TOKENIZER_FILES
 from .family import ENCODERS, HF_ACTIVATIONS
 from .load import FAMILIES, Origin, new_origin, read_config
@@ -65,7 +65,7 @@ def save(
         )
     if dtype is not None:
         check_choice("save", "dtype", dtype, "float16", "bfloat16", "float32", "float64")
-    if model.config.pruned_heads:
+    if extended(model.config).pruned_heads:
         raise ValueError(
             "model must have all heads, since other libraries read no pruned ones; nn.save_weights "
             "keeps them"
@@ -75,7 +75,7 @@ def save(
             "save: model must have no adapters; make them part of it by merge_lora, or keep them "
             "by save_adapter"
         )
-    origin = model.origin or origin_of_trained(model)
+    origin = getattr(model, "origin", None) or origin_of_trained(model)
     kept = {name for stored in origin.arrays.values() for name in stored.parameters}
     if lost := [name for name, _ in model.named_parameters() if name not in kept]:
         raise ValueError(
@@ -101,11 +101,11 @@ def origin_of_trained(model: Model) -> Origin:
 
     A ValueError lists the options that the family does not have.
     """
-    config: Any = model.config
+    config: Any = extended(model.config)
     head = ""
-    if isinstance(config, LanguageModelConfig):
+    if isinstance(config, DecoderOnlyConfig):
         name = "llama" if config.norm == "rms" else "gpt2"
-    elif isinstance(config, TransformerConfig):
+    elif isinstance(config, EncoderDecoderConfig):
         name = "marian"
     else:
         name = "bert"

@@ -13,24 +13,26 @@ from minigrad.arguments import check_choice
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import misfit
 
+from .. import init
 from ..language_model import LanguageModel
 from ..model import Model
 from ..module import Module
-from ..options.config import (
-    EncoderConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    TransformerConfig,
-    check_sizes,
-)
 from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
+from ..options.model_options import (
+    DecoderOnlyConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    ExtendedConfig,
+    check_sizes,
+    extended,
+)
 from ..transformer import Transformer
 
 __all__ = ["load_run", "load_weights", "save_weights"]
 
-KINDS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
-    "Transformer": (Transformer, TransformerConfig),
-    "LanguageModel": (LanguageModel, LanguageModelConfig),
+KINDS: dict[str, tuple[type[Model], type[ExtendedConfig]]] = {
+    "Transformer": (Transformer, EncoderDecoderConfig),
+    "LanguageModel": (LanguageModel, DecoderOnlyConfig),
     **{kind.__name__: (kind, EncoderConfig)
        for kind in (EncoderModel, EncoderClassifier, TokenClassifier, MaskedLanguageModel)},
 }  # fmt: skip
@@ -41,10 +43,10 @@ def model_to_dict(model: Model) -> dict[str, Any]:
     kinds = [name for name, (kind, _) in KINDS.items() if isinstance(model, kind)]
     if not kinds:
         raise TypeError(f"model must be one of {', '.join(KINDS)}, got {type(model).__name__}")
-    return {"model": kinds[-1], **model.config.to_dict()}
+    return {"model": kinds[-1], **extended(model.config).to_dict()}
 
 
-def config_from_dict(data: Mapping[str, Any], where: str) -> tuple[type[Model], ModelConfig]:
+def config_from_dict(data: Mapping[str, Any], where: str) -> tuple[type[Model], ExtendedConfig]:
     """Return class and configuration of the model that `model_to_dict` described."""
     settings = dict(data)
     name = settings.pop("model", None)
@@ -165,7 +167,8 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
         if path is not None:
             shapes = {name: array.shape for name, array in arrays.items()}
             check_sizes(config, shapes, Path(path).name)
-        model = kind(config, init=path is None)
+        with init.skipped(skip=path is not None):
+            model = kind(config)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None

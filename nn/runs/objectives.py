@@ -11,6 +11,7 @@ from minigrad.tensor import Tensor
 from minigrad.trees import leaves, rebuilt
 
 from ..module import Module
+from ..options.padding import warn_of_batch
 
 __all__ = ["ModelLoss", "Objective"]
 
@@ -110,6 +111,7 @@ class ModelLoss(Objective):
         """
         options = self.options if model.training else {}
         if hasattr(model, "num_targets"):
+            warn_of_batch(model, _as_arguments(batch))
             return model.loss(*_as_arguments(batch), reduction="sum", **options)
         return _checked_loss(model.loss(*_as_arguments(batch), **options)) * _rows(batch)
 

@@ -47,7 +47,12 @@ def is_described(doc: Any, parameter: str) -> bool:
     return bool(re.search(types, kind, re.IGNORECASE) or is_named)
 
 
-REFERENCE = r"^ *(?:Other parameters|Parameters)( and (?:the )?result)?: as `([\w.]+)`\.$"
+REFERENCE = r"^ *(?:Other parameters|Parameters)( and (?:the )?result)?: as `([\w.]+)`(?: and `([\w.]+)`)?\.$"
+
+
+def doc_of(name: str) -> Any:
+    """Return the docstring of a public name of `nn`."""
+    return validate.Validator(validate.get_doc_object(pydoc.locate(f"nn.{name}")))
 
 
 def referred(path: str, doc: Any) -> set[str]:
@@ -66,6 +71,8 @@ def referred(path: str, doc: Any) -> set[str]:
             names = {*other.doc_all_parameters, *referred(name, other)}
             if other.doc["Returns"]:
                 names.add("Returns")
+            if reference[3]:
+                names |= set(doc_of(reference[3]).doc_all_parameters)
             return names if reference[1] else names - {"Returns"}
     raise AssertionError(f"{path}: `{reference[2]}` must exist")
 

@@ -19,7 +19,8 @@ import minigrad as mg
 import nn
 from minigrad import Tensor
 from minigrad.ops.attention import attention_weights
-from nn.masks import attention_mask
+from nn.masks import hide_later
+from nn.options.extended_layers import within_window
 
 windows = st.none() | st.integers(1, 6)
 
@@ -71,41 +72,30 @@ def attend(
 # -- masks -----------------------------------------------------------------------------------------
 
 
-@given(l_q=st.integers(0, 6), start=st.integers(0, 6), window=windows)
-def test_causal_mask_is_true_where_a_query_may_see_a_key(
-    l_q: int, start: int, window: int | None
-) -> None:
-    mask = nn.causal_mask(l_q, start, window)
+@given(l_q=st.integers(0, 6), start=st.integers(0, 6))
+def test_causal_mask_is_true_where_a_query_may_see_a_key(l_q: int, start: int) -> None:
+    mask = nn.causal_mask(l_q, start)
     assert mask.dtype == bool and mask.shape == (l_q, start + l_q)
     for (i, j), seen in np.ndenumerate(mask):
-        assert seen == may_see(i, j, l_q, start + l_q, window), (i, j)
-    np.testing.assert_array_equal(nn.causal_mask(l_q), nn.causal_mask(l_q, 0, None))
-
-
-@given(l_kv=st.integers(1, 6), window=windows)
-def test_attention_mask_of_a_single_query_is_none_unless_its_window_is_short(
-    l_kv: int, window: int | None
-) -> None:
-    mask = attention_mask(None, True, (1, 1, 1, l_kv), window)
-    assert (mask is None) == (window is None or window >= l_kv)
-    assert mask is None or not mask.flags.writeable  # it is kept for the next call
+        assert seen == may_see(i, j, l_q, start + l_q, None), (i, j)
+    np.testing.assert_array_equal(nn.causal_mask(l_q), nn.causal_mask(l_q, 0))
 
 
 @given(st.data())
-def test_attention_mask_is_the_mask_and_causality_and_the_window(data: Any) -> None:
-    n, h, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 2), (1, 4), (0, 4)))
-    shape = n, h, l_q, past + l_q
-    mask, window = data.draw(masks(*shape)), data.draw(windows)
-    causal = data.draw(st.booleans(), label="is_causal")
-    made = attention_mask(mask, causal, shape, window)
-    assert made is None or made.ndim == 4
-    seen = np.broadcast_to(True if made is None else made, shape)
-    given_mask = np.broadcast_to(True if mask is None else mask, shape)
-    for (b, head, i, j), found in np.ndenumerate(seen):
-        expected = given_mask[b, head, i, j]
-        if causal:
-            expected = expected and may_see(i, j, *shape[2:], window)
-        assert found == expected, (b, head, i, j)
+def test_mask_of_a_stack_is_padding_and_causality_and_the_window(data: Any) -> None:
+    n, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 4), (0, 4)))
+    l_kv, window = past + l_q, data.draw(windows)
+    real = data.draw(st.none() | arrays(bool, (n, 1, 1, l_kv)))
+    cache = nn.AttentionCache()
+    if past:
+        cache.append(*np.zeros((2, n, 1, past, 1)))
+    made = within_window(hide_later(real, l_q, cache), l_q, l_kv, window)
+    if l_q == 1 and real is None:
+        assert (made is None) == (window is None or window >= l_kv)
+    seen = np.broadcast_to(True if made is None else made, (n, 1, l_q, l_kv))
+    for (b, _, i, j), found in np.ndenumerate(seen):
+        expected = may_see(i, j, l_q, l_kv, window) and (real is None or real[b, 0, 0, j])
+        assert found == expected, (b, i, j)
 
 
 @given(st.data())
@@ -183,7 +173,7 @@ class DistanceBias:
 
 
 @st.composite
-def layers(draw: Any, cls: Any = nn.MultiHeadAttention, **fixed: Any) -> dict[str, Any]:
+def layers(draw: Any, **fixed: Any) -> dict[str, Any]:
     """Draw the options of an attention of at most 4 heads."""
     kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     options: dict[str, Any] = {
@@ -229,12 +219,12 @@ def heads_by_definition(
 def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
     options = data.draw(layers(), label="options")
     n, l_q, past = (data.draw(st.integers(*pair)) for pair in ((1, 2), (1, 4), (0, 4)))
-    l_kv, causal = l_q + past, data.draw(st.booleans(), label="is_causal")
+    l_kv = l_q + past
     sizes = {name: data.draw(st.sampled_from((None, 3))) for name in ("query_size", "key_size", "value_size")}  # fmt: skip
     shape = n, options["num_heads"], l_q, l_kv
     mask = data.draw(masks(*shape), label="mask")
     bias = DistanceBias(shape[1], seed) if data.draw(st.booleans(), label="bias") else None
-    attention = nn.MultiHeadAttention(**options, **sizes, position_bias=bias, dtype=float)
+    attention = nn.ExtendedAttention(**options, **sizes, position_bias=bias, dtype=float)
     wanted = options.get("bias", True)
     for name in ("q", "k", "v", "out"):
         has_bias = getattr(attention, f"{name}_proj").bias is not None
@@ -245,9 +235,8 @@ def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) 
 
     q, k, v = (heads_by_definition(attention, name, x, None) for name, x in zip("qkv", inputs))
     allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
-    if causal:
-        for b, head, i, j in np.ndindex(shape):
-            allowed[b, head, i, j] &= may_see(i, j, l_q, l_kv, options["window"])
+    for b, head, i, j in np.ndindex(shape):
+        allowed[b, head, i, j] &= j > past + i - (options["window"] or l_kv)
     added = 0.0 if bias is None else bias(l_q, l_kv).data
     scale = attention.d_k**-0.5 if options["scale"] is None else options["scale"]
     y, weights = attend(q, k, v, allowed, added, scale)
@@ -257,11 +246,11 @@ def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) 
 
     leaves = [Tensor(x, requires_grad=True) for x in inputs]
     with nn.record_attention(attention) as recorded:
-        found = attention(*leaves, mask, is_causal=causal).data
+        found = attention(*leaves[:2], mask, value=leaves[2]).data
     np.testing.assert_allclose(recorded[""][0], weights, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
     leaves += [*attention.parameters(), *([] if bias is None else [bias.table])]
-    assert_gradients(lambda: attention(*leaves[:3], mask, is_causal=causal), leaves, seed)
+    assert_gradients(lambda: attention(*leaves[:2], mask, value=leaves[2]), leaves, seed)
 
 
 def scale_by_position(heads: Any, positions: int) -> Any:
@@ -278,7 +267,7 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
     rotations = scale_by_position, nn.RotaryPositions(4, base=100.0), None
     rotary = data.draw(st.sampled_from(rotations), label="rotary")
     biased = data.draw(st.booleans(), label="bias")
-    attention = nn.MultiHeadSelfAttention(
+    attention = nn.ExtendedAttention(
         **options,
         rotary=rotary,
         position_bias=DistanceBias(options["num_heads"], seed) if biased else None,
@@ -302,10 +291,11 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
     for b, head, i, j in np.ndindex(shape):
         allowed[b, head, i, j] &= may_see(i, j, length, length, options["window"])
     bias = attention.position_bias(length, length).data if biased else 0.0
-    y = attend(q, k, v, allowed, bias, attention.scale)[0]
+    scale = attention.d_k**-0.5 if attention.scale is None else attention.scale
+    y = attend(q, k, v, allowed, bias, scale)[0]
     expected = attention.out_proj(np.moveaxis(y, 1, 2).reshape(n, length, -1)).data
 
-    found = attention(x, mask, is_causal=True).data
+    found = attention(x, mask=hide_later(mask, length)).data
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
     for cuts in (st.just([]), st.just([*range(1, length)]), st.sets(st.integers(1, length))):
         parts, cache = (
@@ -317,19 +307,20 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
             for part in parts:
                 end = cache.length + part.shape[1]
                 seen = None if mask is None else mask[..., :end]
-                found.append(attention(part, seen, is_causal=True, cache=cache).data)
+                seen = hide_later(seen, part.shape[1], cache)
+                found.append(attention(part, mask=seen, cache=cache).data)
         np.testing.assert_allclose(np.concatenate(found, 1), expected, rtol=1e-9, atol=1e-11)
 
 
 @given(data=st.data(), seed=seeds)
 def test_keys_and_values_projected_beforehand_give_the_same_attention(data: Any, seed: int) -> None:
-    attention = nn.MultiHeadCrossAttention(**data.draw(layers(), label="options"), dtype=float)
+    attention = nn.ExtendedAttention(**data.draw(layers(), label="options"), dtype=float)
     perturb(attention, seed)
     query, key, value = (normal([seed, i], 2, length, 4) for i, length in enumerate((3, 5, 5)))
     rows = data.draw(st.lists(st.integers(0, 1), min_size=2, max_size=2), label="rows")
     memory = attention.keys_and_values(key, value)
     memory.select(np.array(rows))
-    expected = nn.MultiHeadAttention.forward(attention, query, key[rows], value[rows]).data
+    expected = attention(query, key[rows], value=value[rows]).data
     np.testing.assert_allclose(attention(query, memory).data, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -365,7 +356,7 @@ def test_scored_attention_and_its_gradients_equal_the_definition(data: Any, seed
 
 
 def test_attention_dropout_is_drawn_in_training_only() -> None:
-    attention, x = nn.MultiHeadSelfAttention(8, 2, dropout=0.5), normal(0, 2, 6, 8)
+    attention, x = nn.MultiHeadAttention(8, 2, dropout=0.5), normal(0, 2, 6, 8)
     assert not np.array_equal(attention(x).data, attention(x).data)
     evaluated = attention.eval()(x).data
     attention.dropout = 0.0
@@ -376,14 +367,14 @@ def test_attention_dropout_is_drawn_in_training_only() -> None:
 def test_attention_repr_has_the_heads_of_keys_if_they_are_fewer(kv_heads: int, group: int) -> None:
     heads = kv_heads * group
     shared = f", num_kv_heads={kv_heads}" if group > 1 else ""
-    attention = nn.MultiHeadAttention(4, heads, num_kv_heads=kv_heads, head_dim=1)
-    assert f"(d_model=4, num_heads={heads}{shared}\n" in repr(attention)
+    attention = nn.ExtendedAttention(4, heads, num_kv_heads=kv_heads, head_dim=1)
+    assert f"(d_model=4, num_heads={heads}, d_k=1{shared}\n" in repr(attention)
 
 
 def test_attention_repr_has_the_pruned_heads() -> None:
-    attention = nn.MultiHeadAttention(4, 4)
+    attention = nn.ExtendedAttention(4, 4)
     nn.prune_heads(attention, [0, 2])
-    assert "(d_model=4, num_heads=2, pruned_heads=(0, 2)\n" in repr(attention)
+    assert "(d_model=4, num_heads=2, d_k=1, pruned_heads=(0, 2)\n" in repr(attention)
 
 
 def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
@@ -399,12 +390,11 @@ def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
         (lambda: nn.MultiHeadAttention(8, 0), ValueError, "divisible by num_heads, got d_model=8 and num_heads=0"),
         (lambda: attention_to(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
         (lambda: attention_to(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
-        (lambda: attention_to(2, is_causal=True), ValueError, r"keys must be at least as many as queries \(3\), got 2"),
-        (lambda: nn.MultiHeadAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
-        (lambda: nn.MultiHeadAttention(8, 2, bias=dict.fromkeys("qkvo", True) | {"out": True}), ValueError, "a mapping with the keys q, k, v and out"),
+        (lambda: nn.ExtendedAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
+        (lambda: nn.ExtendedAttention(8, 2, bias=dict.fromkeys("qkvo", True) | {"out": True}), ValueError, "a mapping with the keys q, k, v and out"),
         (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), bool)), TypeError, "bias must be floating, got bool"),
         (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), int)), TypeError, r"bias must be floating, got int\d+"),
-        (lambda: nn.MultiHeadAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
+        (lambda: nn.ExtendedAttention(8, 2, bias=None), ValueError, "bias must be True, False, or a mapping .* got None"),
         (
             lambda: nn.functional.scaled_dot_product_attention(*(np.ones((1, h, 3, 4)) for h in (4, 2, 2))), ValueError,
             r"query, key and value .* broadcast, got \(1, 4, 3, 4\), \(1, 2, 3, 4\), \(1, 2, 3, 4\); minigrad\.",

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import nn
-from nn.options.config import check_sizes
+from nn.options.model_options import check_sizes
 
 SIZES: dict[str, Any] = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
 SCALING = {"rope_type": "linear", "factor": 2.0}
-GROUPED = nn.LanguageModelConfig(
+GROUPED = nn.DecoderOnlyConfig(
     **SIZES,
     attention=nn.AttentionConfig(
         num_kv_heads=1, head_dim=6, scale=0.3, bias="qk", qk_norm=True, window=3, window_layers=(0,), dropout=0.2,
@@ -29,7 +29,7 @@ GROUPED = nn.LanguageModelConfig(
 
 
 def test_config_from_dict_of_its_json_is_equal() -> None:
-    assert nn.LanguageModelConfig.from_dict(json.loads(json.dumps(GROUPED.to_dict()))) == GROUPED
+    assert nn.DecoderOnlyConfig.from_dict(json.loads(json.dumps(GROUPED.to_dict()))) == GROUPED
 
 
 def test_load_weights_with_another_window_names_both(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_positions_option_changes_the_model_or_is_refused(kind: str) -> None:
 
 
 def lm(**options: Any) -> Any:
-    return lambda: nn.LanguageModelConfig(**SIZES, **options)
+    return lambda: nn.DecoderOnlyConfig(**SIZES, **options)
 
 
 WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
@@ -88,7 +88,7 @@ WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: nn.TransformerConfig(9, 9, 8, 2, tie="target", embeddings=nn.EmbeddingConfig(scale=True, size=4)), r"embeddings.size must be d_model \(8\) with tie='target', got 4"),
+        (lambda: nn.EncoderDecoderConfig(9, 9, 8, 2, tie="target", embeddings=nn.EmbeddingConfig(scale=True, size=4)), r"embeddings.size must be d_model \(8\) with tie='target', got 4"),
         (lambda: nn.TransformerConfig(9, 11, tie="all"), "target_vocab_size must be equal to source_vocab_size with tie='all', got 11 and 9"),
         (lambda: nn.TransformerConfig(dtype="int32"), "dtype must be a floating dtype, got 'int32'"),
         (lambda: nn.Transformer(nn.TransformerConfig(0, 9)), "Transformer: source_vocab_size must be at least 1, got 0"),
@@ -120,14 +120,14 @@ def test_config_contradicting_options_raise(make: Any, message: str) -> None:
 )
 def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        nn.LanguageModelConfig.from_dict(data, "c.json")
+        nn.DecoderOnlyConfig.from_dict(data, "c.json")
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (nn.LanguageModelConfig(max_len=2049), r"max_len must be at most 2048 \(the largest size of an array in f\), got 2049"),
-        (nn.TransformerConfig(max_len=10**12), r"max_len must be at most 262144 \(the limit of a table of positions\), got"),
+        (nn.DecoderOnlyConfig(max_len=2049), r"max_len must be at most 2048 \(the largest size of an array in f\), got 2049"),
+        (nn.EncoderDecoderConfig(max_len=10**12), r"max_len must be at most 262144 \(the limit of a table of positions\), got"),
         (lm(positions=nn.PositionConfig(kind="relative", relative_buckets=2049))(), "relative_buckets must be at most 2048"),
         (nn.EncoderConfig(positions="learned", image_size=1 << 22, patch_size=4), "image_size must be at most 2048"),
         (nn.EncoderConfig(image_size=4, patch_size=4, num_channels=10**12), "num_channels must be at most 2048"),

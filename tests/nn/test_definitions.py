@@ -16,8 +16,8 @@ from support.properties import assert_gradients, perturb, seeds
 from support.thresholds import lowered, product_limits, replaced, replaced_products
 
 import nn
-from nn.block import NORMS
-from nn.options.config import POSITIONS
+from nn.options.model_options import POSITIONS
+from nn.options.norms import NORMS
 from nn.options.position_bias import POSITION_BIASES
 
 # -- models --------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ ENCODER: dict[str, Any] = {
 }
 OF_KIND: dict[Any, tuple[Any, dict[str, Any]]] = {
     nn.Transformer: (
-        nn.TransformerConfig,
+        nn.EncoderDecoderConfig,
         {
             "num_encoder_layers": depths,
             "num_decoder_layers": depths,
@@ -74,7 +74,7 @@ OF_KIND: dict[Any, tuple[Any, dict[str, Any]]] = {
         },
     ),
     nn.LanguageModel: (
-        nn.LanguageModelConfig,
+        nn.DecoderOnlyConfig,
         {"num_layers": depths, "tie": st.booleans(), "pad_id": st.sampled_from((None, 0))},
     ),
     nn.EncoderModel: (nn.EncoderConfig, ENCODER),
@@ -239,11 +239,12 @@ def stacked(stack: Any, config: Any, x: np.ndarray, causal: bool, memory: Any = 
     for i in range(depth):
         layer: Any = layers[i % len(layers)]
         limited = attention.window_layers is None or i in attention.window_layers
-        assert layer.self_attention.window == (attention.window if limited else None)
+        assert layer.self_attention.window == (attention.window if limited and causal else None)
         if config.positions.kind == "rotary":
             is_rotated = i not in config.positions.no_rotary_layers
             assert (layer.self_attention.rotary is not None) == is_rotated
-        attend = lambda h: layer.self_attention(h, is_causal=causal)  # noqa: B023
+        mask = nn.causal_mask(x.shape[1]) if causal else None
+        attend = lambda h: layer.self_attention(h, mask=mask)  # noqa: B023
         if getattr(config, "parallel", False):
             of_attention, of_network = layer.norm1(x).data, layer.norm2(x).data
             x = x + attend(of_attention).data + layer.feed_forward(of_network).data

@@ -20,14 +20,16 @@ PATCHES = nn.PatchEmbedding(
 INPUTS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "AdditiveAttention": (nn.AdditiveAttention(4, 4, 5), (2, 3, 4)),
     "BatchNorm1d": (nn.BatchNorm1d(4), (3, 4)),
+    "ExtendedAttention": (nn.ExtendedAttention(4, 2), (2, 3, 4)),
+    "ExtendedDecoderLayer": (nn.ExtendedDecoderLayer(4, 2, 8), (2, 3, 4)),
+    "ExtendedEncoderLayer": (nn.ExtendedEncoderLayer(4, 2, 8), (2, 3, 4)),
+    "ExtendedFeedForward": (nn.ExtendedFeedForward(4, 6), (2, 3, 4)),
     "FeedForward": (nn.FeedForward(4, 6), (2, 3, 4)),
     "LayerNorm": (nn.LayerNorm(4), (3, 4)),
     "LearnedPositions": (nn.LearnedPositions(5, 4), (2, 3, 4)),
     "Linear": (nn.Linear(4, 2), (3, 4)),
     "LoRALinear": (nn.LoRALinear(nn.Linear(4, 2), rank=2, scale=1.0), (3, 4)),
     "MultiHeadAttention": (nn.MultiHeadAttention(4, 2), (2, 3, 4)),
-    "MultiHeadCrossAttention": (nn.MultiHeadCrossAttention(4, 2), (2, 3, 4)),
-    "MultiHeadSelfAttention": (nn.MultiHeadSelfAttention(4, 2), (2, 3, 4)),
     "PatchEmbedding": (PATCHES, (2, 3, 4, 4)),
     "RMSNorm": (nn.RMSNorm(4), (3, 4)),
     "SinusoidalPositions": (nn.SinusoidalPositions(5, 4), (2, 3, 4)),
@@ -40,7 +42,7 @@ NO_PARAMETERS = {"DotProductAttention", "Dropout", "Flatten", "Identity"}
 STACKS = {"Decoder", "Encoder"}  # of the layers above
 
 
-COUNTS = {"AdditiveAttention": 3, "MultiHeadCrossAttention": 2, "TransformerDecoderLayer": 2}
+COUNTS = {"AdditiveAttention": 3, "MultiHeadAttention": 2, "TransformerDecoderLayer": 2}
 
 
 def call(layer: nn.Module, x: Any) -> Any:
@@ -113,10 +115,10 @@ def test_layer_in_vmap_converts_the_examples() -> None:
     np.testing.assert_allclose(mg.vmap(layer)(mg.tensor(x)).data, layer(x).data, 1e-5, 1e-6)
 
 
-INFERENCE = ["FeedForward", "LayerNorm", "Linear", "MultiHeadSelfAttention", "RMSNorm"]
+INFERENCE = ["FeedForward", "LayerNorm", "Linear", "MultiHeadAttention", "RMSNorm"]
 
 
-@pytest.mark.parametrize("name", [*INFERENCE, "MultiHeadCrossAttention", "TransformerEncoderLayer"])
+@pytest.mark.parametrize("name", [*INFERENCE, "ExtendedAttention", "TransformerEncoderLayer"])
 @pytest.mark.parametrize("wrap", [np.asarray, mg.tensor])
 def test_inference_copy_converts_as_the_layer_does(name: str, wrap: Any) -> None:
     layer, shape = INPUTS[name]

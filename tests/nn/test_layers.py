@@ -136,7 +136,10 @@ def test_feed_forward_and_its_gradients_equal_the_definition(
     activation: str, gated: bool, bias: bool, batch: Any, sizes: tuple[int, int], seed: int
 ) -> None:
     options: Any = {"activation": activation, "gated": gated, "bias": bias}
-    layer, x = nn.FeedForward(*sizes, **options, dtype=float), normal(seed, *batch, sizes[0])
+    layer, x = (
+        nn.ExtendedFeedForward(*sizes, **options, dtype=float),
+        normal(seed, *batch, sizes[0]),
+    )
     h = activated(activation, affine(layer.linear1, x))
     h = h * affine(layer.gate, x) if gated else h
     check(layer, x, affine(layer.linear2, h), seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ IDS = np.array([[4, 5, 6, 0], [4, 5, 6, 7]])
 
 
 def language_model(layers: int = 2, **options: Any) -> nn.LanguageModel:
-    config = nn.LanguageModelConfig(13, 16, 4, layers, 24, **{**SMALL, **options})
+    config = nn.DecoderOnlyConfig(13, 16, 4, layers, 24, **{**SMALL, **options})
     return nn.LanguageModel(config, np.random.default_rng(0))
 
 
@@ -28,7 +28,7 @@ def encoder_config(layers: int = 1, **options: Any) -> nn.EncoderConfig:
 
 
 def transformer(**options: Any) -> nn.Transformer:
-    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, **{**SMALL, **options})
+    config = nn.EncoderDecoderConfig(9, 9, 8, 2, 1, 1, 12, **{**SMALL, **options})
     return nn.Transformer(config, np.random.default_rng(0))
 
 
@@ -38,7 +38,7 @@ def transformer(**options: Any) -> nn.Transformer:
     ids=str,
 )
 def test_language_model_loss_starts_near_ln_v(options: dict[str, Any]) -> None:
-    config = nn.LanguageModelConfig(2000, 256, 4, 2, 512, **options)
+    config = nn.DecoderOnlyConfig(2000, 256, 4, 2, 512, **options)
     loss = nn.LanguageModel(config).loss(np.random.default_rng(1).integers(0, 2000, (4, 30)))
     assert loss.item() == pytest.approx(np.log(2000), abs=0.35)
 
@@ -177,25 +177,49 @@ def test_model_of_another_config_raises(kind: Any, config: Any) -> None:
         kind(config)
 
 
-class Gated(nn.TransformerEncoderLayer):
+class Gate:
     """A layer that multiplies the output of each sublayer by a learned gate."""
 
     def __init__(self, *sizes: int, **options: Any) -> None:
-        super().__init__(*sizes, **options)
+        super().__init__(*sizes, **options)  # type: ignore[call-arg]
         self.gate = nn.Parameter(np.zeros(1, "float32"))
 
-    def residual(self, x: Any, norm: Any, sublayer: Any, onto: Any = None) -> Any:
-        return super().residual(x, norm, lambda h: self.gate * sublayer(h), onto)
+    def residual(self, x: Any, norm: Any, sublayer: Any, *onto: Any, **options: Any) -> Any:
+        gated = lambda h: self.gate * sublayer(h)
+        return super().residual(x, norm, gated, *onto, **options)  # type: ignore[misc]
+
+
+class GatedLayer(Gate, nn.TransformerEncoderLayer):
+    """Of a model of the paper's options."""
+
+
+class ExtendedGatedLayer(Gate, nn.ExtendedEncoderLayer):  # type: ignore[misc]
+    """Of a model of all options."""
 
 
 class GatedConfig(nn.LanguageModelConfig):
-    def new_layer(self, cross: bool, generator: Any, **options: Any) -> nn.Module:
-        return Gated(self.d_model, self.num_heads, self.d_ff, generator=generator, **options)
+    parts: ClassVar = {nn.TransformerEncoderLayer: GatedLayer}
 
 
-@pytest.mark.parametrize("parallel", [False, True])
-def test_layer_of_ones_own_changes_every_sublayer_of_a_model(parallel: bool) -> None:
-    config = GatedConfig(9, 8, 2, 2, 16, dropout=0.0, parallel=parallel)
+class ExtendedGatedConfig(nn.DecoderOnlyConfig):
+    parts: ClassVar = {
+        **nn.DecoderOnlyConfig.parts,
+        nn.TransformerEncoderLayer: ExtendedGatedLayer,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (GatedConfig, {}),
+        (ExtendedGatedConfig, {"parallel": False}),
+        (ExtendedGatedConfig, {"parallel": True}),
+    ],
+)
+def test_layer_of_ones_own_changes_every_sublayer_of_a_model(
+    kind: Any, options: dict[str, bool]
+) -> None:
+    config = kind(9, 8, 2, 2, 16, dropout=0.0, **options)
     model = nn.LanguageModel(config)
     ids = np.array([[3, 4, 5, 6]])
     layers = [*model.layers.layers]
@@ -204,7 +228,7 @@ def test_layer_of_ones_own_changes_every_sublayer_of_a_model(parallel: bool) -> 
         np.testing.assert_array_equal(layer(x).data, x.data)
         layer.gate.data[:] = 0.5
     for copy in (model, nn.for_inference(model)):
-        assert [type(layer) for layer in copy.layers.layers] == [Gated, Gated]
+        assert all(isinstance(layer, Gate) for layer in copy.layers.layers)
         np.testing.assert_allclose(copy(ids).data, model(ids).data, rtol=1e-5)
     model.loss(ids).backward()
     assert all(np.any(layer.gate.grad.data) for layer in layers)

@@ -35,7 +35,7 @@ def outputs(model: nn.Module) -> np.ndarray:
 
 
 def language_model(**options: Any) -> nn.LanguageModel:
-    return nn.LanguageModel(nn.LanguageModelConfig(12, 8, 2, 2, 16, **options))
+    return nn.LanguageModel(nn.DecoderOnlyConfig(12, 8, 2, 2, 16, **options))
 
 
 ENCODER = nn.EncoderConfig(12, 8, 2, 2, 16, num_classes=3)

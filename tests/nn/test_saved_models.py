@@ -38,9 +38,9 @@ def configs(draw: Any) -> Any:
     }
     if draw(flag):
         tie = draw(st.sampled_from(["none", "target", "embeddings", "all"]))
-        return nn.TransformerConfig(9, 9, 8, 2, 1, 2, 4, tie=tie, **options)
+        return nn.EncoderDecoderConfig(9, 9, 8, 2, 1, 2, 4, tie=tie, **options)
     eos = draw(st.sampled_from([None, 2, [3, 4]]))
-    return nn.LanguageModelConfig(9, 8, 2, 2, 4, tie=draw(flag), eos_id=eos, **options)
+    return nn.DecoderOnlyConfig(9, 8, 2, 2, 4, tie=draw(flag), eos_id=eos, **options)
 
 
 def model_of(config: Any, seed: int) -> Any:

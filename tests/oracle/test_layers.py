@@ -84,6 +84,13 @@ def test_transformer_layer_equals_pytorch(kind: str, norm_first: bool, activatio
     compare(ours, theirs, arrays, masks, their_masks)
 
 
+class OfThree(nn.ExtendedAttention):
+    """Attention with PyTorch's order of arguments."""
+
+    def forward(self, query: Any, key: Any, value: Any, **options: Any) -> Any:  # type: ignore[override]
+        return super().forward(query, key, value=value, **options)
+
+
 MASKS: list[tuple[Any, dict[str, Any]]] = [  # PyTorch's have the opposite polarity
     (None, {}),
     (PADDING, {"key_padding_mask": IS_PADDING}),
@@ -97,7 +104,7 @@ def test_multi_head_attention_equals_pytorch(
     mask: Any, their_mask: dict[str, Any], sizes: tuple[int, int]
 ) -> None:
     key, value = sizes
-    ours = nn.MultiHeadAttention(8, 4, key_size=key, value_size=value, dtype=float)
+    ours = OfThree(8, 4, key_size=key, value_size=value, dtype=float)
     theirs = torch.nn.MultiheadAttention(8, 4, kdim=key, vdim=value, batch_first=True).double()
     arrays = [rng.standard_normal((2, 5, size)) for size in (8, *sizes)]
     compare(ours, theirs, arrays, {"mask": mask}, their_mask)
@@ -116,7 +123,7 @@ def test_training_of_transformer_follows_pytorch() -> None:
         "max_len": 64,
         "dtype": "float64",
     }
-    config = nn.TransformerConfig(30, 30, 16, 2, 2, 2, 32, **options)
+    config = nn.EncoderDecoderConfig(30, 30, 16, 2, 2, 2, 32, **options)
     ours, draw = nn.Transformer(config), np.random.default_rng(0)
     sentence = lambda: draw.integers(4, 30, draw.integers(2, 9)).tolist()
     batches = PairBatches([([*sentence(), 2], [1, *sentence(), 2]) for _ in range(90)], 120, seed=1)

@@ -158,11 +158,11 @@ PAIR_SIZES = (VOCAB, VOCAB, 16, 4, 2, 3, 32)
     ("name", "ours"),
     [
         ("GPT2LMHeadModel", nn.LanguageModel(nn.LanguageModelConfig(*SIZES))),
-        ("LlamaForCausalLM", nn.LanguageModel(nn.LanguageModelConfig(
+        ("LlamaForCausalLM", nn.LanguageModel(nn.DecoderOnlyConfig(
             *SIZES, attention=nn.AttentionConfig(num_kv_heads=2, bias="vkqo"), tie=False, **LLAMA))),
-        ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, **MARIAN))),
-        ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, tie="target", **MARIAN))),
-        ("MarianMTModel", nn.Transformer(nn.TransformerConfig(*PAIR_SIZES, tie="all", **MARIAN))),
+        ("MarianMTModel", nn.Transformer(nn.EncoderDecoderConfig(*PAIR_SIZES, **MARIAN))),
+        ("MarianMTModel", nn.Transformer(nn.EncoderDecoderConfig(*PAIR_SIZES, tie="target", **MARIAN))),
+        ("MarianMTModel", nn.Transformer(nn.EncoderDecoderConfig(*PAIR_SIZES, tie="all", **MARIAN))),
         ("BertForTokenClassification", nn.TokenClassifier(nn.EncoderConfig(*SIZES, num_classes=3, **BERT))),
     ],
 )  # fmt: skip

@@ -67,7 +67,9 @@ def model_and_arguments(kind: str) -> tuple[Any, dict[str, Any]]:
     sizes: dict[str, Any] = {"d_model": 16, "num_heads": 4, "d_ff": 16}
     sequence = {"ids": [4, 5, 6, 7], "tokens": words[4:8]}
     if kind == "transformer":
-        config = nn.TransformerConfig(12, 12, num_encoder_layers=2, num_decoder_layers=2, **sizes)
+        config = nn.EncoderDecoderConfig(
+            12, 12, num_encoder_layers=2, num_decoder_layers=2, **sizes
+        )
         target = {"target": [8, 9, 2], "target_tokens": ["w8", "w9", "<eos>"]}
         return nn.Transformer(config, rng), {**sequence, **target, "vocabulary": words}
     if kind == "masked language model":
@@ -75,9 +77,7 @@ def model_and_arguments(kind: str) -> tuple[Any, dict[str, Any]]:
         return nn.MaskedLanguageModel(config, rng), {**sequence, "vocabulary": words}
     if kind == "language model":
         grouped = nn.AttentionConfig(num_kv_heads=2)
-        lm = nn.LanguageModelConfig(
-            12, num_layers=2, attention=grouped, positions="rotary", **sizes
-        )
+        lm = nn.DecoderOnlyConfig(12, num_layers=2, attention=grouped, positions="rotary", **sizes)
         return nn.LanguageModel(lm, rng), {**sequence, "vocabulary": words}
     scaled = nn.AttentionConfig(scale=1.0)
     encoder = nn.EncoderConfig(12, num_layers=2, attention=scaled, positions="relative", **sizes)

@@ -42,10 +42,10 @@ class TableModel:
         sizes: dict[str, Any] = {"d_model": 2, "num_heads": 1, "d_ff": 2}
         if translates:
             counts = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-            self.config: Any = nn.TransformerConfig(vocab, vocab, **sizes, **counts, **ids)
+            self.config: Any = nn.EncoderDecoderConfig(vocab, vocab, **sizes, **counts, **ids)
         else:
             positions = {"positions": "alibi"} if limit is None else {"max_len": limit}
-            self.config = nn.LanguageModelConfig(vocab, num_layers=1, **sizes, **positions, **ids)
+            self.config = nn.DecoderOnlyConfig(vocab, num_layers=1, **sizes, **positions, **ids)
         self.vocab, self.seed, self.translates = vocab, seed, translates
         self.limit, self.ids = limit, ids
         self.tables: dict[Tokens, np.ndarray] = {}
@@ -260,12 +260,12 @@ def models(draw: Any, vocab: int = 5) -> Any:
     if draw(st.booleans()):
         sizes |= {"max_len": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
         positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary"]))
-        config: Any = nn.TransformerConfig(vocab, vocab, positions=positions, **sizes)
+        config: Any = nn.EncoderDecoderConfig(vocab, vocab, positions=positions, **sizes)
         model: Any = nn.Transformer(config, np.random.default_rng(seed))
     else:
         positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]))
         sizes |= {"num_layers": 2, "max_len": draw(st.integers(2, 9)), "eos_id": vocab - 1}
-        config = nn.LanguageModelConfig(vocab, positions=positions, **sizes)
+        config = nn.DecoderOnlyConfig(vocab, positions=positions, **sizes)
         model = nn.LanguageModel(config, np.random.default_rng(seed))
     for p in model.parameters():
         p.data *= 3

@@ -96,7 +96,7 @@ def language_model_folder(path: Path) -> Path:
 
 def translator_folder(path: Path) -> Path:
     """Write a Marian."""
-    config = nn.TransformerConfig(
+    config = nn.EncoderDecoderConfig(
         len(WORDS),
         len(WORDS),
         16,

@@ -136,13 +136,13 @@ def attention_formula(text: Statements, rng: np.random.Generator) -> None:
 
     x, other = rng.standard_normal((L, D)), rng.standard_normal((3, D))
     W_Q, W_K, W_V = rng.standard_normal((3, D, D)) / sqrt(D)
-    layer = nn.MultiHeadAttention(D, 1, bias=False, dtype=float)
+    layer = nn.ExtendedAttention(D, 1, bias=False, dtype=float)
     for p, W in zip(layer.parameters(), (W_Q, W_K, W_V, np.eye(D))):
         p.data[...] = W.T
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
     text.fact(
         "Self-attention: queries, keys and values come from one sequence by three linear maps",
-        same(own, layer(x[None], x[None], x[None])), "equal to `nn.MultiHeadAttention` of one head",
+        same(own, layer(x[None])), "equal to `nn.MultiHeadAttention` of one head",
     )  # fmt: skip
     cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
     text.fact(
@@ -207,8 +207,8 @@ def why_linear(text: Statements, rng: np.random.Generator) -> None:
         f"a $W_K$ chosen for it makes each word attend to the next, with {there:.4f}, and back with {back:.0e}",
     )  # fmt: skip
     cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
-    layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
-    out = layer(rng.standard_normal((1, 3, 6)), *2 * [rng.standard_normal((1, L, 9))])
+    layer = nn.ExtendedAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
+    out = layer(rng.standard_normal((1, 3, 6)), rng.standard_normal((1, L, 9)))
     text.fact(
         "It maps a word to different spaces", np.abs(cosines).max() < 0.9 and out.shape == (1, 3, D),
         f"as query and as key one word points elsewhere (cosines {cosines.min():.2f} to {cosines.max():.2f}), and "
@@ -318,7 +318,7 @@ def softmax_function(text: Statements, rng: np.random.Generator) -> None:
 
 def several_heads(text: Statements, rng: np.random.Generator) -> None:
     text.section("Several heads")
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
+    layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
     projected = [
         proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
@@ -334,7 +334,7 @@ def several_heads(text: Statements, rng: np.random.Generator) -> None:
     ]  # (L, D) each
     text.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
-        same(layer.out_proj(np.stack(joined)), layer(x)), "so does `nn.MultiHeadSelfAttention`",
+        same(layer.out_proj(np.stack(joined)), layer(x)), "so does `nn.MultiHeadAttention`",
     )  # fmt: skip
     head = lambda v: layer.q_proj(v)[:, :D_K] @ layer.k_proj(v)[:, :D_K].T
     reads = abs(mg.jacobian(head)(x[0]).data).max(
@@ -367,9 +367,9 @@ def mask_idea(text: Statements, rng: np.random.Generator) -> None:
         "`mg.softmax(scores, where=mask)` does the same",
         same(A, mg.softmax(scores, where=mask)),
     )
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
+    layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
-    J = np.abs(mg.jacobian(lambda v: layer(v, is_causal=True))(x).data).max((0, 2, 3, 5))  # (L, L)
+    J = np.abs(mg.jacobian(lambda v: layer(v, mask=mask))(x).data).max((0, 2, 3, 5))  # (L, L)
     strict = np.tri(L, k=-1, dtype=bool)  # the positions before, without one's own
     with np.errstate(invalid="ignore"):
         nothing = multi_head_formula(layer, x, x, x, attention_mask=strict).data[0, 0]
@@ -442,7 +442,7 @@ def einsums(text: Statements, rng: np.random.Generator) -> None:
 
 def first_class(text: Statements, rng: np.random.Generator) -> None:
     text.section("Code: multi-head attention")
-    layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
+    layer = nn.ExtendedAttention(D, H, dtype=float, generator=rng)
     x_q, x_k, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     linears = [m for m in layer.modules() if isinstance(m, nn.Linear)]
     text.fact(
@@ -463,20 +463,20 @@ def first_class(text: Statements, rng: np.random.Generator) -> None:
         same(layer.q_proj(x_q), by_hand),
         "`nn.Linear`: $xW^\\top + b$",
     )
-    found, printed = layer(x_q, x_k, x_v), multi_head_formula(layer, x_q, x_k, x_v)
+    found, printed = layer(x_q, x_k, value=x_v), multi_head_formula(layer, x_q, x_k, x_v)
     text.fact(
         "The text's forward, by einsum, equals our layer", same(found, printed), f"to {gap(found, printed):.0e}"
     )  # fmt: skip
-    weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
+    weights = nn.with_weights(layer, x_q, x_k, value=x_v)[1]  # (N, h, L_Q, L_KV)
     text.fact(
         "softmax over `dim=2` of `nijh` is over the keys $j$",
         same(weights.sum(-1), 1),
         "our last axis",
     )
     x = rng.standard_normal((N, L, D))
-    out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
+    out = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)(x)
     text.fact(
-        "`MultiHeadSelfAttention` takes $N \\times L \\times D$ to $N \\times L \\times D$",
+        "Self-attention takes $N \\times L \\times D$ to $N \\times L \\times D$",
         out.shape == x.shape,
         f"{out.shape}",
     )
@@ -484,7 +484,7 @@ def first_class(text: Statements, rng: np.random.Generator) -> None:
     mask[:, 0] = True
     text.erratum(
         "The parameter `mask` of the first version", "a mask", "never read",
-        gap(layer(x_q, x_k, x_v, mask), printed) > 0.01,
+        gap(layer(x_q, x_k, mask, value=x_v), printed) > 0.01,
         "its forward goes from the scores straight to the softmax; only the complete version below masks",
     )  # fmt: skip
 
@@ -493,9 +493,9 @@ def three_masks(text: Statements, rng: np.random.Generator) -> None:
     text.section("Code: the three masks")
     ids = np.array([[7, 4, 9, 5, 6], [8, 4, 6, 0, 0]])  # (N, L), the second padded
     padding = nn.padding_mask_of(ids)  # (N, L)
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
+    layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
-    out, weights = nn.with_weights(layer, x, padding[:, None, None])  # weights (N, h, L, L)
+    out, weights = nn.with_weights(layer, x, mask=padding[:, None, None])  # weights (N, h, L, L)
     text.fact(
         "Padding mask $[N, L]$: padding is left out", (weights[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
         "its keys get weight 0 from all queries, in all heads",
@@ -510,14 +510,14 @@ def three_masks(text: Statements, rng: np.random.Generator) -> None:
     causal = nn.causal_mask(L)  # (L, L)
     later = x.copy()
     later[:, 3:] = rng.standard_normal((N, 2, D))
-    moved = abs(layer(later, causal) - layer(x, causal)).data.max((0, 2))
+    moved = abs(layer(later, mask=causal) - layer(x, mask=causal)).data.max((0, 2))
     text.fact(
         "Attention mask $[L, L]$, causal or look-ahead: nothing depends on what comes later",
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
         "with other words 4 and 5, the first three results are what they were",
     )  # fmt: skip
     memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    cross = nn.MultiHeadCrossAttention(D, H, dtype=float, generator=rng)
+    cross = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x_q = rng.standard_normal((N, 3, D))
     weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
     text.fact(
@@ -527,13 +527,13 @@ def three_masks(text: Statements, rng: np.random.Generator) -> None:
     both = padding[:, None, None] & causal
     text.fact(
         "Both masks can be given",
-        ((nn.with_weights(layer, x, both)[1] > 0) == both).all(),
+        ((nn.with_weights(layer, x, mask=both)[1] > 0) == both).all(),
         "a key must pass both",
     )
     nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
     with np.errstate(invalid="ignore"):
         broken = multi_head_formula(layer, x, x, x, nobody).data[1]
-    ours = layer(x, nobody[:, None, None]).data[1]
+    ours = layer(x, mask=nobody[:, None, None]).data[1]
     text.erratum(
         "Masked elements get the probability 0", "a softmax of scores of $-\\infty$", "one that also allows for all of them",
         np.isnan(broken).all() and gap(ours, layer.out_proj.bias) == 0,
@@ -547,13 +547,13 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
     x_q, x_kv, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     padding = np.array([[True] * L, [True] * 3 + [False] * 2])  # (N, L_KV)
     memory = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    cases = [  # a class, its arguments, which of them are query, key and value, and a mask
-        (nn.MultiHeadAttention, (x_q, x_kv, x_v), (0, 1, 2), "", memory),
-        (nn.MultiHeadSelfAttention, (x_kv,), (0, 0, 0), "x, x, x", nn.causal_mask(L)),
-        (nn.MultiHeadCrossAttention, (x_q, x_kv), (0, 1, 1), "x_q, x_kv, x_kv", memory),
+    cases = [  # a form, its arguments, which of them are query, key and value, and a mask
+        ("MultiHeadAttention", (x_q, x_kv, x_v), (0, 1, 2), "", memory),
+        ("MultiHeadSelfAttention", (x_kv,), (0, 0, 0), "x, x, x", nn.causal_mask(L)),
+        ("MultiHeadCrossAttention", (x_q, x_kv), (0, 1, 1), "x_q, x_kv, x_kv", memory),
     ]
-    for kind, inputs, roles, _, attention_mask in cases:
-        layer = kind(D, H, dtype=float, generator=rng)
+    for form, inputs, roles, _, attention_mask in cases:
+        layer = nn.ExtendedAttention(D, H, dtype=float, generator=rng)
         xs = [mg.Tensor(x, requires_grad=True) for x in inputs]
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
@@ -561,26 +561,26 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
             both = (True if real is None else real[:, None, None]) & (
                 True if mask is None else mask
             )
-            ours = layer(*xs, mask=None if both is True else both)
+            ours = layer(*xs[:2], None if both is True else both, value=xs[2] if xs[2:] else None)
             printed = multi_head_formula(layer, *(xs[role] for role in roles), real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, printed)]
             worst = max(worst, gap(ours, printed), *(gap(a, b) for a, b in zip(*grads)))
         shapes = ", ".join(str(x.shape) for x in xs)
         text.fact(
-            f"`{kind.__name__}`: {shapes} to {ours.shape}", worst < 1e-12,
+            f"`{form}`: {shapes} to {ours.shape}", worst < 1e-12,
             f"results and the gradients of {len(leaves)} tensors equal the text's to {worst:.0e}, with neither, "
             "either and both masks",
         )  # fmt: skip
-    general = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
-    for kind, inputs, roles, arguments, _ in cases[1:]:
-        layer = kind(D, H, dtype=float)
-        layer.load_state_dict(general.state_dict())
-        expected = general(*(inputs[role] for role in roles))
+    general = nn.ExtendedAttention(D, H, dtype=float, generator=rng)
+    layer = nn.MultiHeadAttention(D, H, dtype=float)  # one class for both
+    layer.load_state_dict(general.state_dict())
+    for form, inputs, roles, arguments, _ in cases[1:]:
+        query, key, value = (inputs[role] for role in roles)
         text.fact(
-            f"`{kind.__name__}` applies its base class to ({arguments})",
-            issubclass(kind, nn.MultiHeadAttention) and gap(layer(*inputs), expected) == 0,
-            "with the same parameters, by the same names, it gives the same",
+            f"`{form}` applies its base class to ({arguments})",
+            gap(layer(*inputs), general(query, key, value=value)) == 0,
+            "with the same parameters, by the same names, `nn.MultiHeadAttention` gives the same",
         )
 
 

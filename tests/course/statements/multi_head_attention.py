@@ -28,8 +28,8 @@ def drawn(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal(X.shape), rng.standard_normal(Y.shape)
 
 
-def made(seed: int, **sizes: int) -> nn.MultiHeadAttention:
-    return nn.MultiHeadAttention(
+def made(seed: int, **sizes: int) -> nn.ExtendedAttention:
+    return nn.ExtendedAttention(
         HIDDENS, HEADS, **sizes, bias=False, dtype=float, generator=np.random.default_rng(seed)
     )
 
@@ -82,7 +82,7 @@ def one_wide_projection(text: Statements) -> None:
     expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
     text.equal(
         "the weights of all $h$ heads are inside $W_q$, $W_k$, $W_v$: $h$ separate heads give the same",
-        attention(q, k, k, MASK[:, None]),
+        attention(q, k, MASK[:, None]),
         expected,
     )
     Q = attention.q_proj(q)  # (N, L_q, h·p)
@@ -175,7 +175,7 @@ def what_a_head_sees(text: Statements) -> None:
     total = sum(head @ block for head, block in zip(heads, blocks))
     text.fact(
         "$W_o$ weighs the parts and adds them up",
-        same(total, attention(q, k, k)),
+        same(total, attention(q, k)),
         "concatenating and multiplying by $W_o$ is the sum over heads of head · (its block of $W_o$)",
     )
 
@@ -183,7 +183,7 @@ def what_a_head_sees(text: Statements) -> None:
 def how_many(text: Statements) -> None:
     text.section("How many queries, how many keys and values")
     attention = made(3)
-    y = attention(X, Y, Y, MASK[:, None])
+    y = attention(X, Y, MASK[:, None])
     text.fact(
         "`attention(X, Y, Y, valid_lens).shape`",
         y.shape == (2, 4, 100),
@@ -191,7 +191,7 @@ def how_many(text: Statements) -> None:
     )
     text.fact(
         "the second number is the number of queries, whatever the number of pairs",
-        all(attention(X, Y[:, :n], Y[:, :n]).shape == (2, 4, 100) for n in (1, 3, 6)),
+        all(attention(X, Y[:, :n]).shape == (2, 4, 100) for n in (1, 3, 6)),
         "each query gets one result",
     )
     projected = (attention.q_proj, X), (attention.k_proj, Y), (attention.v_proj, Y)
@@ -202,13 +202,13 @@ def how_many(text: Statements) -> None:
         f"queries {queries}, keys and values {keys}",
     )
     q, k = drawn(np.random.default_rng(3))
-    one_by_one = [attention(z, k, k).data for z in np.split(q, QUERIES, 1)]
+    one_by_one = [attention(z, k).data for z in np.split(q, QUERIES, 1)]
     text.fact(
         "how many queries are asked at once is a free choice",
-        same(np.concatenate(one_by_one, 1), attention(q, k, k)),
+        same(np.concatenate(one_by_one, 1), attention(q, k)),
         "each is answered by itself: four at once are four times one",
     )
-    own = nn.MultiHeadSelfAttention(HIDDENS, HEADS, dtype=float)
+    own = nn.MultiHeadAttention(HIDDENS, HEADS, dtype=float)
     text.fact(
         "in self-attention queries, keys and values come from the same tokens: then the numbers are equal",
         nn.with_weights(own, Y)[1].shape == (N, HEADS, PAIRS, PAIRS),
@@ -304,7 +304,7 @@ def additive_and_dot_product(text: Statements) -> None:
     q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))
     other = nn.AdditiveAttention(2, 2, 8, dtype=float, generator=rng)
     for attention in (other, dot):
-        attention(q, k, k, np.array([8]))
+        attention(q, k, np.array([8]))
     apart = gap(other.weights, dot.weights)
     text.fact(
         "with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart"
@@ -314,7 +314,7 @@ def additive_and_dot_product(text: Statements) -> None:
 def the_exercise(text: Statements) -> None:
     text.section("The exercise: draw the weights of all heads")
     attention = made(6)
-    _, weights = nn.with_weights(attention, X, Y, Y, MASK[:, None])  # (N, h, L_q, L_kv)
+    _, weights = nn.with_weights(attention, X, Y, MASK[:, None])  # (N, h, L_q, L_kv)
     expected = np.zeros((N, HEADS, QUERIES, PAIRS))
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
     text.fact(
@@ -323,7 +323,7 @@ def the_exercise(text: Statements) -> None:
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
     )
     q, k = drawn(np.random.default_rng(7))
-    _, random = nn.with_weights(attention, 2 * q, 2 * k, 2 * k, MASK[:, None])
+    _, random = nn.with_weights(attention, 2 * q, 2 * k, MASK[:, None])
     apart = min(gap(a, b) for a, b in itertools.combinations(random.swapaxes(0, 1), 2))
     text.fact(
         "with inputs that differ the heads differ",

@@ -146,9 +146,9 @@ def head(x: Array, WQ: Array, WK: Array, WV: Array, scale: float) -> tuple[Array
     return weights @ V, weights  # (L, d_v)
 
 
-def text_attention() -> nn.MultiHeadSelfAttention:
+def text_attention() -> nn.ExtendedAttention:
     """Return a layer of `nn` with the matrices of the text."""
-    attention = two_heads_of_3(nn.MultiHeadSelfAttention)
+    attention = two_heads_of_3()
     for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
         getattr(attention, name).weight.data[...] = np.hstack(
             both
@@ -569,7 +569,7 @@ def decoder_self_attention(text: Statements, words: Array) -> None:
     text.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]])
 
     text.section("Decoder 4, 5. Self-attention, then residual connection and norm")
-    attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
+    attention = randn(two_heads_of_3(), np.random.default_rng(0))
     Z, weights = nn.with_weights(
         attention, E_SOS[None].astype(float)
     )  # (1, 1, d_model), (1, h, 1, 1)
@@ -585,7 +585,7 @@ def decoder_self_attention(text: Statements, words: Array) -> None:
     )
     other = words.copy()
     other[:, 2] += 1  # the last of three words is another one
-    masked, other_masked = (attention(h, is_causal=True).data for h in (words, other))
+    masked, other_masked = (attention(h, mask=nn.causal_mask(3)).data for h in (words, other))
     free, other_free = (attention(h).data for h in (words, other))
     text.fact(
         "under the mask no word sees a later one",
@@ -603,7 +603,7 @@ def decoder_self_attention(text: Statements, words: Array) -> None:
 
 def decoder_cross_attention(text: Statements, words: Array) -> None:
     text.section("Decoder 6, 7. Encoder-decoder attention")
-    cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), np.random.default_rng(1))
+    cross = randn(two_heads_of_3(), np.random.default_rng(1))
     out, weights = nn.with_weights(cross, NORMAL[None], MEMORY)  # (1, 1, d_model), (1, h, 1, L_s)
     sides = (cross.q_proj, NORMAL), (cross.k_proj, MEMORY[0]), (cross.v_proj, MEMORY[0])
     Q, K, V = (np.split(z @ p.weight.data.T, 2, axis=1) for p, z in sides)  # (L, 3) for each head
@@ -613,7 +613,7 @@ def decoder_cross_attention(text: Statements, words: Array) -> None:
         same(np.hstack(heads) @ cross.out_proj.weight.T, out[0]),
         "all the rest is as before",
     )
-    own = two_heads_of_3(nn.MultiHeadSelfAttention)
+    own = two_heads_of_3()
     own.load_state_dict(cross.state_dict())
     text.erratum(
         "the attentions of a decoder block",
@@ -671,7 +671,9 @@ def six_decoder_blocks(text: Statements, words: Array) -> None:
         is_normal(h[0]) and is_normal([[0.71866458, -1.72279956, 0.57735876, 0.42677623]]),
     )
     block = randn(decoder_layer(), rng)
-    x = text_layer_norm(words[0] + block.self_attention(words, is_causal=True).data[0])  # 1, 2
+    x = text_layer_norm(
+        words[0] + block.self_attention(words, mask=nn.causal_mask(3)).data[0]
+    )  # 1, 2
     x = text_layer_norm(x + block.cross_attention(x[None], MEMORY).data[0])  # 3, 4
     x = text_layer_norm(x + block.feed_forward(x).data)  # 5, 6
     text.fact(
@@ -827,7 +829,7 @@ def conclusion(text: Statements) -> None:
     ):  # fmt: skip
         ours = getattr(CONFIG, name)
         text.fact(f"{what}: {size} in the paper, {ours} here", getattr(paper, name) == size)
-    ours = two_heads_of_3(nn.MultiHeadSelfAttention).d_k
+    ours = two_heads_of_3().d_k
     text.fact(
         f"attention size: 64 in the paper, {ours} here", paper.d_model == 64 * paper.num_heads
     )

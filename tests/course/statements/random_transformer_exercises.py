@@ -165,7 +165,7 @@ def attention_size(text: Statements) -> None:
     )
     best = sizes[results[:, 1].argmax()]
     text.fact("in between is a best size", best in (4, 8), f"$d_k$ = {best}")
-    cost = [nn.MultiHeadAttention(512, 8, head_dim=d_k).q_proj.weight.size for d_k in (64, 128)]
+    cost = [nn.ExtendedAttention(512, 8, head_dim=d_k).q_proj.weight.size for d_k in (64, 128)]
     text.fact(
         "weights and multiplications are proportional to $d_k$",
         cost[1] == 2 * cost[0],

@@ -233,7 +233,7 @@ def several_heads(text: Statements) -> None:
     text.section("Several heads")
     rng = np.random.default_rng(3)
     heads, L = 4, 11
-    attention = nn.MultiHeadSelfAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
+    attention = nn.ExtendedAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
     X = rng.standard_normal((L, D_MODEL))
     joined = (attention.q_proj, attention.k_proj, attention.v_proj)
     own = [np.split(p.weight.data, heads) for p in joined]  # each head has W^Q, W^K, W^V of its own

@@ -101,7 +101,7 @@ def self_attention(text: Statements, rng: np.random.Generator) -> None:
 def multi_head(text: Statements, rng: np.random.Generator) -> None:
     text.section(f"Multi-head attention: h = {HEADS}")
     X = rng.standard_normal((M, D))
-    layer = nn.MultiHeadSelfAttention(D, HEADS, bias=False, dtype=float, generator=rng)
+    layer = nn.ExtendedAttention(D, HEADS, bias=False, dtype=float, generator=rng)
     W_Q, W_K, W_V, W_O = (p.data.T for p in layer.parameters())  # (d, h·d') three times, (h·d', d)
 
     def head(x: np.ndarray, i: int) -> np.ndarray:
@@ -159,7 +159,7 @@ def multi_head(text: Statements, rng: np.random.Generator) -> None:
     )  # fmt: skip
     text.fact(
         "The $Z_i$ are joined (Concat) and go through a Linear layer", same(found[0], output),
-        f"the result equals the output of `nn.MultiHeadSelfAttention` to {gap(found[0], output):.0e}",
+        f"the result equals the output of `nn.MultiHeadAttention` to {gap(found[0], output):.0e}",
     )  # fmt: skip
     text.fact(
         "Each $Z_i$ is $M \\times d'$, unlike $X$",
@@ -417,7 +417,7 @@ def masked_attention(text: Statements, rng: np.random.Generator) -> None:
     kinds = [type(m) for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
     text.fact(
         "Each decoder block has two multi-head attentions",
-        kinds == [nn.MultiHeadSelfAttention, nn.MultiHeadCrossAttention],
+        kinds == [nn.MultiHeadAttention, nn.MultiHeadAttention],
         f"{' and '.join(f'`{kind.__name__}`' for kind in kinds)}",
     )
 
@@ -429,10 +429,10 @@ def masked_attention(text: Statements, rng: np.random.Generator) -> None:
     )  # (L, d'): the first head
     scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
     A = softmax(np.where(mask, scores, -np.inf))  # Mask Q Kᵀ
-    found = nn.with_weights(attention, X, mask)[1][0, 0]
+    found = nn.with_weights(attention, X, mask=mask)[1][0, 0]
     text.fact(
         "$QK^\\top$ is masked first, and the softmax of each row taken then", same(A, found),
-        "so it is in `nn.MultiHeadSelfAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
+        "so it is in `nn.MultiHeadAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
     )  # fmt: skip
     text.fact(
         "Each row still sums to 1",
@@ -499,7 +499,7 @@ def cross_attention(text: Statements, rng: np.random.Generator) -> None:
         len(Q) == 5 and len(K) == len(V) == 4,
     )
     text.fact(
-        "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadCrossAttention`",
+        "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadAttention`",
         A[0].shape == (5, 4) and same(attention(y, C)[0], Z),
         "the weights are 5 × 4, and the result has a row for each target word",
     )

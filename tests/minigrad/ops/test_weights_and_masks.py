@@ -47,9 +47,8 @@ W = np.ones((5, 4), np.float32)
 
 SIZES: Any = {"d_model": 4, "num_heads": 2, "d_ff": 8, "num_layers": 1}
 ENCODER = nn.EncoderModel(nn.EncoderConfig(12, **SIZES))
-LANGUAGE_MODEL = nn.LanguageModel(nn.LanguageModelConfig(12, **SIZES))
-SELF_ATTENTION = nn.MultiHeadSelfAttention(4, 2)
-CROSS_ATTENTION = nn.MultiHeadCrossAttention(4, 2)
+LANGUAGE_MODEL = nn.LanguageModel(nn.DecoderOnlyConfig(12, **SIZES))
+ATTENTION, EXTENDED_ATTENTION = nn.MultiHeadAttention(4, 2), nn.ExtendedAttention(4, 2)
 DOT_PRODUCT, ADDITIVE = nn.DotProductAttention(), nn.AdditiveAttention(4, 4, 5)
 attend = mg.scaled_dot_product_attention
 logits_loss = mg.binary_cross_entropy_with_logits
@@ -91,8 +90,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], Any]] = {
     "masked_fill.mask": (lambda x, mask: mg.masked_fill(x, mask, 0.0), [P], booleans(3, 4)),
     "masked_select.mask": (mg.masked_select, [P], booleans(3, 4)),
     "sum.where": (mg.sum, [P], booleans(3, 4)),
-    "MultiHeadSelfAttention.forward.mask": (SELF_ATTENTION, [Q], booleans(2, 2, 3, 3)),
-    "MultiHeadCrossAttention.forward.mask": (CROSS_ATTENTION, [Q, Q], booleans(2, 2, 3, 3)),
+    "MultiHeadAttention.forward.mask": (ATTENTION, [Q], booleans(2, 2, 3, 3)),
+    "ExtendedAttention.forward.mask": (EXTENDED_ATTENTION, [Q, Q], booleans(2, 2, 3, 3)),
     "EncoderModel.forward.padding_mask": (ENCODER.eval(), [IDS], booleans(2, 3)),
     "LanguageModel.forward.padding_mask": (LANGUAGE_MODEL.eval(), [IDS], booleans(2, 3)),
     "DotProductAttention.forward.valid_lens": (DOT_PRODUCT, [Q, Q, Q], np.array([1, 3])),
@@ -111,7 +110,8 @@ ELSEWHERE = {
     "cov.bias", "attribute.padding_mask", "valid_lens_mask.valid_lens",
     "for_inference.weights", "load.weights", "classifier.weights",
     # passed on to functions and layers that are tested here
-    "Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.memory_mask", "MultiHeadAttention.forward.mask",
+    "Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.memory_mask", "ExtendedEncoderLayer.forward.mask", "ExtendedDecoderLayer.forward.mask",
+    "ExtendedDecoderLayer.forward.memory_mask",
     "TransformerEncoderLayer.forward.mask", "TransformerDecoderLayer.forward.mask",
     "TransformerDecoderLayer.forward.memory_mask", "Transformer.forward.padding_mask",
     "greedy_search.padding_mask", "beam_search.padding_mask", "sample.padding_mask", "generate.padding_mask",

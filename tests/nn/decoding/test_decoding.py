@@ -18,7 +18,9 @@ SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
 
 def small(seed: int = 0, **changes: Any) -> nn.Transformer:
     """Return a small random Transformer in float64."""
-    config = nn.TransformerConfig(9, VOCAB, 8, 2, 1, 2, 16, max_len=12, dtype="float64", **changes)
+    config = nn.EncoderDecoderConfig(
+        9, VOCAB, 8, 2, 1, 2, 16, max_len=12, dtype="float64", **changes
+    )
     model = nn.Transformer(config, np.random.default_rng(seed))
     model.output.weight.data *= 4  # scores that differ
     return model

@@ -19,6 +19,7 @@ import minigrad as mg
 import nn
 from minigrad.fast import runtime
 from nn.decoding import fast, inference, products
+from nn.options.parts import ExtendedEncoder
 
 SOURCES = np.array([[4, 5, 6, 8], [7, 8, 0, 0], [5, 7, 4, 0]])
 ALONE = np.array([[4, 5, 6, 7]])  # one short source: the projections are absorbed
@@ -28,7 +29,7 @@ def made(**changes: Any) -> nn.Transformer:
     """Return a model whose biases are not 0."""
     sizes = {"d_model": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
     options = {**sizes, "d_ff": 16, "max_len": 12, "dtype": "float64", **changes}
-    model = nn.Transformer(nn.TransformerConfig(9, 9, **options), np.random.default_rng(3))
+    model = nn.Transformer(nn.EncoderDecoderConfig(9, 9, **options), np.random.default_rng(3))
     for p in model.parameters():
         p.data += 0.1 * np.random.default_rng(p.size).standard_normal(p.shape)
     return model.eval()
@@ -50,7 +51,7 @@ def test_for_inference_transformer_decodes_as_its_model() -> None:
 
 
 def test_for_inference_language_model_generates_as_its_model() -> None:
-    config = nn.LanguageModelConfig(13, 16, 4, 2, 24, positions="rotary", dtype="float64")
+    config = nn.DecoderOnlyConfig(13, 16, 4, 2, 24, positions="rotary", dtype="float64")
     model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
     quick, prompts = nn.for_inference(model), [[1, 2, 3, 4], [5], [6, 7]]
     assert nn.generate(quick, prompts, max_len=9) == nn.generate(model, prompts, max_len=9)
@@ -107,7 +108,7 @@ def test_for_inference_copied_is_for_inference(copied: Callable[[Any], Any]) -> 
     quick = nn.for_inference(made(tie="all"))
     again = copied(quick)
     assert isinstance(again, nn.Transformer) and decoded(again, ALONE) == decoded(quick, ALONE)
-    assert isinstance(again.decoder.layers[0].self_attention, fast.FastSelfAttention)
+    assert isinstance(again.decoder.layers[0].self_attention, fast.FastAttention)
     assert again.output.weight is again.source_embedding.tokens.weight
     with pytest.raises(RuntimeError, match="read-only"):
         again.train()
@@ -178,10 +179,9 @@ def test_for_inference_of_a_large_batch_computes_it_in_parts(
     ids[2, 3:] = ids[5, :2] = 0  # padding on both sides: positions differ by row
     expected = quick(ids).data
     parts: list[int] = []
-    inner = nn.Encoder.forward
-    monkeypatch.setattr(
-        nn.Encoder, "forward", lambda self, x, *rest: parts.append(len(x)) or inner(self, x, *rest)
-    )
+    inner = ExtendedEncoder.forward
+    counted = lambda self, x, *rest: parts.append(len(x)) or inner(self, x, *rest)
+    monkeypatch.setattr(ExtendedEncoder, "forward", counted)
     monkeypatch.setattr(fast, "LARGE_BATCH", 1)
     monkeypatch.setattr(fast, "get_num_threads", lambda: 3)
     np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)

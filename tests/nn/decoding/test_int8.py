@@ -26,7 +26,7 @@ IDS = np.array([[3, 4, 5, 6], [7, 8, 9, 1]])
 
 def language_model(dtype: str = "float32", **options: Any) -> nn.LanguageModel:
     options = {"positions": "rotary", "gated": True, "norm": "rms", "tie": True, **options}
-    config = nn.LanguageModelConfig(13, 16, 4, 2, 24, dtype=dtype, **options)
+    config = nn.DecoderOnlyConfig(13, 16, 4, 2, 24, dtype=dtype, **options)
     return nn.LanguageModel(config, np.random.default_rng(0)).eval()
 
 
@@ -146,7 +146,7 @@ def test_int8_language_model_equals_the_model_with_rounded_weights(tie: bool) ->
 def test_int8_transformer_equals_the_model_with_rounded_weights(source: Any) -> None:
     """A single short source absorbs projections."""
     sizes = {"d_model": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2}
-    config = nn.TransformerConfig(9, 9, **sizes, d_ff=16, max_len=12, dtype="float64", tie="all")
+    config = nn.EncoderDecoderConfig(9, 9, **sizes, d_ff=16, max_len=12, dtype="float64", tie="all")
     model = nn.Transformer(config, np.random.default_rng(3)).eval()
     quick, expected = nn.for_inference(model, "int8"), with_rounded_weights(model)
     found = nn.beam_search(quick, source, n_best=2, max_len=6)
@@ -212,7 +212,7 @@ def test_int8_embedding_refuses_ids_outside_the_vocabulary() -> None:
 def published(directory: Path, norm: str, *sizes: int) -> int:
     """Save a Llama or a GPT-2, whose matrices are stored transposed; return its parameters."""
     rms = norm == "rms"
-    config = nn.LanguageModelConfig(
+    config = nn.DecoderOnlyConfig(
         *sizes, max_len=12, norm_first=True, norm=norm, gated=rms, bias=not rms, tie=True,
         activation="silu" if rms else "gelu_tanh", positions="rotary" if rms else "learned",
     )  # fmt: skip

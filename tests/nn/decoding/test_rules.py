@@ -21,7 +21,7 @@ VOCAB = 12
 
 def model(max_len: int = 40, **options: Any) -> nn.LanguageModel:
     """Return a small random language model whose next tokens are clearly ranked."""
-    config = nn.LanguageModelConfig(
+    config = nn.DecoderOnlyConfig(
         VOCAB, 16, 2, 2, 24, dropout=0.0, max_len=max_len, dtype="float64", **options
     )
     made = nn.LanguageModel(config, np.random.default_rng(0))

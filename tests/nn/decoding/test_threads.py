@@ -26,7 +26,7 @@ def assert_same_in_threads(say: Callable[[Any], Any], parts: Sequence[Any]) -> N
 @pytest.mark.parametrize("inference", [True, False])
 def test_generate_in_eight_threads_equals_one_thread(inference: bool) -> None:
     """Greedy search, beam search and sampling, with attention recorded in between."""
-    config = nn.LanguageModelConfig(44, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24)
+    config = nn.DecoderOnlyConfig(44, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24)
     model = trained = nn.LanguageModel(config, np.random.default_rng(0))
     for p in trained.parameters():
         p.data[...] *= 3  # so that outputs differ

@@ -278,7 +278,7 @@ def test_positions_that_no_token_has_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("layer", "norm_first"), [(nn.TransformerEncoderLayer, False), (nn.TransformerDecoderLayer, True)]
+    ("layer", "norm_first"), [(nn.ExtendedEncoderLayer, False), (nn.ExtendedDecoderLayer, True)]
 )  # fmt: skip
 def test_parallel_of_another_layer_raises(layer: Any, norm_first: bool) -> None:
     message = f"{layer.__name__}: parallel must be False, except in encoder layers with norm_first"
@@ -289,7 +289,7 @@ def test_parallel_of_another_layer_raises(layer: Any, norm_first: bool) -> None:
 def test_cache_with_gradients_raises() -> None:
     message = r"a cache keeps no graph for gradients: decode inside `with mg.no_grad\(\):`"
     with pytest.raises(RuntimeError, match=message):
-        nn.MultiHeadSelfAttention(8, 2)(np.ones((1, 2, 8), "f4"), cache=nn.AttentionCache())
+        nn.MultiHeadAttention(8, 2)(np.ones((1, 2, 8), "f4"), cache=nn.AttentionCache())
 
 
 @pytest.mark.slow
@@ -379,7 +379,7 @@ def test_position_bias_of_a_user_trains_and_decodes(monkeypatch: pytest.MonkeyPa
     """Require a class and an entry of the table."""
     entry = lambda config, bidirectional, generator: DecayBias(config.num_heads)
     monkeypatch.setitem(position_bias.POSITION_BIASES, "decay", entry)
-    config = nn.LanguageModelConfig(9, 8, 2, 2, 12, positions="decay", dropout=0.0, dtype="float64")
+    config = nn.DecoderOnlyConfig(9, 8, 2, 2, 12, positions="decay", dropout=0.0, dtype="float64")
     model, ids = nn.LanguageModel(config), RNG.integers(0, 9, (2, 6))
     model.loss(ids).backward()
     assert model.layers.layers[0].self_attention.position_bias.rate.grad.data.all()

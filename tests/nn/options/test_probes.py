@@ -22,12 +22,12 @@ IDS = np.array([[4, 5, 6, 4], [7, 8, 3, 0]])
 def new_model(kind: str, seed: int) -> Any:
     """Return a model with float64 parameters."""
     if kind == "transformer":
-        config = nn.TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=2, **SIZES)
+        config = nn.EncoderDecoderConfig(9, 9, num_encoder_layers=1, num_decoder_layers=2, **SIZES)
         model: Any = nn.Transformer(config)
     elif kind == "language model":
         grouped = nn.AttentionConfig(num_kv_heads=2)
         options = {"attention": grouped, "positions": "rotary", "activation": "gelu"}
-        model = nn.LanguageModel(nn.LanguageModelConfig(9, num_layers=2, **SIZES, **options))
+        model = nn.LanguageModel(nn.DecoderOnlyConfig(9, num_layers=2, **SIZES, **options))
     else:
         config = nn.EncoderConfig(9, num_layers=2, positions="relative", **SIZES)
         model = nn.MaskedLanguageModel(config)
@@ -41,10 +41,10 @@ def inputs_of(kind: str) -> tuple[np.ndarray, ...]:
 def moved(model: nn.Module, call: str, change: np.ndarray) -> Any:
     """Return a context in which `change` (N, h, L_q, L_kv) is added to the weights of a call."""
 
-    def probe(name: str, function: Any) -> Any:
-        def attend(q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
+    def probe(name: str, attention: Any, function: Any) -> Any:
+        def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
             values = np.repeat(v.data, q.shape[1] // v.shape[1], axis=1)
-            return function(q, k, v, mask, **options) + change @ values
+            return function(q, k, v, mask) + change @ values
 
         return attend if name == call else function
 

@@ -16,13 +16,14 @@ CONFIG = nn.TransformerConfig(11, 13, 8, 4, 2, 2, 12, dropout=0.0, max_len=16, d
 HEADS = {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.cross_attention": [0, 1, 2]}
 
 
-def make_attention(bias: bool = True) -> tuple[Any, list[np.ndarray]]:
-    """Return an attention with four heads of size 3, and its arguments and mask."""
+def make_attention(bias: bool = True) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return an attention with four heads of size 3, and its arguments by name."""
     rng = np.random.default_rng(0)
     sizes = {"query_size": 5, "key_size": 6, "value_size": 7}
-    attention = nn.MultiHeadAttention(12, 4, **sizes, bias=bias, dtype=float, generator=rng)
+    attention = nn.ExtendedAttention(12, 4, **sizes, bias=bias, dtype=float, generator=rng)
     arrays = [rng.standard_normal((2, *shape)) for shape in ((3, 5), (4, 6), (4, 7))]
-    return attention, [*arrays, rng.random((2, 1, 1, 4)) < 0.7]
+    arguments = dict(zip(("query", "memory", "value"), arrays))
+    return attention, arguments | {"mask": rng.random((2, 1, 1, 4)) < 0.7}
 
 
 def set_heads_to_zero(attention: Any, heads: list[int]) -> None:
@@ -40,12 +41,12 @@ def test_prune_heads_equals_outputs_of_zero(parts: list[list[int]], bias: bool) 
     attention, arguments = make_attention(bias)
     heads = [head for part in parts for head in part]
     set_heads_to_zero(attention, heads)
-    y, weights = nn.with_weights(attention, *arguments)
+    y, weights = nn.with_weights(attention, **arguments)
     for part in parts:
         nn.prune_heads(attention, part)
     left = [head for head in range(4) if head not in heads]
     assert attention.pruned_heads == tuple(sorted(heads)) and attention.num_heads == len(left)
-    z, weights_of_pruned = nn.with_weights(attention, *arguments)
+    z, weights_of_pruned = nn.with_weights(attention, **arguments)
     np.testing.assert_allclose(z.data, y.data, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(weights_of_pruned, weights[:, left], rtol=1e-12)
 
@@ -53,7 +54,7 @@ def test_prune_heads_equals_outputs_of_zero(parts: list[list[int]], bias: bool) 
 def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
     attention, arguments = make_attention()
     attention.k_proj.requires_grad_(False)
-    attention(*arguments).sum().backward()
+    attention(**arguments).sum().backward()
     early = optim.Adam([attention.q_proj.weight])
     nn.prune_heads(attention, [1])
     parameters = dict(attention.named_parameters())
@@ -61,7 +62,7 @@ def test_prune_heads_frees_memory_and_keeps_frozen_parameters_frozen() -> None:
     frozen = [name for name, p in parameters.items() if not p.requires_grad]
     assert frozen == ["k_proj.weight", "k_proj.bias"]
     assert attention.q_proj.weight.grad is None
-    attention(*arguments).sum().backward()
+    attention(**arguments).sum().backward()
     with pytest.raises(RuntimeError, match="had another shape or dtype when its optimizer"):
         early.step()
 
@@ -88,7 +89,7 @@ def test_prune_heads_bad_heads_change_nothing(heads: Any, error: Any, message: s
 
 
 def test_gate_heads_keeps_the_dtype_and_refuses_other_shapes() -> None:
-    attention, x = nn.MultiHeadSelfAttention(8, 4), np.ones((2, 3, 8), np.float32)
+    attention, x = nn.MultiHeadAttention(8, 4), np.ones((2, 3, 8), np.float32)
     with nn.gate_heads(attention, {"": np.ones(4)}):
         assert attention(x).dtype == np.float32
     message = r"gate must have shape \(4,\) or \(2, 4\), got \(3, 4\)"
@@ -117,7 +118,7 @@ def test_pruned_model_decodes_and_is_saved(tmp_path: Path) -> None:
     assert model.config.pruned_heads == HEADS
     nn.save_weights(path, model, config=model.config.to_dict())
     stored = json.loads(json.dumps(model.config.to_dict()))
-    again = nn.Transformer(nn.TransformerConfig.from_dict(stored)).eval()
+    again = nn.Transformer(nn.EncoderDecoderConfig.from_dict(stored)).eval()
     nn.load_weights(path, again)
     assert again.config == model.config and hash(again.config) == hash(model.config)
     state = again.start(source)

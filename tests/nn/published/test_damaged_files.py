@@ -80,7 +80,7 @@ def read_translator(path: Path) -> Any:
 def make_llama(path: Path) -> None:
     """Save a Llama in several files, with the tokenizer and chat template of a GPT-2."""
     language_model_folder(path)
-    config = nn.LanguageModelConfig(
+    config = nn.DecoderOnlyConfig(
         19, 16, 4, 2, 32, max_len=40, norm="rms", gated=True, activation="silu", bias=False, positions="rotary",
         attention=nn.AttentionConfig(num_kv_heads=2), tie=False, eos_id=2,
     )  # fmt: skip

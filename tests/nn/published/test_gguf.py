@@ -48,7 +48,7 @@ STRING, ARRAY, INT32, UINT32, FLOAT32, BOOL = (
 def make(name: str, directory: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Save a tiny Llama or GPT-2, and return its config.json and arrays."""
     rms = name == "llama"
-    config = nn.LanguageModelConfig(
+    config = nn.DecoderOnlyConfig(
         40, 256, 4, 2, 256, max_len=64, norm_first=True, norm="rms" if rms else "layer", gated=rms, bias=not rms,
         activation="silu" if rms else "gelu_tanh", positions="rotary" if rms else "learned", tie=not rms,
         attention=nn.AttentionConfig(num_kv_heads=2 if rms else None), bos_id=1, eos_id=2, **options,

@@ -25,7 +25,7 @@ Model = nn.LanguageModel
 
 def model(seed: int, norm_eps: float) -> Model:
     """Return a model whose configuration differs from others in norm_eps, which no shape shows."""
-    config = nn.LanguageModelConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0, norm_eps=norm_eps)
+    config = nn.DecoderOnlyConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0, norm_eps=norm_eps)
     return Model(config, np.random.default_rng(seed))
 
 

@@ -76,7 +76,7 @@ def test_merge_lora_keeps_the_outputs() -> None:
 
 
 def test_merge_lora_keeps_the_bias_of_marian_frozen(tmp_path: Path) -> None:
-    config = nn.TransformerConfig(
+    config = nn.EncoderDecoderConfig(
         20, 20, 16, 4, 1, 1, 32, tie="all", output_bias=True, max_len=20, positions="sinusoidal_halves"
     )  # fmt: skip
     translator = nn.Transformer(config)

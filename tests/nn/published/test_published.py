@@ -26,12 +26,12 @@ from nn.published import llama
 from nn.published.load import FAMILIES, read_config
 
 LM = (30, 16, 4, 2, 32)  # sizes of all models: vocabulary, width, heads, layers, inner width
-GPT2 = nn.LanguageModelConfig(*LM, max_len=20, bos_id=1, eos_id=2)
-LLAMA = nn.LanguageModelConfig(
+GPT2 = nn.DecoderOnlyConfig(*LM, max_len=20, bos_id=1, eos_id=2)
+LLAMA = nn.DecoderOnlyConfig(
     *LM, max_len=20, norm="rms", norm_eps=1e-6, gated=True, activation="silu", bias=False, positions="rotary",
     attention=nn.AttentionConfig(num_kv_heads=2), tie=False,
 )  # fmt: skip
-MARIAN = nn.TransformerConfig(30, *LM[:4], 2, 32, tie="all", max_len=20, positions="sinusoidal_halves")  # fmt: skip
+MARIAN = nn.EncoderDecoderConfig(30, *LM[:4], 2, 32, tie="all", max_len=20, positions="sinusoidal_halves")  # fmt: skip
 
 
 def bert(**changes: Any) -> nn.EncoderConfig:
@@ -118,7 +118,7 @@ def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> Non
 
 
 def lm(**options: Any) -> nn.LanguageModel:
-    return nn.LanguageModel(nn.LanguageModelConfig(*LM, **options))
+    return nn.LanguageModel(nn.DecoderOnlyConfig(*LM, **options))
 
 
 BIAS = nn.AttentionConfig(bias="qk")

@@ -89,9 +89,9 @@ class Run:
     def trainer(self, run_dir: Path, save_every: int | None = None) -> nn.Trainer:
         mg.manual_seed(self.seed)
         if self.kind == "pairs":
-            model: Any = nn.Transformer(nn.TransformerConfig(9, 9, 4, 1, 1, 1, 4, **SIZES))
+            model: Any = nn.Transformer(nn.EncoderDecoderConfig(9, 9, 4, 1, 1, 1, 4, **SIZES))
         elif self.kind == "windows":
-            model = nn.LanguageModel(nn.LanguageModelConfig(9, 4, 1, 1, 4, **SIZES))
+            model = nn.LanguageModel(nn.DecoderOnlyConfig(9, 4, 1, 1, 4, **SIZES))
         else:
             model = Rows()
         optimizer = OPTIMIZERS[self.optimizer](model.parameters())

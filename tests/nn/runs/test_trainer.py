@@ -25,7 +25,7 @@ def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
     t = trainer(tmp_path, max_epochs=15)
     history = t.fit()
     valid = [e["valid_loss"] for e in history if "valid_loss" in e]
-    assert len(valid) == 15 and valid[-1] < 0.7 * valid[0] and t.best == min(valid)
+    assert len(valid) == 15 and valid[-1] < 0.75 * valid[0] and t.best == min(valid)
     entries = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert entries == history
     names = {"step", "epoch", "loss", "lr", "grad_norm", "targets_per_second", "seconds"}

@@ -1,4 +1,4 @@
-"""Configurations of models with all options, as `nn` exports them and as models are saved.
+"""Configurations of models with all options, as models are saved.
 
 They extend the configurations of `nn.config` by groups of options: attention, positions,
 embeddings.
@@ -8,38 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
-
-from numpy.random import Generator
+from typing import Any, ClassVar, TypeVar, cast
 
 from minigrad.io.json import mistyped_fields
 from minigrad.io.reading import listed
 
-from .. import config as book
-from ..attention import check_heads
-from ..block import NORMS, norm_named
+from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
 from ..linear import ACTIVATIONS
-from ..module import Module
-from ..norm import LayerNorm, RMSNorm
-from ..positions import LearnedPositions, SinusoidalPositions
 from . import activations as activations  # adds names of activations
+from .extended_layers import check_heads
+from .norms import NORMS
+from .parts import PARTS
 from .position_bias import POSITION_BIASES
-from .pruning import prune_model
 from .rotary import RotaryPositions
 
 __all__ = [
     "AttentionConfig",
+    "DecoderOnlyConfig",
     "EmbeddingConfig",
     "EncoderConfig",
-    "LanguageModelConfig",
-    "ModelConfig",
+    "EncoderDecoderConfig",
+    "ExtendedConfig",
     "PositionConfig",
-    "TransformerConfig",
 ]
 
-C = TypeVar("C", bound="ModelConfig")
+C = TypeVar("C", bound="ExtendedConfig")
+DEPTHS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
 POSITIONS = (
     "none",
     "sinusoidal",
@@ -240,21 +236,29 @@ GROUPS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(book.ModelConfig):
-    """Base of the configurations; the defaults are the paper's.
+class ExtendedConfig(ModelConfig):
+    """Base of the configurations with all options; the defaults are the paper's.
+
+    Other parameters: as `ModelConfig`.
 
     Parameters
     ----------
     activation_dropout : float, optional
         Dropout inside the feed-forward network. None: `dropout`.
+    bias : bool
+        Biases of the linear layers.
     gated : bool
         Multiply the activation by a second projection of the input.
     norm : str
         "layer", "rms" or "rms_zero_centred", which multiplies by 1 + weight as Gemma does.
+    norm_eps : float
+        Added to the variance or mean square.
     final_norm : bool, optional
         Add a norm after each stack. None: `norm_first`.
     attention : AttentionConfig
         Options of the attentions.
+    positions : PositionConfig or str
+        Kind and options of the positions.
     embeddings : EmbeddingConfig
         Options of the token embeddings.
     output_scale : float
@@ -264,8 +268,10 @@ class ModelConfig(book.ModelConfig):
     """
 
     activation_dropout: float | None = None
+    bias: bool = True
     gated: bool = False
     norm: str = "layer"
+    norm_eps: float = 1e-5
     final_norm: bool | None = None
     attention: AttentionConfig = AttentionConfig()
     positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
@@ -273,16 +279,14 @@ class ModelConfig(book.ModelConfig):
     output_scale: float = 1.0
     pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
 
-    def _check_fields(self) -> None:
+    parts: ClassVar[Mapping[type, type]] = PARTS
+
+    def _check_sizes(self) -> None:
         if isinstance(self.positions, str):
             object.__setattr__(self, "positions", PositionConfig(kind=self.positions))
         _check_options(self)
-
-    def _check_heads(self) -> None:
         positions = self._positions
-        check_heads(
-            self.d_model, self.num_heads, self.attention.num_kv_heads, self.attention.head_dim
-        )
+        check_heads(*self._sizes, self.attention.num_kv_heads, self.attention.head_dim)
         for name, layers in (
             ("attention.window_layers", self.attention.window_layers),
             ("positions.no_rotary_layers", positions.no_rotary_layers),
@@ -305,9 +309,16 @@ class ModelConfig(book.ModelConfig):
             self.rotary()  # refuses what is wrong
 
     @property
+    def _sizes(self) -> tuple[int, int]:
+        """Return d_model and num_heads, fields of each kind of configuration."""
+        config: Any = self
+        return config.d_model, config.num_heads
+
+    @property
     def size_of_head(self) -> int:
         """Return `attention.head_dim`, or d_model / num_heads."""
-        return self.attention.head_dim or cast(int, self.d_model) // self.num_heads
+        d_model, num_heads = self._sizes
+        return self.attention.head_dim or d_model // num_heads
 
     def rotary(self) -> RotaryPositions:
         """Return the rotation of queries and keys, for positions of kind "rotary".
@@ -325,102 +336,19 @@ class ModelConfig(book.ModelConfig):
             rotary_dim=positions.rotary_dim,
         )
 
-    # -- parts of a model
-
     @property
     def _positions(self) -> PositionConfig:
         return cast(PositionConfig, self.positions)
 
     @property
+    def depth(self) -> int:
+        """Return the number of layers of the deepest stack."""
+        return max(getattr(self, name, 0) for name in DEPTHS)
+
+    @property
     def position_limit(self) -> int | None:
         """Return the largest number of positions, or None without a limit."""
         return None if self._positions.is_unlimited else self.max_len
-
-    @property
-    def embedding_size(self) -> int:
-        """Return the width of the embeddings."""
-        return self.embeddings.size or self.d_model
-
-    @property
-    def embedding_scale(self) -> float:
-        """Return the factor of the embeddings."""
-        return cast(float, self.effective().embeddings.scale)
-
-    @property
-    def hidden_scale(self) -> float:
-        """Return the factor of the input of the output projection."""
-        return self.output_scale
-
-    def new_positions(self, size: int, generator: Generator | None) -> Module | None:
-        """Return the module that adds positions to vectors of a size, or None."""
-        kind = self._positions.kind
-        table: dict[str, Any] = {"dtype": self.dtype, "offset": self._positions.offset}
-        if kind.startswith("learned"):
-            return LearnedPositions(self.max_len, size, generator=generator, **table)
-        if not kind.startswith("sinusoidal"):
-            return None
-        halves, last = kind != "sinusoidal", kind == "sinusoidal_last"
-        return SinusoidalPositions(self.max_len, size, halves=halves, last=last, **table)
-
-    def new_norm(self, size: int) -> LayerNorm | RMSNorm:
-        """Return a norm of vectors of a size."""
-        return norm_named(self.norm, size, self.norm_eps, self.dtype)
-
-    def new_embedding_norm(self) -> Module | None:
-        """Return the norm of the sum of embeddings and positions, or None."""
-        return self.new_norm(self.embedding_size) if self.embeddings.norm else None
-
-    def new_final_norm(self) -> Module | None:
-        """Return the norm after a stack of layers, or None."""
-        return self.new_norm(self.d_model) if self.effective().final_norm else None
-
-    def layer_options(
-        self, count: int, *, causal: bool, cross: bool, generator: Generator | None
-    ) -> list[dict[str, Any]]:
-        """Return the options of each layer of a stack, which differ in their self-attention."""
-        layers = super().layer_options(count, causal=causal, cross=cross, generator=generator)
-        names = ("activation_dropout", "gated", "norm")
-        later = {name: getattr(self, name) for name in names}
-        if cross:
-            later["cross_attention"] = self._attention_options()
-        shared = self._attention_options() | self._position_options(not causal, generator)
-        attention, positions = self.attention, self._positions
-        for i, options in enumerate(layers):
-            changes: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
-            if attention.window_layers is None or i in attention.window_layers:
-                changes["window"] = attention.window
-            options |= {**later, "attention": shared | changes}
-        return layers
-
-    def _attention_options(self) -> dict[str, Any]:
-        """Return the options that all attentions of a model share."""
-        attention = self.effective().attention
-        bias: Any = attention.bias
-        if isinstance(bias, str):
-            bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
-        return {
-            "num_kv_heads": attention.num_kv_heads,
-            "head_dim": attention.head_dim,
-            "scale": attention.scale,
-            "bias": bias,
-            "qk_norm": self.norm_eps if attention.qk_norm else None,
-            "dropout": attention.dropout,
-        }
-
-    def _position_options(self, bidirectional: bool, generator: Generator | None) -> dict[str, Any]:
-        """Return the options of positions, which the self-attentions of a stack share."""
-        kind = self._positions.kind
-        if kind == "rotary":
-            return {"rotary": self.rotary()}
-        if kind in POSITION_BIASES:
-            make_bias = POSITION_BIASES[kind]
-            return {"position_bias": make_bias(self, bidirectional, generator)}
-        return {}
-
-    def finish(self, model: Any) -> None:
-        """Remove the heads of a new model that `pruned_heads` contains."""
-        if self.pruned_heads:
-            prune_model(model, self.pruned_heads)
 
     # -- values that take effect
 
@@ -431,9 +359,10 @@ class ModelConfig(book.ModelConfig):
     @cached_property
     def _effective(self: C) -> C:
         positions, attention = self._positions, self.attention
+        d_model, num_heads = self._sizes
         scale, bias = self.embeddings.scale, _or(attention.bias, self.bias)
         if isinstance(scale, bool):
-            scale = math.sqrt(self.d_model) if scale else 1.0
+            scale = math.sqrt(d_model) if scale else 1.0
         if isinstance(bias, str):
             letters = "".join(letter for letter in "qkvo" if letter in bias)
             bias = {"": False, "qkvo": True}.get(letters, letters)
@@ -446,16 +375,14 @@ class ModelConfig(book.ModelConfig):
             final_norm=_or(self.final_norm, self.norm_first),
             attention=replace(
                 attention,
-                num_kv_heads=attention.num_kv_heads or self.num_heads,
+                num_kv_heads=attention.num_kv_heads or num_heads,
                 head_dim=self.size_of_head,
                 scale=attention.scale or self.size_of_head**-0.5,
                 bias=bias,
                 dropout=_or(attention.dropout, self.dropout),
             ),
             positions=positions,
-            embeddings=replace(
-                self.embeddings, scale=scale, size=self.embeddings.size or self.d_model
-            ),
+            embeddings=replace(self.embeddings, scale=scale, size=self.embeddings.size or d_model),
             **self._effective_of_heads(),
         )
 
@@ -463,6 +390,10 @@ class ModelConfig(book.ModelConfig):
         return {}
 
     # -- plain data
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain data, for JSON."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any], where: str = "") -> C:
@@ -533,22 +464,39 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
+def _check_tie(config: Any, tied: bool) -> None:
+    if tied and (config.embeddings.size or config.d_model) != config.d_model:
+        raise ValueError(
+            f"embeddings.size must be d_model ({config.d_model}) with tie={config.tie!r}, got "
+            f"{config.embeddings.size}"
+        )
+
+
 @dataclass(frozen=True)
-class TransformerConfig(book.TransformerConfig, ModelConfig):
-    """Configuration of a `Transformer`; the defaults are the paper's base model."""
+class EncoderDecoderConfig(TransformerConfig, ExtendedConfig):
+    """Configuration of a `Transformer` with all options; the defaults are the paper's base model.
+
+    Parameters: as `TransformerConfig` and `ExtendedConfig`.
+    """
 
     _: KW_ONLY
     positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_tie(self, self.tie in ("target", "all"))
+
 
 @dataclass(frozen=True)
-class LanguageModelConfig(book.LanguageModelConfig, ModelConfig):
-    """Configuration of a `LanguageModel`; the defaults are GPT-2's, but smaller.
+class DecoderOnlyConfig(LanguageModelConfig, ExtendedConfig):
+    """Configuration of a `LanguageModel` with all options; the defaults are GPT-2's, but smaller.
+
+    Other parameters: as `LanguageModelConfig` and `ExtendedConfig`.
 
     Parameters
     ----------
     parallel : bool
-        Add attention and feed-forward network of the same input, see `TransformerEncoderLayer`.
+        Add attention and feed-forward network of the same input, see `ExtendedEncoderLayer`.
     """
 
     _: KW_ONLY
@@ -557,17 +505,16 @@ class LanguageModelConfig(book.LanguageModelConfig, ModelConfig):
     positions: PositionConfig | str = PositionConfig(kind="learned")
     embeddings: EmbeddingConfig = EmbeddingConfig(scale=False)
 
-    def layer_options(self, count: int, **options: Any) -> list[dict[str, Any]]:
-        """Return the options of each layer of a stack."""
-        layers = super().layer_options(count, **options)
-        return [{**layer, "parallel": self.parallel} for layer in layers]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_tie(self, self.tie)
 
 
 @dataclass(frozen=True)
-class EncoderConfig(ModelConfig):
+class EncoderConfig(ExtendedConfig):
     """Configuration of an `EncoderModel` and of its heads.
 
-    Other parameters: as `LanguageModelConfig`.
+    Other parameters: as `LanguageModelConfig` and `ExtendedConfig`.
 
     Parameters
     ----------
@@ -623,7 +570,15 @@ class EncoderConfig(ModelConfig):
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
 
 
-def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: str) -> None:
+def extended(config: ModelConfig) -> Any:
+    """Return a configuration with all options that describes the same model."""
+    if isinstance(config, ExtendedConfig):
+        return config
+    kind = EncoderDecoderConfig if isinstance(config, TransformerConfig) else DecoderOnlyConfig
+    return kind(**{item.name: getattr(config, item.name) for item in fields(config)})
+
+
+def check_sizes(config: ExtendedConfig, shapes: Mapping[str, Sequence[int]], name: str) -> None:
     """Raise a ValueError for a model that needs larger arrays than a file has.
 
     It is called before the model takes memory: with a size of 10¹², that would be all there is.
@@ -633,7 +588,7 @@ def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: 
     largest_size = (largest, f"the largest size of an array in {name}")
     limits = dict.fromkeys(_SIZES, largest_size)
     most = 10_000 if getattr(config, "shared_layers", False) else len(shapes)
-    limits |= dict.fromkeys(book.DEPTHS, (most, f"the number of arrays in {name}"))
+    limits |= dict.fromkeys(DEPTHS, (most, f"the number of arrays in {name}"))
     if "relative" in kind:
         limits["positions.relative_buckets"] = largest_size
     if kind.startswith("learned"):
@@ -641,7 +596,7 @@ def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: 
     if is_image:
         limits |= dict.fromkeys(("num_channels", "patch_size"), largest_size)
     if kind.startswith("sinusoidal"):
-        limits["max_len"] = ((1 << 27) // config.d_model, "the limit of a table of positions")
+        limits["max_len"] = ((1 << 27) // config._sizes[0], "the limit of a table of positions")
     values = config.flatten(config.to_dict())
     for option, (most, reason) in limits.items():
         value = values.get(option) or 0  # other kinds of models have no such option

@@ -1,4 +1,4 @@
-"""Functions of torch.nn.utils, for code that imports them from there. A reader can skip it."""
+"""Functions of torch.nn.utils, for code that imports them from there.."""
 
 from __future__ import annotations
 

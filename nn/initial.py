@@ -1,7 +1,7 @@
-"""Initialization of parameters, in place. Look at `xavier_uniform_`, which models use.
+"""Initial values of parameters, drawn in place. Look at `xavier_uniform_`, which models use.
 
 `fan_in` is the number of inputs of a unit, `fan_out` the number of outputs: columns and rows of a
-weight (out, in). Glorot, Bengio (2010); He et al. (2015), arXiv:1502.01852.
+weight (out, in). Glorot, Bengio (2010).
 """
 
 from __future__ import annotations
@@ -18,18 +18,7 @@ from minigrad.changes import mark_changed
 from minigrad.random import default_generator
 from minigrad.tensor import Tensor
 
-__all__ = [
-    "constant_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "skipped",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
+__all__: list[str] = []  # names of `nn.init`
 
 _SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
 _AT_ONCE = 1 << 18
@@ -56,7 +45,8 @@ def skipped(*, skip: bool = True) -> Iterator[None]:
         _SKIPPED.reset(token)
 
 
-def _fans(tensor: Tensor) -> tuple[int, int]:
+def fans(tensor: Tensor) -> tuple[int, int]:
+    """Return fan_in and fan_out of a weight (out, in)."""
     if tensor.ndim < 2:
         raise ValueError(
             f"tensor must have at least two axes for fan_in and fan_out, got shape {tensor.shape}"
@@ -77,58 +67,6 @@ def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tens
         data[rows] = draw(data[rows].shape)
     mark_changed(tensor.data)
     return tensor
-
-
-def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Set all elements to a value.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-    val : float
-        Value of all elements.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    tensor.data[...] = val
-    mark_changed(tensor.data)
-    return tensor
-
-
-def zeros_(tensor: Tensor) -> Tensor:
-    """Set all elements to 0.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    return constant_(tensor, 0)
-
-
-def ones_(tensor: Tensor) -> Tensor:
-    """Set all elements to 1.
-
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    return constant_(tensor, 1)
 
 
 def uniform_(
@@ -190,64 +128,5 @@ def xavier_uniform_(
     Tensor
         The same tensor.
     """
-    bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+    bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
-
-
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw from a normal distribution with std gain * √(2 / (fan_in + fan_out)).
-
-    Other parameters: as `uniform_`.
-
-    Parameters
-    ----------
-    gain : float, default 1
-        Factor of the standard deviation.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
-
-
-def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Draw uniformly within ± √(6 / ((1 + a²) * fan_in)).
-
-    Other parameters: as `uniform_`.
-
-    Parameters
-    ----------
-    a : float, default 0
-        Negative slope of the leaky ReLU that follows.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    bound = math.sqrt(6 / ((1 + a * a) * _fans(tensor)[0]))
-    return uniform_(tensor, -bound, bound, generator)
-
-
-def kaiming_normal_(
-    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Draw from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
-
-    Other parameters: as `uniform_`.
-
-    Parameters
-    ----------
-    a : float, default 0
-        Negative slope of the leaky ReLU that follows.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
-    """
-    return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(tensor)[0])), generator)
