@@ -78,8 +78,9 @@ class Group:
         self.shapes = [p.shape for p in parameters]
         self.dtype = parameters[0].dtype
         self.large = 1e-3 * math.sqrt(np.finfo(self.dtype).max)  # squares beyond may overflow
+        # vectors that are used instead of parameters and their gradients, for several processes
+        self.data: np.ndarray | None = None
         self.gradient: np.ndarray | None = None
-        """Vector that is read instead of the gradients of the parameters, for several processes."""
         self.vectors: dict[str, np.ndarray] = {}
         self.check_shapes()
         self.move_state(np.zeros)
@@ -161,6 +162,8 @@ class Group:
 
     def values(self, block: Block) -> np.ndarray:
         """Return the elements of a block: a view of a parameter, or a copy of some."""
+        if self.data is not None:
+            return self.data[block.start : block.stop]
         if self.in_place[block.first]:
             start = self.starts[block.first]
             flat = self.parameters[block.first]._array.reshape(-1)
@@ -169,7 +172,7 @@ class Group:
 
     def write(self, block: Block, vector: np.ndarray) -> None:
         """Write back the result of `values`, if it is a copy."""
-        if self.in_place[block.first]:
+        if self.data is not None or self.in_place[block.first]:
             return
         for i in range(block.first, block.last):
             part = vector[self.starts[i] - block.start : self.starts[i + 1] - block.start]

@@ -109,8 +109,9 @@ class FlatParameters:
         self.moved: list[tuple[Tensor, weakref.ref[np.ndarray], np.ndarray]] = []
         self._kept: list[np.ndarray] = []
         ties: dict[Any, np.ndarray] = {}
-        for group in groups:
-            for p, view in zip(group.parameters, group.views(zeros(group.size, group.dtype))):
+        vectors = [zeros(group.size, group.dtype) for group in groups]
+        for group, vector in zip(groups, vectors):
+            for p, view in zip(group.parameters, group.views(vector)):
                 before = p._array
                 view = ties.setdefault(_place(before), view)
                 view[...] = before
@@ -118,6 +119,10 @@ class FlatParameters:
                 self.moved.append((p, weakref.ref(before), view))
                 if not before.flags.owndata:
                     self._kept.append(before)
+
+        if len(ties) == len(parameters):
+            for group, vector in zip(groups, vectors):
+                group.data = vector
 
     def are_here(self) -> bool:
         """Return whether no parameter has got another array."""
