@@ -96,11 +96,3 @@ def _check_class(x: Any) -> None:
 def all_values(x: Any) -> Any:
     """Return the ndarray with all elements of an OtherArray, and anything else unchanged."""
     return x.values if isinstance(x, OtherArray) else x
-
-
-def as_type_of_index(x: Any, index: Any) -> Any:
-    """Return x as an array, of the type of an OtherArray in `index` if there is one."""
-    for part in index if isinstance(index, tuple) else (index,):
-        if isinstance(part, OtherArray):
-            return part.in_this_type(x)
-    return as_array(x)

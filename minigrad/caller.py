@@ -9,8 +9,10 @@ The rules of `multiply` read `b` and `a`. Its function is
 
     def call(a, b, /):
         _mode = _get_mode()
+        if _logs and _mode.record:                          # memory was written in place
+            _log["read"]((a, b,))
         if isinstance(a, _Tensor):
-            a, _node_a = a._array, a._node
+            a, _node_a = a._array, a._last_node
         else:
             _node_a = None
             if type(a) not in _plain or type(a) is _ndarray and a.dtype is _object:
@@ -27,8 +29,9 @@ The rules of `multiply` read `b` and `a`. Its function is
             y = _asarray(y)
         _tensor = _new(_Tensor)
         _tensor._array = y
+        _tensor._first = None
         if not _mode.record or (_node_a is None and _node_b is None):
-            _tensor._node = None
+            _tensor._last_node = None
             return _tensor
         _edges = []
         if _node_a is not None:
@@ -47,7 +50,6 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
-import weakref
 from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -55,11 +57,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .arrays import as_array, as_factor, as_forward_operand
-from .changes import tick
+from .changes import LOG, NEVER, logs, shares_memory, tick
 from .graph import Node
 from .modes import MODE
 from .nested import untracked
-from .tensor import OTHERS, Tensor, View, wrap
+from .tensor import OTHERS, Tensor, seen_of, wrap
 
 if TYPE_CHECKING:
     from .op import Op
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 _CALL = """\
 def call({parameters}):
     _mode = _get_mode()
-{whole}{unwrap}
+{read}{whole}{unwrap}
     try:
         if _mode.watch is None:
             {result} = _forward({arguments})
@@ -82,13 +84,14 @@ def call({parameters}):
         y = _asarray(y)
     _tensor = _new(_Tensor)
     _tensor._array = y
-    if not _mode.record or {is_constant}:
-        _tensor._node = None
+    _tensor._first = None
+{view}    if not _mode.record or {is_constant}:
+        _tensor._last_node = None
         return _tensor
     if y.dtype.kind != "f":
         return _not_floating(_op, {tensors}, {options}, y)
 {edges}
-    _tensor._node = _node = _new(_Node)
+    _tensor._last_node = _node = _new(_Node)
     _node.seq = _tick()
     _node.op = _op
     _node.edges = _edges
@@ -96,14 +99,21 @@ def call({parameters}):
     _node.shape = y.shape
     _node.dtype = y.dtype
     _node.notes = _node.grad = None
-{view}    if _mode.watch is not None:
+    if _logs:
+        _log["saved"](_node)
+    if _mode.watch is not None:
         _mode.watch.recorded(_node)
     return _tensor
 """
 
+_READ = """\
+    if _logs and _mode.record:
+        _log["read"]({0})
+"""
+
 _UNWRAP = """\
     if isinstance({0}, _Tensor):
-        {0}, _node_{0} = {0}._array, {0}._node
+        {0}, _node_{0} = {0}._array, {0}._last_node
     else:
         _node_{0} = None
         if type({0}) not in _plain or type({0}) is _ndarray and {0}.dtype is _object:
@@ -111,7 +121,7 @@ _UNWRAP = """\
 """
 
 _UNWRAP_ALL = """\
-    _nodes = tuple([_x._node if isinstance(_x, _Tensor) else None for _x in {0}])
+    _nodes = tuple([_x._last_node if isinstance(_x, _Tensor) else None for _x in {0}])
     {0} = tuple([_x._array if isinstance(_x, _Tensor) else _asarray(_x) for _x in {0}])
 """
 
@@ -121,9 +131,23 @@ _UNWRAP_OPTION = """\
 """
 
 _VIEW = """\
-    if y.base is not None{is_tensor}:
-        _tensor._view = _view = _View(_whole)
-        _view.base, _view.op, _view.options, _view.tensor = _whole, _op, {options}, _ref(_tensor)
+    if isinstance(_whole, _Tensor):
+        _base = y.base
+        if y is {0} or _base is not None and (
+            _base is {0} or _base is {0}.base or _shares_memory(y, {0})
+        ):
+            if not _mode.record:
+                _tensor._seen = _NEVER
+            else:
+                _tensor._first = _whole
+                if _logs:
+                    _tensor._seen = _seen_of(_whole)
+{1}"""
+
+_READ_IF_COPY = """\
+        elif _logs and _mode.record:
+            _log["read"]((_whole,))
+            _node_{0} = _whole._last_node
 """
 
 _EDGE = """\
@@ -178,13 +202,14 @@ def source_of(op: Op) -> str:
         [f"*{names[0]}" if op.variadic else ", ".join(names), *[f"{o}={o}" for o in op.options]]
     )
     options = f"{{{', '.join([f'{o!r}: {o}' for o in op.options])}}}"
-    is_tensor = " and isinstance(_whole, _Tensor)" if op.variadic else ""
-    whole = f"    _whole = {names[0]}{'[0]' if op.variadic else ''}\n"
+    whole = f"{names[0]}{'[0]' if op.variadic else ''}"
+    is_view = op.view and not op.variadic  # of the old node of its operand
     return _CALL.format(
         parameters=op.parameters,
         is_constant="not any(_nodes)" if op.variadic else f"({without_node})",
-        whole=whole if op.view else "",
-        view=_VIEW.format(options=options, is_tensor=is_tensor) if op.view else "",
+        read="" if is_view else _READ.format(names[0] if op.variadic else operands),
+        whole=f"    _whole = {whole}\n" if op.view else "",
+        view=_VIEW.format(whole, _READ_IF_COPY.format(whole) * is_view) if op.view else "",
         unwrap=unwrap + "".join([_UNWRAP_OPTION.format(option) for option in op.options]),
         result="y, saved" if op.saves else "y",
         arguments=arguments,
@@ -225,8 +250,8 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
         "_Node": Node,
         "_Tensor": Tensor,
-        "_View": View,
         "_as_forward_operand": as_factor if op.name == "matmul" else as_forward_operand,
+        "_NEVER": NEVER,
         "_asarray": as_array,
         "_forward": op.forward,
         "_get_mode": MODE.get,
@@ -236,9 +261,12 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_object": np.dtype(object),
         "_op": op,
         "_plain": _PLAIN,
-        "_ref": weakref.ref,
+        "_log": LOG,
+        "_logs": logs,
         "_rewrap": _rewrap,
+        "_seen_of": seen_of,
         "_shape": np.shape,
+        "_shares_memory": shares_memory,
         "_tick": tick,
         "_untracked": untracked,
     }
@@ -259,7 +287,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
 
 def _rewrap(operand: Any, node: Node | None) -> Any:
     """Return an operand as it was before its array was taken out."""
-    return operand if node is None else wrap(operand, node)
+    return operand if node is None else wrap(operand, node, NEVER)
 
 
 def _not_floating(

@@ -1,19 +1,20 @@
-"""Detection of saved arrays that were changed in place.
+"""Memory: which array owns it, and whether it was changed after a graph saved it.
 
-A rule must not read an array that has changed since its node was recorded. Changes through this
-library are noticed. NumPy's writes into an operand or into `t.data[...]` are not.
+A rule must not read an array that has changed since its node was recorded. Changes are stored for
+the array that owns the memory, as ranges of addresses with the time of the last change to each
+range. A view has changed if its range of addresses overlaps a changed range. Nodes and changes are
+numbered by the same clock, `tick`. Look at `mark_changed` and `check_unchanged`.
 
-Changes are stored for the array that owns the memory, as ranges of addresses with the time of the
-last change to each range. A view has changed if its range of addresses overlaps a changed range.
-Nodes and changes are numbered by the same clock, `tick`. Look at `mark_changed` and
-`check_unchanged`. A first reader can skip the rest.
+A package around the book may keep a log of writes instead, with which old values can be made again
+(`logs` and `LOG`). A first reader can skip the rest.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from .errors import GradientError
 
 tick = itertools.count(1).__next__
 last = 0  # the time of the last change; nodes that are newer need no check
+last_marked = 0  # the time of the last change by `mark_changed`
+NEVER = math.inf  # the time until which a tensor that stays constant was read
 
 Entry = tuple[dict[tuple[int, int], int], tuple[int, int]]
 """Changes of an array that owns its memory, by ranges of addresses, and the range of a view."""
@@ -31,11 +34,21 @@ Entry = tuple[dict[tuple[int, int], int], tuple[int, int]]
 _changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 
 
-def owner_of(array: np.ndarray) -> np.ndarray:
+def owner_of(array: Any) -> np.ndarray:
     """Return the array that owns the memory of `array`, which may be a view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    array = all_values(array)
+    base = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array, base = base, base.base
+        else:  # a sliding window hides the array
+            base = getattr(base, "base", None)
     return array
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Return whether two arrays have the same owner."""
+    return owner_of(a) is owner_of(b)
 
 
 def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
@@ -60,11 +73,11 @@ def mark_changed(array: Any) -> None:
 
 def mark_entries(entries: Iterable[Entry]) -> None:
     """Mark arrays as changed by their entries, which is faster than `mark_changed`."""
-    global last
+    global last, last_marked
     now = tick()
     for ranges, bounds in entries:
         ranges[bounds] = now
-    last = now
+    last = last_marked = now
 
 
 def last_change(array: np.ndarray) -> int:
@@ -74,7 +87,7 @@ def last_change(array: np.ndarray) -> int:
 
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
     """Raise a GradientError if a value that op `name` saved at time `since` was changed later."""
-    for value in values:
+    for value in values if last_marked > since else ():
         if isinstance(value, tuple):
             check_unchanged(name, since, value)
         value = all_values(value)
@@ -88,7 +101,32 @@ def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
             when > since and low < end and start < high
             for (start, end), when in list(ranges.items())
         ):
-            raise GradientError(
-                f"{name}: an array of shape {value.shape} that its gradient needs was changed "
-                "in place after it was used; change it after backward(), or use a clone() of it"
-            )
+            raise changed(name, value)
+
+
+def changed(name: str, value: np.ndarray) -> GradientError:
+    """Return the error for an array that op `name` saved and that was changed."""
+    return GradientError(
+        f"{name}: an array of shape {value.shape} that its gradient needs was changed "
+        "in place after it was used; change it after backward(), or use a clone() of it"
+    )
+
+
+# -- a log of writes
+
+logs: dict[int, Any] = {}
+"""Logs of writes by the id of the array that owns the memory; empty while nothing is written."""
+
+
+def _unchanged(memory: Any, name: str, since: int, edges: Any) -> Any:
+    check_unchanged(name, since, edges)
+    return edges
+
+
+LOG: dict[str, Callable[..., Any]] = {"restored": _unchanged}
+"""Functions of a log.
+
+"read" gets tensors that an operation is about to read, and gives each the node of its values.
+"saved" gets each new node. Both are called while a log exists. "restored" returns the edges of a
+node with the values that it saved; its first argument is a dict for the copies of a backward pass.
+"""

@@ -33,11 +33,13 @@ class DataModel(Methods):
 
     def __repr__(self) -> str:
         values = np.array2string(self._array, separator=", ", prefix="tensor(")
+        try:
+            node = self._node
+        except GradientError:  # a write cut the gradient
+            node = None
         made_by = ""
-        if self._node is not None:
-            made_by = (
-                ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
-            )
+        if node is not None:
+            made_by = ", requires_grad=True" if node.op is None else f", op={node.op.name}"
         return f"tensor({values}, dtype={self._array.dtype}{made_by})"
 
     def __format__(self, spec: str) -> str:
@@ -94,12 +96,10 @@ class DataModel(Methods):
     __hash__ = object.__hash__
 
     def __copy__(self: Any) -> Any:
-        """Return a tensor with the same array and the same node."""
+        """Return a leaf with a copy of the array, or `clone()` of a computed tensor."""
         if self.is_leaf:
-            return type(self)(self._array, self.requires_grad)
-        copy = object.__new__(type(self))
-        copy._array, copy._node = self._array, self._node
-        return copy
+            return type(self)(self._array.copy(), self.requires_grad)
+        return self.clone()
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         if not self.is_leaf:
@@ -109,7 +109,7 @@ class DataModel(Methods):
         copy = object.__new__(type(self))
         memo[id(self)] = copy
         copy._array = self._array.copy()
-        copy._node = None
+        copy._node = copy._first = None
         copy.requires_grad = self.requires_grad
         if self.grad is not None:
             copy.__setstate__(self.grad._array.copy())

@@ -147,7 +147,7 @@ class Backward:
     Parameters
     ----------
     lift : callable
-        `lift(array, node)` makes a Tensor.
+        `lift(array, node)` makes a Tensor. Its third argument is the time of its values.
     retain_graph : bool
         Keep the edges of nodes, for another backward pass.
     create_graph : bool
@@ -156,7 +156,7 @@ class Backward:
 
     def __init__(
         self,
-        lift: Callable[[Any, Node | None], Any],
+        lift: Callable[..., Any],
         retain_graph: bool,
         create_graph: bool,
     ) -> None:
@@ -168,6 +168,7 @@ class Backward:
         self.targets: set[Node] = set()
         self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
         self.gradients: dict[Node, Any] = {}  # of the targets
+        self.memory: dict[Any, Any] = {}  # copies of written memory, as it was
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
@@ -216,8 +217,8 @@ class Backward:
                 continue
             edges: Any = node.edges or ()
             if changes.last > node.seq:  # a saved array may have been changed since
-                changes.check_unchanged(op.name, node.seq, edges)
-            joint = iter(self._apply_joint(node, g)) if op.joint else None
+                edges = changes.LOG["restored"](self.memory, op.name, node.seq, edges)
+            joint = iter(self._apply_joint(node, edges, g)) if op.joint else None
             for parent, rule, values in edges:
                 if joint is not None:
                     c = next(joint)
@@ -265,9 +266,9 @@ class Backward:
         if is_new:
             owned.add(leaf)
 
-    def _apply_joint(self, node: Node, g: Any) -> list[Any]:
+    def _apply_joint(self, node: Node, edges: Sequence[Edge], g: Any) -> list[Any]:
         """Run the one rule of all operands; return a gradient for each edge."""
-        _, rule, values = node.edges[0]  # type: ignore[index]
+        _, rule, values = edges[0]
         results = self._apply(node, rule, g, values)
         is_sequence = isinstance(results, (tuple, list))
         if not is_sequence or len(results) != len(node.inputs):
@@ -291,7 +292,7 @@ class Backward:
         """Return a saved value as a Tensor of the node, or tuple of nodes, that it came from."""
         if isinstance(origin, tuple):
             return tuple(self._tied(v, o) for v, o in zip(value, origin))
-        return value if origin is None else self.lift(value, origin)
+        return value if origin is None else self.lift(value, origin, changes.NEVER)
 
     def _coerced(self, c: Any, parent: Node) -> Any:
         """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""

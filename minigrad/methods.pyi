@@ -40,33 +40,33 @@ class Methods:
     def __gt__(self, other: Any) -> Tensor:
         """Compute a > b for each element."""
     def __iadd__(self, other: Any) -> Tensor:
-        """Compute add in place; the Tensor gets the new values and gradient."""
+        """Compute add in place."""
     def __iand__(self, other: Any) -> Tensor:
-        """Compute bitwise_and in place; the Tensor gets the new values and gradient."""
+        """Compute bitwise_and in place."""
     def __ifloordiv__(self, other: Any) -> Tensor:
-        """Compute floor_divide in place; the Tensor gets the new values and gradient."""
+        """Compute floor_divide in place."""
     def __ilshift__(self, other: Any) -> Tensor:
-        """Compute left_shift in place; the Tensor gets the new values and gradient."""
+        """Compute left_shift in place."""
     def __imatmul__(self, other: Any) -> Tensor:
-        """Compute matmul in place; the Tensor gets the new values and gradient."""
+        """Compute matmul in place."""
     def __imod__(self, other: Any) -> Tensor:
-        """Compute remainder in place; the Tensor gets the new values and gradient."""
+        """Compute remainder in place."""
     def __imul__(self, other: Any) -> Tensor:
-        """Compute multiply in place; the Tensor gets the new values and gradient."""
+        """Compute multiply in place."""
     def __invert__(self) -> Tensor:
         """Compute ~x for booleans or integers."""
     def __ior__(self, other: Any) -> Tensor:
-        """Compute bitwise_or in place; the Tensor gets the new values and gradient."""
+        """Compute bitwise_or in place."""
     def __ipow__(self, other: Any) -> Tensor:
-        """Compute power in place; the Tensor gets the new values and gradient."""
+        """Compute power in place."""
     def __irshift__(self, other: Any) -> Tensor:
-        """Compute right_shift in place; the Tensor gets the new values and gradient."""
+        """Compute right_shift in place."""
     def __isub__(self, other: Any) -> Tensor:
-        """Compute subtract in place; the Tensor gets the new values and gradient."""
+        """Compute subtract in place."""
     def __itruediv__(self, other: Any) -> Tensor:
-        """Compute divide in place; the Tensor gets the new values and gradient."""
+        """Compute divide in place."""
     def __ixor__(self, other: Any) -> Tensor:
-        """Compute bitwise_xor in place; the Tensor gets the new values and gradient."""
+        """Compute bitwise_xor in place."""
     def __le__(self, other: Any) -> Tensor:
         """Compute a <= b for each element."""
     def __lshift__(self, other: Any) -> Tensor:
@@ -106,7 +106,7 @@ class Methods:
     def __rtruediv__(self, other: Any) -> Tensor: ...
     def __rxor__(self, other: Any) -> Tensor: ...
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Let `t` go on as the result of writing a value at an index."""
+        """Write a value at an index."""
     def __sub__(self, other: Any) -> Tensor:
         """Subtract b from a."""
     def __truediv__(self, other: Any) -> Tensor:

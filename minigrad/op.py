@@ -215,7 +215,7 @@ def _alias(x: Any, /) -> Any:
     return x
 
 
-alias = Op(_alias, {"x": lambda g: g}).function
+alias = Op(_alias, {"x": lambda g: g}, view=True).function
 
 
 def either(call: Callable[..., Tensor]) -> Callable[..., Any]:

@@ -4,16 +4,14 @@
 `registry.py` lists. This is why rules are written in NumPy: with `create_graph` they get Tensors,
 and record themselves. Look at `_array_ufunc` and `_array_function`.
 
-If operations are recorded, `t += x` sets a new array and a new node of the same Tensor, and its old
-array stays unchanged. Views of the tensor go on as views of the new array, and a write through a
-view that an index made reaches the tensor. `t[i] = x` is in `ops/select.py`. A tensor that needs no
-gradient behaves as an array, and so does every tensor under `no_grad()`.
+`t += x` and `t[i] = x` write into the memory of `t`, as in NumPy. A tensor that needs no gradient
+behaves as an array, and so does every tensor under `no_grad()`. Without a package around the book,
+other writes raise an error (`OTHERS["write"]`).
 """
 
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,21 +20,9 @@ import numpy as np
 from .arrays import as_array
 from .changes import mark_changed
 from .errors import GradientError
-from .graph import move_gradient
 from .modes import MODE
 from .nested import needs_gradient, without_tensors
-from .tensor import (
-    DISPATCH,
-    OTHERS,
-    Tensor,
-    View,
-    node_of,
-    record_view,
-    unwrap,
-    view_of,
-    views_of,
-    wrap,
-)
+from .tensor import DISPATCH, OTHERS, Tensor, first_of, unwrap, wrap
 
 # -- functions
 
@@ -88,113 +74,74 @@ def _comparison(compare: Callable[..., Any], sign: str) -> Callable[[Tensor, Any
 for _name, _sign in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
     setattr(Tensor, f"__{_name}__", _comparison(getattr(operator, _name), _sign))
 
-# -- changes in place
-
-
-def writable(t: Tensor, name: str, *others: Any) -> bool:
-    """Return whether `t` and `others` need no gradient, so that `t` may be written into.
-
-    A leaf that requires gradients raises an error if operations are recorded.
-    """
-    recording = MODE.get().record
-    if t._node is not None and recording and t._node.op is None:
-        raise GradientError(
-            f"{name}: a leaf that requires gradients cannot be changed in place while operations "
-            "are recorded; change it under no_grad(), as in a training step, or make a new tensor"
-        )
-    return (t.is_leaf or not recording) and not needs_gradient(others)
+# -- writes
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
     name = ufunc.__name__
 
-    def operator(self: Tensor, other: Any) -> Tensor:
-        if writable(self, name, other):
-            if ufunc is np.matmul and np.ndim(other) < 2:
-                raise ValueError("matmul: in place, the other operand must be a matrix")
-            ufunc(self._array, unwrap(other), out=self._array)
-            mark_changed(self._array)
-        else:
-            assign(self, name, DISPATCH[ufunc](self, other))
+    def in_place(self: Tensor, other: Any) -> Tensor:
+        check_writable(self, name)
+        if needs_gradient((self, other)):
+            y = fitting(self, name, DISPATCH[ufunc](self, other))
+            OTHERS["write"](self, ..., y, name, True)
+            return self
+        if ufunc is np.matmul and np.ndim(other) < 2:
+            raise ValueError("matmul: in place, the other operand must be a matrix")
+        OTHERS["change"](self, lambda: ufunc(self._array, unwrap(other), out=self._array))
         return self
 
-    operator.__doc__ = f"Compute {name} in place; the Tensor gets the new values and gradient."
-    return operator
+    in_place.__doc__ = f"Compute {name} in place."
+    return in_place
 
 
-def assign(t: Tensor, name: str, y: Tensor) -> None:
-    """Give `t` the array and the node of `y`; the graph may still need the old array."""
+def check_writable(t: Tensor, name: str) -> None:
+    """Raise a GradientError for a leaf, or a view of a leaf, if operations are recorded."""
+    first = first_of(t)
+    if MODE.get().record and first._last_node is not None and first._last_node.op is None:
+        raise GradientError(
+            f"{name}: a leaf that requires gradients cannot be changed in place while operations "
+            "are recorded; change it under no_grad(), as in a training step, or make a new tensor"
+        )
+
+
+def fitting(t: Tensor, name: str, y: Tensor) -> Tensor:
+    """Return the result of an operation in the dtype of `t`, in whose place it is written."""
     if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
         raise ValueError(
             f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
             f"shape {t.shape} and dtype {t.dtype}; write t = t + u instead of t += u"
         )
-    if y.dtype != t.dtype:
-        y = y.astype(t.dtype)
-    view = view_of(t)
-    if view is None or not _has_used_base(view):
-        replace(t, y)
-    else:  # a write through a view reaches its base
-        WRITE[0](view.base, index_of(view, name), y)
+    return y if y.dtype == t.dtype else y.astype(t.dtype)
 
 
-def _has_used_base(view: View | None) -> bool:
-    """Return whether the base of a view, or the base of that, may be in use elsewhere."""
-    while view is not None:
-        if not is_unshared(view, "base"):
-            return True
-        view = view_of(view.base)
-    return False
+def _set_item(self: Tensor, index: Any, value: Any) -> None:
+    """Write a value at an index."""
+    check_writable(self, "item assignment")
+    OTHERS["write"](self, index, value, "item assignment")
 
 
-def index_of(view: View, name: str) -> Any:
-    """Return the index of the elements of a view in its base."""
-    if view.op.name == "getitem":
-        return view.options["index"]
-    shape = view.base.shape
-    positions = view.op.forward(np.arange(view.base.size).reshape(shape), **view.options)
-    if not positions.flags.writeable:
+def _change(t: Tensor, write: Callable[[], Any]) -> None:
+    """Call `write`, which writes values without a gradient into the memory of `t`."""
+    write()
+    mark_changed(t._array)
+
+
+def _write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:
+    """Write a value at an index; `is_new` if nothing else refers to the value."""
+    if needs_gradient((t, value)):
         raise GradientError(
-            f"{name}: a view that repeats elements (made by {view.op.name}) cannot be changed in "
-            "place; write t = t + u instead of t += u, or change a clone() of it"
+            f"{name}: a tensor that requires gradients, or a value that does, cannot be written "
+            "in place; write t = t + u instead of t += u, and np.where(mask, u, t) instead of "
+            "t[mask] = u"
         )
-    return np.unravel_index(positions, shape) if shape else ...
+    t._array[without_tensors(index)] = unwrap(value)
+    mark_changed(t._array)
 
 
-def replace(t: Tensor, y: Tensor) -> None:
-    """Let `t` go on as `y`, and the views of `t` as the same views of `y`.
-
-    `t` keeps its gradient. Hooks stay with the old value, as in PyTorch.
-    """
-    views, node, made = views_of(t), node_of(t), view_of(y)
-    if node is not None and y._node is not None:
-        move_gradient(node, y._node)
-    t._array, t._node, t._frozen = y._array, y._node, None
-    if made is not None:
-        record_view(t, made.base, made.op, made.options)
-    elif view_of(t) is not None:
-        del t._view
-    for view, tensor in views:
-        replace(tensor, view.op.function(t, **view.options))
-
-
-def is_unshared(owner: Any, attribute: str) -> bool:
-    """Return whether surely nothing but `owner` refers to the value of its attribute."""
-    return hasattr(sys, "getrefcount") and _references(owner, attribute) == _ONE
-
-
-def _references(owner: Any, attribute: str) -> int:
-    return sys.getrefcount(getattr(owner, attribute))
-
-
-_probe = wrap(np.empty(0), None)
-_ONE = _references(_probe, "_array") if hasattr(sys, "getrefcount") else 0
-"""Result of `_references` for a value to which only its owner refers."""
-
-
-WRITE: list[Callable[[Tensor, Any, Any], None]] = []
-"""The function that writes a value into a tensor at an index, from `ops/select.py`."""
-
+OTHERS.setdefault("change", _change)
+OTHERS.setdefault("write", _write)
+Tensor.__setitem__ = _set_item  # type: ignore[method-assign, assignment]
 
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,

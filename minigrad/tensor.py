@@ -10,7 +10,6 @@ On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import as_array
-from .changes import mark_changed
+from .changes import LOG, NEVER, logs, mark_changed, tick
 from .data_model import DataModel
 from .errors import GradientError
 from .graph import Backward, Node, kind_of, notes_of, shown_grad
@@ -53,12 +52,17 @@ class Tensor(DataModel):
         Dtype of `data` by default.
     """
 
-    __slots__ = ("_array", "_frozen", "_node", "_view", "__weakref__")
+    __slots__ = ("_array", "_first", "_frozen", "_last_node", "_seen", "_written", "__weakref__")
 
     _array: ndarray
-    _node: Node | None  # None if operations are not recorded
-    _frozen: Node | None  # leaf of a tensor whose `requires_grad` was True; most have no value
-    _view: View  # of a recorded view; others have no value
+    _last_node: Node | None  # None if operations are not recorded
+
+    _first: Tensor | None  # tensor whose recorded view this is
+
+    # most tensors have no value of these
+    _frozen: Node | None  # leaf of a tensor whose `requires_grad` was True
+    _seen: float  # time up to which `_last_node` describes the values in memory that is written
+    _written: dict[int, Node]  # nodes of values that were written into this memory, by time
 
     def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
         if (
@@ -77,9 +81,22 @@ class Tensor(DataModel):
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"Tensor: data must be numbers or booleans, got dtype {array.dtype}")
         self._array = array
-        self._node = self._frozen = None
+        self._node = self._frozen = self._first = None
         if requires_grad:
             self.requires_grad = True
+        elif isinstance(data, Tensor) and array is data._array:
+            self._share(data)
+
+    @property
+    def _node(self) -> Node | None:
+        """Node of the values, also if the memory was written since the last look."""
+        if logs:
+            LOG["read"]((self,))
+        return self._last_node
+
+    @_node.setter
+    def _node(self, node: Node | None) -> None:
+        self._last_node = node
 
     # -- the array
 
@@ -103,7 +120,7 @@ class Tensor(DataModel):
                 f"data must have shape {self._array.shape} and dtype {self._array.dtype}, "
                 f"got shape {array.shape} and dtype {array.dtype}"
             )
-        self._array = array
+        self._array, self._seen = array, tick()
 
     def numpy(self) -> ndarray:
         """Return the values as an ndarray that shares memory.
@@ -152,6 +169,7 @@ class Tensor(DataModel):
                     "the data first, as in Tensor(data, dtype=float, requires_grad=True)"
                 )
             self._node = Node(None, (), (), self._array)
+            self._first = None
             return
         if node.op is not None:
             raise GradientError(
@@ -159,6 +177,7 @@ class Tensor(DataModel):
             )
         # the same node, since graphs may refer to it
         self._node, self._frozen = (node, None) if value else (None, node)
+        self._seen = tick()
         notes_of(node).frozen = not value
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -253,9 +272,16 @@ class Tensor(DataModel):
                 f"{kind_of(gradient)}"
             )
 
+    def _share(self, t: Tensor) -> None:
+        """Let this tensor be a view of `t`, or stay constant if operations are not recorded."""
+        if MODE.get().record:
+            self._first, self._seen = t, seen_of(t)
+        else:
+            self._seen = NEVER
+
     def detach(self) -> Tensor:
-        """Return a tensor with the same memory and no graph."""
-        return wrap(self._array, None)
+        """Return a tensor with the same memory and no graph, which stays constant."""
+        return wrap(self._array, None, NEVER)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this computed tensor in `grad`."""
@@ -307,45 +333,6 @@ for _name, _doc in {
     setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
 
 
-class View(weakref.ref[Tensor]):
-    """How a recorded view was made of its base: `op.function(base, **options)`.
-
-    Only `t += x` and `t[i] = x` need it (`protocols.py`), so a reader can skip it. It keeps the
-    base alive, and is a weak reference to it, too, by which the base lists its views (`views_of`).
-    """
-
-    __slots__ = ("base", "op", "options", "tensor")
-
-    base: Tensor
-    op: Any
-    options: dict[str, Any]
-    tensor: weakref.ref[Tensor]  # to the view
-
-
-def record_view(t: Tensor, base: Tensor, op: Any, options: dict[str, Any]) -> None:
-    """Record that `t` is the view `op.function(base, **options)`, as the template of calls does."""
-    t._view = view = View(base)
-    view.base, view.op, view.options, view.tensor = base, op, options, weakref.ref(t)
-
-
-_recorded_view = vars(Tensor)["_view"].__get__
-
-
-def view_of(t: Tensor) -> View | None:
-    """Return how a tensor was made as a view of another one, or None."""
-    try:
-        view: View = _recorded_view(t)
-    except AttributeError:
-        return None
-    return view
-
-
-def views_of(t: Tensor) -> list[tuple[View, Tensor]]:
-    """Return the recorded views of a tensor that are in use."""
-    views = [view for view in weakref.getweakrefs(t) if type(view) is View]
-    return [(view, v) for view in views if (v := view.tensor()) is not None and v._view is view]
-
-
 class HookHandle:
     """Handle that removes a hook."""
 
@@ -361,25 +348,62 @@ class HookHandle:
         self._hooks.pop(self._id, None)
 
 
-def wrap(data: ndarray, node: Node | None) -> Tensor:
+def wrap(data: ndarray, node: Node | None, seen: float = 0) -> Tensor:
     """Return a tensor of `data` and `node`, without checks."""
     t = Tensor.__new__(Tensor)
     t._array = data
-    t._node = node
+    t._last_node = node
+    t._first = None
+    if seen:
+        t._seen = seen
     return t
 
 
 _frozen_node = vars(Tensor)["_frozen"].__get__
+_seen = vars(Tensor)["_seen"].__get__
+_written = vars(Tensor)["_written"].__get__
+
+
+def seen_of(t: Tensor) -> float:
+    """Return the time up to which the node of a tensor describes its values."""
+    try:
+        seen: float = _seen(t)
+    except AttributeError:
+        return 0
+    return seen
+
+
+def first_of(t: Tensor) -> Tensor:
+    """Return the tensor of which a tensor is a recorded view, or a view of a view; or itself."""
+    first = t
+    while first._first is not None:
+        first = first._first
+    if first is not t:
+        t._first = first
+    return first
+
+
+def nodes_written(t: Tensor) -> dict[int, Node] | None:
+    """Return the nodes of values that were written into the memory of a tensor, by time."""
+    try:
+        nodes: dict[int, Node] = _written(t)
+    except AttributeError:
+        return None
+    return nodes
+
+
+def frozen_node(t: Tensor) -> Node | None:
+    """Return the node of a frozen leaf, or None."""
+    try:
+        node: Node | None = _frozen_node(t)
+    except AttributeError:
+        return None
+    return node
 
 
 def node_of(t: Tensor) -> Node | None:
     """Return the node of a tensor, also of a frozen leaf, or None."""
-    if t._node is not None:
-        return t._node
-    try:
-        return _frozen_node(t)
-    except AttributeError:
-        return None
+    return t._node or frozen_node(t)
 
 
 def grad_of(t: Tensor) -> Any:

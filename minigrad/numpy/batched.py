@@ -109,6 +109,8 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         values = self.values[index]
         if first:
             values = np.moveaxis(values, range(1, 1 + ndim), range(1 + first, 1 + first + ndim))
+        if values.ndim == 1 and not any(part is ... for part in index):
+            values = values.copy()  # as NumPy's scalars are
         return BatchedArray(values)
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -65,7 +65,7 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
         self.real = real if isinstance(real, Tensor) else wrap(np.asarray(real), None)
         self.imag = imag if isinstance(imag, Tensor) else wrap(np.asarray(imag), None)
 
-    _array = _node = property(_refused("this function"))
+    _array = _node = _last_node = property(_refused("this function"))
 
     @property  # type: ignore[misc]
     def data(self) -> np.ndarray:

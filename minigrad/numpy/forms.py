@@ -19,8 +19,8 @@ from .. import registry
 from ..changes import mark_changed
 from ..modes import MODE
 from ..nested import needs_gradient, refusal, without_tensors
-from ..tensor import DISPATCH, unwrap
-from .nested import as_tensors, numpy_name, on_arrays, signature
+from ..tensor import DISPATCH, Tensor, unwrap
+from .nested import as_tensors, numpy_name, on_arrays, signature, write_out
 
 _HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
 _CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
@@ -53,12 +53,16 @@ class ArgumentAdapter:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
+        if isinstance(out := kwargs.get("out"), Tensor):
+            y = self(*args, **{name: x for name, x in kwargs.items() if name != "out"})
+            return write_out(numpy_name(self.numpy), out, y)
         is_plain = MODE.get().watch is None
         if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
             if self._overwrites:
                 self._note_overwrite(args, kwargs)
-            return result if self.numpy in _CONVERTERS else as_tensors(result)
+            arguments = (*args, *kwargs.values())
+            return result if self.numpy in _CONVERTERS else as_tensors(result, arguments)
         count, names = self._accepted
         if count is None:
             return self.function(*args, **self._options(kwargs, names))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arguments import booleans, check_choice, integers, one_axis, shape_of
+from ..arrays import OtherArray
+from ..op import Op
 from ..ops.arithmetic import add
-from ..ops.select import _getitem, _scatter, getitem, plain_index
+from ..ops.select import _scatter, _scattered, getitem, plain_index
 from ..registry import function
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form
@@ -28,9 +32,26 @@ __all__ = [
 
 
 def rearranged(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
-    """Return numpy(x, ...) for a function that only selects and moves elements."""
-    index = np.arange(np.size(x)).reshape(shape_of(x))
-    return _getitem(ravel(x), index=numpy(index, *map(unwrap, args), **options))
+    """Return numpy(x, ...) for a function that only selects and moves elements, or views them."""
+    args = copy.deepcopy(tuple(map(unwrap, args)))  # a rule calls the function again
+    return _rearranged(x, function=lambda array: numpy(array, *args, **options))
+
+
+def _positions(x_shape: tuple[int, ...], function: Callable[[Any], Any]) -> Any:
+    return function(np.arange(math.prod(x_shape)).reshape(x_shape))
+
+
+def _scattered_back(g: Any, x_shape: tuple[int, ...], function: Callable[[Any], Any]) -> Any:
+    size = math.prod(x_shape)
+    return _scattered(g, _positions(x_shape, function), (size,)).reshape(x_shape)
+
+
+def _rearrange(x: Any, /, function: Callable[[Any], Any]) -> Any:
+    is_batched = isinstance(x, OtherArray)
+    return x.reshape(-1)[_positions(x.shape, function)] if is_batched else function(x)
+
+
+_rearranged = Op(_rearrange, {"x": _scattered_back}, view=True).function
 
 
 @function()

@@ -10,10 +10,11 @@ import numpy as np
 
 from ..arguments import checked_count, one_axis, shape_of
 from ..ops.select import getitem
-from ..ops.shape import concatenate, expand_dims
+from ..ops.shape import concatenate, expand_dims, placeholder
 from ..registry import function
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form
+from .indexing import rearranged
 from .shape import atleast_1d, atleast_2d, atleast_3d, moveaxis, ravel
 
 __all__ = [
@@ -235,9 +236,9 @@ def _answer_split(numpy: Any) -> None:
 
     @numpy_form(numpy)
     def split_fixed_axis(ary: Any, indices_or_sections: Any) -> list[Tensor]:
-        index = np.arange(np.size(ary)).reshape(shape_of(ary))
-        parts = numpy(index, unwrap(indices_or_sections))
-        return [getitem(ravel(ary), part) for part in parts]
+        n = unwrap(indices_or_sections)
+        parts = range(len(numpy(placeholder(shape_of(ary)), n)))
+        return [rearranged(lambda x, i: numpy(x, n)[i], ary, i) for i in parts]
 
 
 for _numpy in (np.vsplit, np.hsplit, np.dsplit):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ..arrays import as_array
-from ..changes import mark_changed
+from ..changes import mark_changed, shares_memory
 from ..nested import map_parts, without_tensors
-from ..tensor import Tensor, wrap
+from ..protocols import check_writable, fitting
+from ..tensor import OTHERS, Tensor, wrap
 from .batched import BatchedArray
 
 IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
@@ -36,11 +37,33 @@ def numpy_name(function: Any) -> str:
     return f"{module.replace('numpy', 'np', 1)}.{function.__name__}"
 
 
-def as_tensors(value: Any) -> Any:
-    """Replace arrays and scalars in lists and tuples at any depth by tensors."""
-    if isinstance(value, (np.ndarray, np.generic, BatchedArray)):
-        return wrap(as_array(value), None)
-    return map_parts(value, as_tensors)
+def as_tensors(value: Any, arguments: Any = ()) -> Any:
+    """Replace arrays and scalars in lists and tuples at any depth by tensors.
+
+    An array that shares the memory of a tensor in `arguments` becomes a view of it.
+    """
+    if not isinstance(value, (np.ndarray, np.generic, BatchedArray)):
+        return map_parts(value, lambda part: as_tensors(part, arguments))
+    t = wrap(as_array(value), None)
+    for x in _tensors_in(arguments):
+        if shares_memory(t._array, x._array):
+            t._share(x)
+    return t
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors_in(part)
+
+
+def write_out(name: str, out: Any, y: Any) -> Any:
+    """Write a result into the tensor `out`, and return it."""
+    check_writable(out, name)
+    OTHERS["write"](out, ..., fitting(out, name, y), name)
+    return out
 
 
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ..nested import needs_gradient
 from ..tensor import DISPATCH, OTHERS, Tensor
 from .forms import check_ufunc_options
-from .nested import numpy_name, on_arrays
+from .nested import numpy_name, on_arrays, write_out
 
 
 def _other_ufunc(
@@ -43,6 +43,9 @@ def _other_ufunc(
 
 
 def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
+    if isinstance(out := kwargs.get("out"), Tensor):
+        y = _other_function(function, args, {k: x for k, x in kwargs.items() if k != "out"})
+        return write_out(numpy_name(function), out, Tensor(y))
     if not needs_gradient((args, kwargs)):
         return on_arrays(function, args, kwargs)
     raise TypeError(_no_rule(numpy_name(function)))
@@ -59,6 +62,12 @@ def _write_into(
     out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any, ...], options: Any
 ) -> Any:
     """Run a ufunc that writes into arrays, as in `array += tensor`, if no gradient is lost."""
+    if any(isinstance(o, Tensor) for o in out):
+        y = _other_ufunc(ufunc, method, inputs, options)
+        ys = [y] if len(out) == 1 else y
+        name = f"np.{ufunc.__name__}"
+        ys = [part if o is None else write_out(name, o, part) for o, part in zip(out, ys)]
+        return ys[0] if len(out) == 1 else tuple(ys)
     if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
         raise TypeError(
             f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be "

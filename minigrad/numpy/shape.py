@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import all_axes, shape_of
+from ..arguments import all_axes, check_choice, shape_of
+from ..arrays import as_array
+from ..op import Op
 from ..ops.shape import broadcast_to, placeholder, reordered, reshape
 from ..registry import function
 from ..tensor import Tensor
@@ -38,7 +40,15 @@ def ravel(x: Any, order: str = "C") -> Tensor:
     Tensor, shape (x.size,)
         View of x if its memory layout permits.
     """
-    return reshape(x, -1, order=order)
+    check_choice("ravel", "order", order, "C", "F")
+    return _raveled(x if order == "C" else reordered(x, None))
+
+
+def _ravel(x: Any, /) -> Any:
+    return x.ravel() if isinstance(x, np.ndarray) else as_array(x).reshape(-1)
+
+
+_raveled = Op(_ravel, {"x": lambda g, x_shape: g.reshape(x_shape)}, view=True).function
 
 
 _AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.

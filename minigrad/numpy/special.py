@@ -12,7 +12,6 @@ from ..arrays import as_array
 from ..op import Op, either
 from ..ops.arithmetic import add, safe_divide
 from ..ops.select import getitem, where
-from ..ops.shape import clone
 from ..registry import function, op, ufunc
 from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
@@ -20,6 +19,7 @@ from .batched import all_true
 from .compare import floor_divide
 from .elementwise import ratio, remainder, share
 from .forms import numpy_form
+from .nested import as_tensors
 
 __all__ = [
     "log2",
@@ -198,21 +198,27 @@ rad2deg = ufunc(
 conjugate = ufunc(
     np.conjugate, "Return x, or the conjugates of complex numbers.", "conj", x=lambda g: g
 )
-Tensor.real = property(  # type: ignore[assignment]
-    lambda x: x if x.dtype.kind != "c" else wrap(as_array(np.real(x.data)), None),
-    doc="Real part, which is the tensor itself for real numbers.",
-)
+
+
+def _real(x: Tensor) -> Tensor:
+    """Real part, which is the tensor itself for real numbers."""
+    return as_tensors(np.real(x.data), (x,)) if x.dtype.kind == "c" else x
+
+
+Tensor.real = property(_real)  # type: ignore[assignment]
 Tensor.imag = property(  # type: ignore[assignment]
     lambda x: wrap(as_array(np.imag(x.data)), None),
     doc="Imaginary part, which is 0 for real numbers.",
 )
-numpy_form(np.real)(lambda val: clone(val.real))
+numpy_form(np.real)(lambda val: as_operand(val).real)
 
 
 @numpy_form(np.real_if_close)
 def real_if_close(a: Any, tol: float = 100) -> Tensor:
+    if a.dtype.kind != "c":
+        return a
     limit = tol * np.finfo(a.dtype).eps if tol > 1 else tol
-    return clone(a.real) if all_true(np.abs(a.imag.data) < limit) else a
+    return a.real if all_true(np.abs(a.imag.data) < limit) else a
 
 
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg

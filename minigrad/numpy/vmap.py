@@ -26,7 +26,9 @@ __all__ = ["vmap"]
 
 
 def _hide_axis(x: Any, /, axis: int) -> BatchedArray:
-    return BatchedArray(np.moveaxis(x, axis, 0))
+    values = np.moveaxis(x, axis, 0)
+    values.flags.writeable = False  # the memory is not of this example alone
+    return BatchedArray(values)
 
 
 def _show_axis(x: Any, /, axis: int, length: int) -> np.ndarray:
@@ -37,9 +39,11 @@ def _show_axis(x: Any, /, axis: int, length: int) -> np.ndarray:
 
 
 _hide = Op(
-    _hide_axis, {"x": lambda g, x_shape, axis: _shown(g, axis=axis, length=x_shape[axis])}
+    _hide_axis,
+    {"x": lambda g, x_shape, axis: _shown(g, axis=axis, length=x_shape[axis])},
+    view=True,
 ).function
-_show = Op(_show_axis, {"x": lambda g, axis: _hidden(g, axis=axis)}).function
+_show = Op(_show_axis, {"x": lambda g, axis: _hidden(g, axis=axis)}, view=True).function
 _hidden: Any = either(_hide)
 _shown: Any = either(_show)
 

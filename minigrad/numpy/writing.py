@@ -1,4 +1,8 @@
-"""NumPy's functions that write into their first argument, for tensors without gradients."""
+"""Writes into tensors: `t[i] = u`, `t += u`, and NumPy's functions that write.
+
+Each is NumPy's own write into the memory, which `write_log.py` records if gradients are involved.
+Look at `write`.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,219 @@ from typing import Any
 
 import numpy as np
 
-from ..changes import mark_changed
+from ..arrays import OtherArray, all_values
+from ..changes import NEVER, logs, mark_changed, owner_of
 from ..errors import GradientError
-from ..nested import needs_gradient
-from ..protocols import writable
-from ..tensor import DISPATCH, Tensor, unwrap
+from ..graph import Node
+from ..modes import MODE
+from ..nested import needs_gradient, without_tensors
+from ..ops.select import getitem, plain_index
+from ..protocols import check_writable
+from ..tensor import (
+    DISPATCH,
+    OTHERS,
+    Tensor,
+    first_of,
+    frozen_node,
+    nodes_written,
+    seen_of,
+    unwrap,
+)
+from .creation import tensor
+from .indexing import index_add
 from .nested import on_arrays
+from .write_log import THROUGH_ANOTHER, UNDER_NO_GRAD, Entry, Log, place_of, set_node
+
+
+def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:
+    """Write a value into `t[index]`, and record where it came from.
+
+    Parameters
+    ----------
+    t : Tensor
+    index : index of NumPy
+    value : array_like
+    name : str
+        Name of the write in errors.
+    is_new : bool
+        `value` is a result of the shape and dtype of `t` to which nothing else refers.
+    """
+    is_recorded = MODE.get().record
+    if isinstance(value, (list, tuple)) and needs_gradient(value):
+        value = tensor(value)
+    node = value._node if isinstance(value, Tensor) and is_recorded else None
+    _check_memory(t, value, name)
+    first = first_of(t)
+    if node is None and not _has_nodes(t, first):
+        index, value = without_tensors(index), unwrap(value)
+        change(t, lambda: t._array.__setitem__(index, value))
+        return
+    if node is not None:
+        _check_receives(t, name)
+    index = plain_index(index, t if is_recorded else None)
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, (np.ndarray, OtherArray, bool, np.bool_)) for part in parts):
+        view, index = t._array, _in_c_order(index)
+    else:  # a view, also of one element
+        view, index = t._array[parts if ... in parts else (*parts, ...)], ...
+    new = unwrap(value)
+    is_view = is_recorded and isinstance(value, Tensor) and first_of(value) is first
+    if index is ... and is_view and _is_same(new, view):
+        return  # t[i] += u, which has reached the memory
+    if not isinstance(view, OtherArray):
+        new = np.asarray(new, order="C")  # NumPy writes in the order of memory
+    e = _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
+    if is_new and is_recorded:
+        set_node(t, node)
+        t._seen = e.time
+
+
+def change(t: Tensor, function: Callable[[], Any]) -> None:
+    """Call a function that writes values without a gradient into the memory of `t`."""
+    _check_memory(t, None, "a write")
+    first = first_of(t)
+    if _has_nodes(t, first):
+        _record(first, t._array, ..., None, "a write", function)
+        return
+    function()
+    if first._last_node is None and frozen_node(first) is None:
+        _mark(t._array, THROUGH_ANOTHER if MODE.get().record else UNDER_NO_GRAD)
+    else:
+        mark_changed(t._array)
+
+
+def _has_nodes(t: Tensor, first: Tensor) -> bool:
+    """Return whether a tensor or its memory is known to have nodes, other than that of a leaf."""
+    node = first._last_node
+    if node is not None and node.op is None:
+        return False
+    return t._last_node is not None or node is not None or bool(nodes_written(first))
+
+
+def _check_receives(t: Tensor, name: str) -> None:
+    """Raise an error if a tensor cannot receive a value that has a gradient."""
+    if t.dtype.kind != "f":
+        raise TypeError(
+            f"{name}: the tensor must have a floating dtype to keep the gradient of the value, got "
+            f"{t.dtype}; convert it first, as in t = t.astype(float)"
+        )
+    if seen_of(t) == NEVER:
+        raise GradientError(
+            f"{name}: a result of detach(), or a view that was made under no_grad(), stays "
+            "constant and cannot receive a value that requires gradients; write through the tensor "
+            "that it was made of, or into a clone() of it"
+        )
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Return whether two arrays have the same elements in memory."""
+    a, b = all_values(a), all_values(b)
+    return owner_of(a) is owner_of(b) and place_of(a, 0) == place_of(b, 0)
+
+
+def _in_c_order(index: Any) -> Any:
+    """Return an index with the memory of its arrays in C order, in which NumPy then writes."""
+    if isinstance(index, tuple):
+        return tuple(map(_in_c_order, index))
+    return np.asarray(index, order="C") if isinstance(index, np.ndarray) else index
+
+
+def _check_memory(t: Tensor, value: Any, name: str) -> None:
+    """Raise an error if the memory of a tensor is read-only, or that of all examples of vmap."""
+    if isinstance(unwrap(value), OtherArray) and not isinstance(t._array, OtherArray):
+        raise GradientError(
+            f"{name}: inside vmap, values that differ by example cannot be written into a tensor "
+            "that all examples share; make the tensor inside the function, by minigrad.zeros, "
+            "ones, full or empty, or of an argument, as in np.zeros_like(x)"
+        )
+    if not all_values(t._array).flags.writeable:
+        raise ValueError(
+            f"{name}: the memory of the tensor is read-only, as that of a view that repeats "
+            "elements, of a diagonal, or of an argument inside vmap; write t = t.copy() first"
+        )
+
+
+def _log(owner: np.ndarray) -> Log:
+    return logs.get(id(owner)) or Log(owner)
+
+
+def _mark(array: Any, cut: str) -> None:
+    """Note that values without a gradient were written into memory without known nodes."""
+    owner = owner_of(array)
+    log = _log(owner)
+    e = Entry(array, log.address, ..., cut)
+    recent = log.entries[-1] if log.entries else None
+    if recent is not None and recent.old is None and (recent.place, recent.cut) == (e.place, cut):
+        log.entries.pop()
+    log.add(e)
+
+
+def _record(
+    first: Tensor, view: Any, index: Any, node: Node | None, name: str, function: Callable[[], Any]
+) -> Entry:
+    """Call a function that writes into `view[index]`, and add an entry to the log."""
+    owner = owner_of(view)
+    log = _log(owner)
+    e = Entry(view, log.address, index, "" if MODE.get().record else UNDER_NO_GRAD)
+    if owner.base is not None:
+        raise GradientError(
+            f"{name}: the memory of the tensor must belong to a NumPy array, got memory of a "
+            f"{type(owner.base).__name__}; write t = t.clone() first"
+        )
+    if index is ... and not e.place.is_nested():
+        at = e.place.addresses()
+        if np.unique(at).size < at.size:
+            raise GradientError(
+                f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
+                "instead of t += u, or change a clone() of it"
+            )
+    e.old, e.has_node = view[index].copy(), node is not None
+    function()
+    written = nodes_written(first)
+    if written is None:
+        written = first._written = {}
+    before = log.add(e)
+    if before is not None:
+        written.pop(before.time, None)
+    if node is not None:
+        written[e.time] = node
+    return e
+
+
+OTHERS["write"], OTHERS["change"] = write, change
+
+
+# -- NumPy's functions that write
 
 
 def _writes(name: str, numpy: Callable[..., Any], first: str) -> Callable[..., Any]:
-    """Return a function that calls `numpy` if no gradient is lost, and marks the change."""
+    """Return a function that calls `numpy`, which moves values into its first argument."""
 
     def call(*args: Any, **options: Any) -> None:
         target, *rest = args or (options.pop(first),)
-        values = [*rest, *options.values()]
-        allowed = (
-            writable(target, name, *values)
-            if isinstance(target, Tensor)
-            else not needs_gradient(values)
-        )
-        if not allowed:
-            shown = f"{name}, which np.full and np.full_like call" if numpy is np.copyto else name
-            raise GradientError(
-                f"{shown}: the written values would lose their gradient; use np.where(mask, "
-                "source, target), np.broadcast_to(value, shape), or index_add(target, "
-                "index=index, values=values)"
-            )
-        on_arrays(numpy, (target, *rest), options)
-        mark_changed(unwrap(target))
+        if not isinstance(target, Tensor):
+            if needs_gradient([rest, options]):
+                raise _lost(name)
+            on_arrays(numpy, (target, *rest), options)
+            mark_changed(target)
+            return
+        check_writable(target, name)
+        if not needs_gradient([rest, options]):
+            change(target, lambda: on_arrays(numpy, (target, *rest), options))
+            return
+        sources: list[Tensor] = []
+
+        def positions(value: Any) -> Any:
+            """Return the positions of the elements in all values that have a gradient."""
+            if not needs_gradient(value):
+                return without_tensors(value)
+            sources.append(value if isinstance(value, Tensor) else tensor(value))
+            return np.arange(sources[-1].size).reshape(sources[-1].shape)
+
+        moved = np.full(target.shape, -1)
+        numpy(moved, *map(positions, rest), **{k: positions(v) for k, v in options.items()})
+        mask = moved >= 0
+        write(target, mask, getitem(sources[0].reshape(-1), moved[mask]), name)
 
     return call
 
@@ -46,4 +235,28 @@ for _name, _first in {
     _numpy = getattr(np, _name)
     DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first)
 
-DISPATCH["at"] = lambda ufunc, *args: _writes(f"np.{ufunc.__name__}.at", ufunc.at, "a")(*args)
+
+def _at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
+    """Call `ufunc.at`; values that have gradients can be added and subtracted."""
+    name = f"np.{ufunc.__name__}.at"
+    if not needs_gradient((target, values)) or not isinstance(target, Tensor):
+        _writes(name, ufunc.at, "a")(target, index, *values)
+        return
+    check_writable(target, name)
+    if ufunc not in (np.add, np.subtract):
+        raise GradientError(
+            f"{name}: only np.add.at and np.subtract.at have a rule for gradients; write "
+            f"t[index] = np.{ufunc.__name__}(t[index], values) for an index without repetitions"
+        )
+    moved = values[0] if ufunc is np.add else -values[0]
+    write(target, ..., index_add(target, index=index, values=moved), name)
+
+
+DISPATCH["at"] = _at
+
+
+def _lost(name: str) -> GradientError:
+    return GradientError(
+        f"{name}: the written values would lose their gradient in an ndarray; make it a tensor, or "
+        "write np.where(mask, source, target), or np.broadcast_to(value, shape) instead of np.full"
+    )

@@ -1,4 +1,4 @@
-"""Selection of elements: by a condition, by an index, and rows of a table by index; writes.
+"""Selection of elements: by a condition, by an index, and rows of a table by index.
 
 Indexing and scattering are each other's derivative: the gradient of `x[index]` is added into zeros
 at `index`. Repeated indices add up. Look at `_getitem` and `_scatter`.
@@ -6,21 +6,17 @@ at `index`. Repeated indices add up. Look at `_getitem` and `_scatter`.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ..arguments import booleans, integers
-from ..arrays import OtherArray, as_array, as_type_of_index
-from ..changes import mark_changed
-from ..errors import GradientError
+from ..arrays import as_array
 from ..fuse import fusible
-from ..nested import needs_gradient, without_tensors
+from ..nested import needs_gradient
 from ..op import either
-from ..protocols import WRITE, assign, is_unshared, writable
 from ..registry import function, op
-from ..tensor import Tensor, as_operand, unwrap, view_of
+from ..tensor import Tensor, as_operand, unwrap
 
 __all__ = ["embedding", "getitem", "masked_fill", "where"]
 
@@ -154,87 +150,6 @@ def getitem(x: Any, index: Any) -> Tensor:
         View of x if NumPy returns one.
     """
     return _getitem(x, index=plain_index(index, x))
-
-
-# -- writes at an index
-
-
-@op(
-    x=lambda g, index: _overwritten(g, 0, index=index),
-    value=lambda g, index, value_shape: _received(g, index, value_shape),
-)
-def _overwrite(x, value, /, index):
-    """Return a copy of x with `value` at an index."""
-    if isinstance(value, OtherArray):
-        x = value.in_this_type(x)
-    y = as_type_of_index(x, index).copy()
-    if isinstance(value, OtherArray):
-        batch: Any = value
-        extra = batch.ndim - np.ndim(y[index])
-        value = batch.reshape(batch.shape[max(extra, 0) :])  # as NumPy does for ndarrays
-    elif not _is_distinct(index):  # NumPy writes in the order of memory, and the last value stays
-        value = np.asarray(value, order="C")
-        index = tuple(map(_in_c_order, index)) if isinstance(index, tuple) else _in_c_order(index)
-    y[index] = value
-    return y
-
-
-def _in_c_order(part: Any) -> Any:
-    """Return a part of an index, with its memory in C order if it is an array."""
-    return np.asarray(part, order="C") if isinstance(part, np.ndarray) else part
-
-
-_overwritten: Any = either(_overwrite)
-
-
-def _received(g: Any, index: Any, shape: tuple[int, ...]) -> Any:
-    """Return the gradient of a value of some shape that was written at an index."""
-    received = _selected(g, index=index)
-    if not _is_distinct(index):  # of several values for an element, the last one was written
-        order = np.arange(math.prod(received.shape)).reshape(received.shape)
-        last = _overwritten(np.zeros(g.shape, int), order, index=index)
-        received = np.where(_selected(last, index=index) == order, received, 0)
-    lengths = (1,) * (len(shape) - received.ndim)  # which NumPy removes from a value
-    return received.reshape(lengths + tuple(received.shape)) if lengths else received
-
-
-def _is_part(value: Tensor, t: Tensor, index: Any) -> bool:
-    """Return whether a tensor is the view t[index]."""
-    view, made_by = view_of(value), _getitem.op  # type: ignore[attr-defined]
-    if view is None or view.base is not t or view.op is not made_by or not _is_distinct(index):
-        return False
-    return bool(view.options["index"] == index)
-
-
-def write(t: Tensor, index: Any, value: Any) -> None:
-    """Let `t` go on as the result of writing a value at an index.
-
-    If operations are recorded, the write is an operation, and the old array stays unchanged. A
-    tensor that needs no gradient is written into.
-    """
-    if writable(t, "item assignment", value):
-        t._array[without_tensors(index)] = unwrap(value)
-        mark_changed(t._array)
-        return
-    index = plain_index(index, (t, value))
-    if isinstance(value, Tensor) and _is_part(value, t, index):
-        return  # t[index] += u, which has reached t
-    if t.dtype.kind != "f":
-        raise TypeError(
-            f"item assignment: the tensor must have a floating dtype to keep the gradient of the "
-            f"value, got {t.dtype}; convert it first, as in t = t.astype(float)"
-        )
-    if t._node is None and not is_unshared(t, "_array"):
-        raise GradientError(
-            "item assignment: the array of this tensor must not be used elsewhere, by a view, an "
-            "ndarray or an operation, which would not see a value with a gradient; write "
-            "t = t.clone() first"
-        )
-    assign(t, "item assignment", _overwrite(t, value, index=index))
-
-
-Tensor.__setitem__ = write  # type: ignore[method-assign, assignment]
-WRITE.append(write)
 
 
 # -- rows of a table

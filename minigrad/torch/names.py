@@ -30,7 +30,7 @@ from ..ops.product import matmul as mm
 from ..ops.reduce import max as maximum_of
 from ..ops.reduce import min as minimum_of
 from ..ops.select import getitem
-from ..ops.shape import astype, broadcast_to, concatenate, reshape, swapaxes
+from ..ops.shape import astype, broadcast_to, clone, concatenate, reshape, swapaxes
 from ..ops.shape import expand_dims as unsqueeze
 from ..ops.shape import transpose as permute
 from ..registry import FORMS, function
@@ -176,10 +176,10 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
     Returns
     -------
     Tensor
-        View of x if its memory layout permits.
+        Copy of x.
     """
     if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
-        return ravel(x, start_dim if isinstance(start_dim, str) else order)
+        return clone(ravel(x, start_dim if isinstance(start_dim, str) else order))
     shape = shape_of(x) or (1,)
     first, last = (one_axis("flatten", axis, len(shape)) for axis in (start_dim, end_dim))
     if first > last:
@@ -187,7 +187,8 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
             f"flatten: start_dim must be at most end_dim, got {start_dim} and {end_dim} of shape "
             f"{shape}"
         )
-    return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    joined = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+    return clone(reshape(x, joined))
 
 
 def split_by_size(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:

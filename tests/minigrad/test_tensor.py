@@ -64,8 +64,10 @@ def test_detach_and_copies_keep_or_cut_the_graph() -> None:
     y = x.clone()
     assert not np.shares_memory(y.data, x.data) and y.requires_grad
     leaf = copy.copy(x)
-    assert leaf.is_leaf and leaf.requires_grad and leaf.data is x.data
-    assert copy.copy(y)._node is y._node
+    assert leaf.is_leaf and leaf.requires_grad and copy.copy(y).requires_grad
+    for t, other in ((leaf, x), (copy.copy(y), y)):  # as copies of ndarrays
+        np.testing.assert_array_equal(t.data, other.data)
+        assert not np.shares_memory(t.data, other.data)
 
 
 @pytest.mark.parametrize("other", ["text", ["a", "b"], None, np.datetime64("2020-01-01")])
@@ -119,7 +121,6 @@ MASK = np.ones((2, 2), bool)
         (lambda: np.array([X, X]), r"to keep them, write np.stack\(\[...\]\) or minigrad.tensor"),
         (lambda: X.numpy(), r"write x\.detach\(\)"),
         (lambda: operator.iadd(np.ones((2, 2)), X), "np.add: .* cannot be written into an ndarray"),
-        (lambda: np.add(MASK, MASK, out=X), "np.add: out must be an ndarray, got a Tensor"),
     ],
 )
 def test_numpy_call_without_a_rule_is_refused_by_name(call: Any, message: str) -> None:

@@ -41,11 +41,18 @@ class Leaf:
         self.hooks: list[list[np.ndarray]] = []  # what each hook has seen
 
 
+class Memory:
+    """Elements that a value shares with its views and with results of `detach`."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        self.value = value
+
+
 class Value:
     """A computed value of the model, with its derivative by each leaf and value that it depends on."""
 
-    def __init__(self, value: np.ndarray, operands: list[Any], saved: list[Leaf]) -> None:
-        self.value = value
+    def __init__(self, memory: Memory, operands: list[Any], saved: list[Leaf]) -> None:
+        self.memory = memory
         self.operands = operands  # those that need a gradient
         self.saved = [(leaf, leaf.version) for leaf in saved]
         self.derivatives: dict[Any, np.ndarray] = {self: np.ones(SIZE)} if operands else {}
@@ -56,7 +63,10 @@ class Value:
         self.was_written = False  # a later write goes on from this value
         self.family: list[Value] = [self]  # a value and its views, oldest first
         self.base: Value | None = None
-        self.is_detached = False  # another value has its memory without its graph
+
+    @property
+    def value(self) -> np.ndarray:
+        return self.memory.value
 
     def graph(self) -> list[Value]:
         """Return this value and those that it was computed from."""
@@ -100,7 +110,7 @@ class LeafMachine(RuleBasedStateMachine):
         self.leaves: list[tuple[Leaf, list[Any]]] = []
         self.values: list[tuple[Value, list[Any]]] = []
         self.kept: list[tuple[np.ndarray, list[Any]]] = []
-        self.arrays: list[tuple[np.ndarray, np.ndarray]] = []
+        self.arrays: list[tuple[Memory, np.ndarray]] = []
         self.hooks: list[tuple[Leaf, int, list[Any], list[list[Any]]]] = []
         self.optimizers: list[tuple[list[Leaf], dict[str, Any], dict[Leaf, Any], list[Any]]] = []
 
@@ -137,7 +147,7 @@ class LeafMachine(RuleBasedStateMachine):
         read = [(y, x), (x, y)] if op == "*" else []  # an operand is read for the other one
         saved = [a for a, other in read if isinstance(a, Leaf) and needs_gradient(other)]
         value = Value(
-            OPERATORS[op](x.value, y.value), [a for a in (x, y) if needs_gradient(a)], saved
+            Memory(OPERATORS[op](x.value, y.value)), [a for a in (x, y) if needs_gradient(a)], saved
         )
         value.read = [a for a, other in read if isinstance(a, Value) and needs_gradient(other)]
         for operand, factor in zip((x, y), factors):
@@ -152,10 +162,7 @@ class LeafMachine(RuleBasedStateMachine):
         """Add the values of a tensor without its graph."""
         x, tensors = self.operand(i)
         if isinstance(x, Value):
-            for member in x.family:
-                member.is_detached = True
-            self.values.append((Value(x.value, [], []), [t.detach() for t in tensors]))
-            self.values[-1][0].is_detached = True
+            self.values.append((Value(x.memory, [], []), [t.detach() for t in tensors]))
 
     @precondition(lambda self: self.values)
     @rule(
@@ -166,9 +173,9 @@ class LeafMachine(RuleBasedStateMachine):
         """Add a view of a computed value, which writes to the value change, and the other way round."""
         value, tensors = self.values[i % len(self.values)]
         if value.operands and not value.retains:
-            new = Value(value.value, [value], [])
+            new = Value(value.memory, [value], [])
             new.derivatives |= value.derivatives
-            new.base, new.family, new.is_detached = value, value.family, value.is_detached
+            new.base, new.family = value, value.family
             value.family.append(new)
             self.values.append((new, [how(t) for t in tensors]))
 
@@ -177,11 +184,12 @@ class LeafMachine(RuleBasedStateMachine):
     def write_into_value(self, i: int, j: int, key: Any, adds: bool) -> None:
         """Write elements of a leaf or value into a computed value: t[key] = u[key], or +=."""
         (value, tensors), (x, xs) = self.values[i % len(self.values)], self.operand(j)
-        can_differ = value.is_detached and len(self.libraries) > 1  # PyTorch changes both
-        if not value.operands or can_differ or (value.retains and value.grad is not None):
+        if not value.operands or (value.retains and value.grad is not None):
             return
         written = np.zeros(SIZE)
         written[key] = 1.0
+        if not adds and written.all():  # what was computed before has no gradient, in PyTorch zeros
+            return
         kept = 1.0 if adds else 1.0 - written
         derivatives = {z: kept * d for z, d in value.derivatives.items()}
         for z, d in derivatives_of(x).items() if needs_gradient(x) else ():
@@ -201,22 +209,23 @@ class LeafMachine(RuleBasedStateMachine):
         olds = {}
         for member in family:
             old = olds[member] = copy.copy(member)
-            old.was_written = True
+            old.was_written, old.memory = True, Memory(member.value)
             for v in (*[v for v, _ in self.values], *olds.values()):
                 v.replaced(member, old)
         derivatives = {olds.get(z, z): d for z, d in derivatives.items()}
         for member in family:
-            member.value, member.saved, member.read, member.is_freed = result, [], [], False
+            member.memory.value = result
+            member.saved, member.read, member.is_freed = [], [], False
             above = derivatives if member.base is None else member.base.derivatives
             member.derivatives = {**above, member: np.ones(SIZE)}
 
     @precondition(lambda self: self.values)
     @rule(i=places)
     def keep_array(self, i: int) -> None:
-        """Keep the ndarray of a computed value, which no recorded write changes."""
+        """Keep the ndarray of a computed value, which later writes change, too."""
         value, tensors = self.values[i % len(self.values)]
         if value.operands:
-            self.arrays.append((value.value.copy(), tensors[0].data))
+            self.arrays.append((value.memory, tensors[0].data))
 
     @rule(i=places, key=keys)
     def write_into_leaf_is_refused(self, i: int, key: Any) -> None:
@@ -458,8 +467,8 @@ class LeafMachine(RuleBasedStateMachine):
         for g, kept in self.kept:
             for t in kept:
                 assert_equal(t, g)
-        for expected, array in self.arrays:
-            np.testing.assert_allclose(array, expected, rtol=1e-9, atol=1e-9 * LIMIT**0.5)
+        for memory, array in self.arrays:
+            np.testing.assert_allclose(array, memory.value, rtol=1e-9, atol=1e-9 * LIMIT**0.5)
         for leaf, number, _, logs in self.hooks:
             for log in logs:
                 for seen, expected in zip(log, leaf.hooks[number], strict=True):

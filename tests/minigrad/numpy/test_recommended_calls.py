@@ -17,7 +17,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad import Tensor
+from minigrad import Tensor, protocols
 
 try:
     import scipy.sparse
@@ -80,7 +80,7 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("decorate the generator with @no_grad", "list(generator())", ["list(decorated()) -> list"]),
     ("use the returned tensor", "np.sum(p, out=np.zeros(()))", ["np.sum(p)"]),
     ("use .detach() if no gradient is needed", "np.sum(p, initial=5.0)", ["np.sum(p.detach(), initial=5.0) -> Tensor"]),
-    ("use the result instead", "np.add(zeros, 1, out=Tensor(zeros))", ["np.add(p, 1)"]),
+    ("use the result instead", "np.clip(Tensor(zeros), 0, 1, Tensor(zeros))", ["np.clip(p, 0, 1)"]),
     ("use .detach() or .data if no gradient is needed, or add a rule with custom_op", "np.unique(p)",
      ["np.unique(p.detach()) -> ndarray", "np.unique(p.data) -> ndarray",
       "mg.custom_op(p=lambda g: g)(lambda p, /: np.unique(p))(p)"]),
@@ -90,9 +90,22 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("write t = t + u instead of t += u", "operator.iadd(f(p)[:1], p)", ["f(p)[:1] + p"]),
     ("convert it first, as in t = t.astype(float)", "written(mg.tensor([1, 2]), p[0])",
      ["written(mg.tensor([1, 2]).astype(float), p[0])"]),
-    ("write t = t.clone() first", "mg.Tensor(zeros).__setitem__(0, p[0])", ["written(mg.Tensor(zeros).clone(), p[0])"]),
-    ("write t = t + u instead of t += u, or change a clone() of it", "repeating_view(f(x))",
-     ["np.broadcast_to(x, (2, 2, 3)) + 1", "written(np.broadcast_to(f(x), (2, 2, 3)).clone(), 1.0)"]),
+    ("write t = t.clone() first", "mg.Tensor(np.frombuffer(bytearray(24))).__setitem__(0, p[0])",
+     ["written(mg.Tensor(np.frombuffer(bytearray(24))).clone(), p[0])"]),
+    ("write t = t.copy() first", "repeating_view(f(x))", ["written(np.broadcast_to(f(x), (2, 2, 3)).copy(), 1.0)"]),
+    ("write t = t + u instead of t += u, or change a clone() of it",
+     "operator.setitem(mg.Tensor(np.lib.stride_tricks.as_strided(zeros, (2, 3), (0, 8))), ..., p)",
+     ["mg.Tensor(np.lib.stride_tricks.as_strided(zeros, (2, 3), (0, 8))) + p",
+      "written(mg.Tensor(np.lib.stride_tricks.as_strided(zeros, (2, 3), (0, 8))).clone(), p)"]),
+    ("write through the tensor itself while operations are recorded, or into a clone() of it", "written_beside(f(p))",
+     ["written(f(p), 1.0)", "written(f(p).clone(), 1.0)"]),
+    ("write through the tensor that it was made of, or into a clone() of it", "written(f(p).detach(), p[0])",
+     ["written(f(p), p[0])", "written(f(p).detach().clone(), p[0])"]),
+    ("use a clone() of one of them", "written_real_part(lambda z: z)", ["written_real_part(lambda z: z.clone())"]),
+    ("write t[index] = np.maximum(t[index], values) for an index without repetitions",
+     "np.maximum.at(f(p), [0, 2], p[:2])", ["written(f(p), np.maximum(f(p)[0], p[1]))"]),
+    ("write t = t + u instead of t += u, and np.where(mask, u, t) instead of t[mask] = u",
+     "write_in_the_book(f(p), 0, 1.0, '+=')", ["f(p) + 1.0", "np.where(mask[0], 1.0, f(p))"]),
     ("change it under no_grad(), as in a training step, or make a new tensor", "p.__setitem__(0, 1.0)",
      ["under_no_grad() -> Tensor"]),
     ("custom_op: x= must be a function, got a int; write a def or lambda that calls it", "mg.custom_op(x=3)(np.sin)",
@@ -108,12 +121,8 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["mg.gradients(f(p).sum(), x, allow_unused=True) -> tuple"]),
     ("differentiate once and use the result twice", "mg.grad(f, (0, 0))(p[0])", ["mg.grad(f)(p[0]) -> Tensor"]),
     ("use .detach()", "scipy.special.gammainc(p, p)", ["scipy.special.gammainc(p.detach(), p)"]),
-    ("use np.where(mask, source, target), np.broadcast_to(value, shape), or "
-     "index_add(target, index=index, values=values)", "np.copyto(zeros, p[0])",
-     ["np.where(mask[0], p, zeros)", "np.broadcast_to(p[0], (2, 3))",
-      "mg.index_add(zeros, index=[0, 0, 1], values=p)"]),
-    ("use np.where(mask, source, target)", "np.add.at(zeros, [0, 0, 1], p)",
-     ["mg.index_add(zeros, index=[0, 0, 1], values=p)"]),
+    ("make it a tensor, or write np.where(mask, source, target), or np.broadcast_to(value, shape) instead of np.full",
+     "np.copyto(zeros, p[0])", ["np.where(mask[0], p, zeros)", "np.broadcast_to(p[0], (2, 3))"]),
     ("to repeat x as a whole along each axis, write x.tile((2, 1))", "x.repeat(2, 1)",
      ["x.repeat(2, axis=1)", "x.tile((2, 1))"]),
     ("write x.astype(float)", "np.insert([1, 2], 0, p)", ["np.insert(np.array([1, 2]).astype(float), 0, p)"]),
@@ -193,6 +202,20 @@ def written(t: Tensor, value: Any) -> Tensor:
     return t
 
 
+def written_beside(t: Tensor) -> Tensor:
+    """Write into a tensor through its values without a graph."""
+    t.detach()[0] = 1.0
+    return t + 1
+
+
+def written_real_part(copy: Any) -> Tensor:
+    """Read a complex tensor after a write with a gradient into its real part, or that of a copy."""
+    z = mg.zeros(3, dtype=complex)
+    real = copy(z).real
+    real[0] = Tensor(1.0, requires_grad=True)
+    return (real * np.abs(z)).sum()
+
+
 def repeating_view(t: Tensor) -> None:
     view = np.broadcast_to(t, (2, *t.shape))
     view += 1
@@ -225,6 +248,7 @@ def space() -> dict[str, Any]:
         **globals(), "p": tracked(3), "x": tracked(2, 3), "images": Tensor(images, requires_grad=True),
         "single": Tensor(rng.random((2, 3, 4)).astype(np.float32), requires_grad=True), "classes": classes,
         "f": lambda v: v * v, "zeros": np.zeros(3), "mask": np.array([[True, False, True]] * 2), "other": 0.0,
+        "write_in_the_book": protocols._write,
         "sparse": None if scipy is None else scipy.sparse.csr_array(np.eye(2)),
     }  # fmt: skip
 

@@ -96,24 +96,6 @@ def _scatter(d: Draw) -> Sample:
     return Sample(d.array(np.empty(shape)[index].shape), index=index, shape=shape)
 
 
-def _overwrite(d: Draw) -> Sample:
-    x = d.array(d.shape(1, 3, 1))
-    index = _index(d, x.shape)
-    shape, is_mask = x[index].shape, isinstance(index, np.ndarray) and index.dtype == bool
-    # NumPy removes axes of length 1 from a value, but not for a mask or a single element
-    value = (1, *shape) if shape and not is_mask else shape
-    return Sample(x, d.array(d.one_of(shape, (), value)), index=index)
-
-
-def _overwritten(x: np.ndarray, value: np.ndarray, index: Any) -> np.ndarray:
-    """Write at an index: of several values for an element, the last in the order of C stays."""
-    y = x.copy()
-    ordered = lambda part: np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
-    index = tuple(map(ordered, index)) if isinstance(index, tuple) else ordered(index)
-    y[index] = np.asarray(value, order="C")
-    return y
-
-
 def _index_add(d: Draw) -> Sample:
     x = d.array(d.shape(1, 3, 1))
     index = _index(d, x.shape)
@@ -136,7 +118,6 @@ def _along(d: Draw) -> Sample:
 
 add("getitem", _getitem, lambda x, index: x[index])
 add("scatter", _scatter, lambda x, index, shape: _added(np.zeros(shape), index, x))
-add("overwrite", _overwrite, _overwritten)
 add("index_add", _index_add, _added)
 add("gather", _along, lambda x, axis, index: np.take_along_axis(x, index, axis))
 add(
