@@ -26,7 +26,7 @@ from .modes import MODE
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
-_collecting = threading.RLock()  # two threads may add into the gradient of one leaf
+collecting = threading.RLock()  # two threads may add into the gradient of one leaf
 
 Edge = tuple["Node", Callable[..., Any], tuple[Any, ...]]
 
@@ -339,7 +339,7 @@ class Backward:
         notes = node.notes
         if notes is not None and notes.frozen:
             return
-        with _collecting:
+        with collecting:
             total = node.grad
             if total is None and not self.create_graph:
                 node.grad = g if owned else g.copy()

@@ -16,7 +16,7 @@ __all__ = ["default_generator", "manual_seed"]
 
 
 @cache
-def _default() -> np.random.Generator:
+def shared_generator() -> np.random.Generator:
     return np.random.Generator(np.random.SFC64())  # the fastest of NumPy's bit generators
 
 
@@ -28,8 +28,8 @@ def manual_seed(seed: int) -> np.random.Generator:
     seed : int
         Seed of the random numbers.
     """
-    _default().bit_generator.state = np.random.SFC64(seed).state
-    return _default()
+    shared_generator().bit_generator.state = np.random.SFC64(seed).state
+    return shared_generator()
 
 
 def default_generator(generator: np.random.Generator | None = None) -> np.random.Generator:
@@ -43,7 +43,7 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     if watch is not None:
         watch.drawn()
     if generator is None:
-        return _default()
+        return shared_generator()
     if not isinstance(generator, np.random.Generator):
         raise TypeError(
             f"generator must be a numpy.random.Generator, got a {type(generator).__name__}"

@@ -12,14 +12,19 @@ import os
 import signal
 import sys
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from queue import SimpleQueue
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..arguments import checked_count
+from ..graph import collecting
+from ..random import shared_generator
 from .launcher import launched
 
 __all__ = ["get_num_threads", "set_num_threads"]
@@ -100,8 +105,8 @@ def get_num_threads() -> int:
 
     By default it is the number of cores, or the environment variable OPENBLAS_NUM_THREADS.
     """
-    if own_threads.entered:
-        return 1 if _ALONE.locked() else own_threads.number
+    if OwnThreads.entered:
+        return 1 if OwnThreads.sharing() else OwnThreads.number
     blas = _blas()
     return available_cores() if blas is None else int(blas[1]())
 
@@ -129,9 +134,9 @@ def set_num_threads(n: int) -> None:
             "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable "
             "of its library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
         )
-    with own_threads.lock:
-        if own_threads.entered:
-            own_threads.number = n
+    with OwnThreads.lock:
+        if OwnThreads.entered:
+            OwnThreads.number = n
         else:
             blas[0](n)
 
@@ -149,34 +154,50 @@ def threads(n: int) -> Iterator[None]:
 
 
 class OwnThreads:
-    """Blocks in which BLAS uses one thread, because `in_parallel` uses the other cores.
+    """Block in which BLAS uses one thread, because `in_parallel` uses the other cores.
 
     After a product by several threads, those of OpenBLAS look for more work for about 25 ms, on the
     cores that the threads of `in_parallel` need. So a sequence of products uses either kind.
     Several threads can be in a block, and blocks can be nested.
+
+    A block ends when its object is freed, because Ctrl-C can come before `__exit__`.
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.entered, self.number = 0, 1
+    lock = threading.RLock()  # reentrant, since a block may be freed inside it
+    entered: ClassVar[dict[int, weakref.ref[OwnThreads]]] = {}  # by id
+    sharing: ClassVar[Any] = lambda: None  # refers to the block inside `in_parallel`
+    number = 1  # of the threads of BLAS outside of all blocks
 
-    def __enter__(self) -> None:
-        with self.lock:
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def __enter__(self) -> OwnThreads:
+        with OwnThreads.lock:
             if not self.entered:
-                self.number = get_num_threads()
-                if blas := _blas():
-                    blas[0](1)
-            self.entered += 1
+                OwnThreads.number = get_num_threads()
+            self.entered[id(self)] = weakref.ref(self, partial(_end_block, id(self)))
+            if len(self.entered) == 1 and (blas := _blas()):
+                blas[0](1)
+        return self
+
+    def share(self) -> bool:
+        """Take the threads of `in_parallel`, and return whether they were free."""
+        with OwnThreads.lock:
+            if is_free := OwnThreads.sharing() is None:
+                OwnThreads.sharing = weakref.ref(self)
+        return is_free
 
     def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.entered -= 1
-            if not self.entered and (blas := _blas()):
-                blas[0](self.number)
+        _end_block(id(self))
 
 
-own_threads = OwnThreads()
-_ALONE = threading.Lock()
+def _end_block(key: int, freed: object = None) -> None:
+    with OwnThreads.lock:
+        if id(OwnThreads.sharing()) == key:
+            OwnThreads.sharing = lambda: None
+        if [*OwnThreads.entered] == [key] and (blas := _blas()):
+            blas[0](OwnThreads.number)  # first, since Ctrl-C or a fork may come in between
+        OwnThreads.entered.pop(key, None)
 
 
 def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
@@ -185,48 +206,93 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     Each thread multiplies matrices on one core. If another thread is inside this function, the
     parts run one after another.
     """
-    count = min(len(parts), get_num_threads())
-    if count < 2 or not _ALONE.acquire(blocking=False):
+    count, block = min(len(parts), get_num_threads()), OwnThreads()
+    if count < 2 or not block.share():
         return [run(part) for part in parts]
     results: list[Any] = [None] * len(parts)
-    pending = iter(list(enumerate(parts)))
+    pending = deque(enumerate(parts))
 
     def work() -> None:
-        for i, part in pending:
+        while pending:
+            try:
+                i, part = pending.popleft()
+            except IndexError:  # another thread took the last one
+                return
             results[i] = run(part)
 
-    try:
-        with own_threads:  # BLAS's threads would wait for each other
-            jobs = [_pool().submit(contextvars.copy_context().run, work) for _ in range(count - 1)]
-            try:
-                work()
-            finally:
-                errors = [job.exception() for job in jobs]  # waits for each job
-        for error in filter(None, errors):
-            raise error
-        return results
-    finally:
-        _ALONE.release()
+    with block:  # BLAS's threads would wait for each other
+        for _ in range(_Job.threads, count - 1):
+            threading.Thread(target=_work, args=(_Job.waiting,), daemon=True).start()
+            _Job.threads += 1
+        jobs = [_Job(work) for _ in range(count - 1)]
+        try:
+            work()
+        finally:
+            pending.clear()  # after an error
+            for job in jobs:
+                job.done.acquire()
+    for job in jobs:
+        if job.error is not None:
+            raise job.error
+    return results
 
 
-@cache
-def _pool() -> Any:
-    """Return the additional threads of `in_parallel`, started as needed."""
-    # importing it takes a tenth of the time of importing minigrad
-    from concurrent.futures import ThreadPoolExecutor
+class _Job:
+    """Call of a function by a thread of `in_parallel`, in a copy of this context."""
 
-    return ThreadPoolExecutor(64)
+    threads = 0  # that were started
+    waiting: SimpleQueue[_Job] = SimpleQueue()
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        context = contextvars.copy_context()
+        self.work = lambda: context.run(work)
+        self.error: BaseException | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+        _Job.waiting.put(self)
 
 
-def _end_pool() -> None:
-    """End the threads of `in_parallel`, because a forked process would wait for them forever."""
-    if _pool.cache_info().currsize:
-        _pool().shutdown()
-        _pool.cache_clear()
+def _work(waiting: SimpleQueue[_Job]) -> None:
+    """Run jobs, as a thread of `in_parallel`."""
+    while True:
+        job = waiting.get()
+        try:
+            job.work()
+        except BaseException as error:
+            job.error = error
+        job.done.release()
+        del job  # and what it refers to
 
 
+def _forget_threads() -> None:
+    """Forget the other threads of the process that forked this one: they do not run here."""
+    state = shared_generator().bit_generator.state
+    shared_generator.cache_clear()  # one of them may hold the lock of the generator
+    shared_generator().bit_generator.state = state
+    _Job.threads, _Job.waiting = 0, SimpleQueue()
+    for block in (OwnThreads.sharing(), *(ref() for ref in list(OwnThreads.entered.values()))):
+        if block is not None and block.thread != threading.get_ident():
+            _end_block(id(block))
+
+
+def hold_during_fork(lock: Any) -> None:
+    """Acquire a lock for each fork: else another thread could hold it in the new process forever.
+
+    Parameters
+    ----------
+    lock : Lock or RLock
+        Whoever holds it must not wait for another lock.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+
+
+hold_during_fork(OwnThreads.lock)
+hold_during_fork(collecting)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_end_pool)
+    os.register_at_fork(before=shared_generator, after_in_child=_forget_threads)
 
 
 # -- memory

@@ -4,13 +4,15 @@
 configuration and its weights:
 
 1. All new files are written to `DIRECTORY/.RANDOM.part`.
-2. That directory is renamed to `DIRECTORY/.LAST.exchange`. The new files are now valid.
-3. The file `LAST` is removed, each new file is linked to its name, and `LAST` comes last.
-4. `.LAST.exchange` is removed.
+2. With the lock `.LAST.lock`, that directory is renamed to `DIRECTORY/.LAST.exchange`. The new
+   files are now valid.
+3. The file `LAST` is removed, the other files are linked to their names, and `LAST` is moved.
+4. `.LAST.exchange` is removed, and the lock released.
 
 After an interruption in step 1 the old files are complete. After one in step 3, `read_together`
 reads the files of `.LAST.exchange`, other programs miss `LAST`, and the next `replace_together`
-repeats step 3. `read_together` raises an error if `LAST` was replaced while it was reading.
+repeats step 3. `read_together` raises an error if `LAST` was replaced while it was reading. Of
+several processes that write to a directory, the last one replaces the files of the others.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from .locks import FileLock
 
 __all__ = ["read_together", "replace_together", "write_atomically", "write_bytes"]
 
@@ -103,7 +106,9 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 @contextmanager
-def replace_together(directory: str | Path, last: str, stale: Iterable[str] = ()) -> Iterator[Path]:
+def replace_together(
+    directory: str | Path, last: str, groups: Iterable[Collection[str]] = ()
+) -> Iterator[Path]:
     """Replace several files of a directory: all of them, or none.
 
     Parameters
@@ -112,17 +117,17 @@ def replace_together(directory: str | Path, last: str, stale: Iterable[str] = ()
         Created if it does not exist. Its other files do not change.
     last : str
         The file that every reader needs, such as "config.json". It must be among the new files.
-    stale : iterable of str
-        Patterns of old files that are removed unless they are replaced.
+    groups : iterable of collections of str
+        Patterns of files that belong together, such as those of a tokenizer. If there is a new file
+        of a group, all old ones are removed.
 
     Yields
     ------
     Path
         An empty directory for the new files. If the block raises, nothing is replaced.
     """
-    directory, stale = Path(directory), tuple(stale)
-    part = directory / f".{secrets.token_hex(6)}.part"
-    pending = _pending(directory, last)
+    directory, groups = Path(directory), [*groups]
+    part, pending = directory / f".{secrets.token_hex(6)}.part", _pending(directory, last)
     try:
         part.mkdir(parents=True)
         try:
@@ -131,13 +136,15 @@ def replace_together(directory: str | Path, last: str, stale: Iterable[str] = ()
                 with suppress(OSError):  # no old file, or a system without permissions
                     os.chmod(path, os.stat(directory / path.relative_to(part)).st_mode & 0o777)
             _sync_directory(part)
-            while pending.is_dir():  # left by an interrupted call
-                _install(pending, directory, last, stale)
-            os.rename(part, pending)
+            with FileLock(directory / f".{last}.lock"):
+                _install(pending, directory, last, groups)  # left by an interrupted call
+                for path in _old_files(part, directory, groups):
+                    os.rename(path, path)  # fails on Windows, if the file is open or mapped
+                os.rename(part, pending)
+                _sync_directory(directory)
+                _install(pending, directory, last, groups)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        _sync_directory(directory)
-        _install(pending, directory, last, stale)
     except OSError as error:
         if error.errno is None:
             raise
@@ -149,35 +156,47 @@ def _pending(directory: Path, last: str) -> Path:
     return directory / f".{last}.exchange"
 
 
-def _install(pending: Path, directory: Path, last: str, stale: Iterable[str]) -> None:
+def _new_files(source: Path) -> list[str]:
+    """Return the names of new files, without links."""
+    paths = [] if source.is_symlink() else source.rglob("*")
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    return [path.relative_to(source).as_posix() for path in files]
+
+
+def _old_files(source: Path, directory: Path, groups: Iterable[Collection[str]]) -> list[Path]:
+    """Return the files of a directory that are replaced or removed for the new ones in `source`."""
+    old = {directory / name for name in _new_files(source)}
+    for parent in {path.parent for path in old}:
+        if not parent.resolve().is_relative_to(directory.resolve()):
+            raise OSError(0, "a link leads out of the directory", str(parent))
+    for group in groups:
+        if any(any(source.glob(pattern)) for pattern in group):
+            old.update(path for pattern in group for path in directory.glob(pattern))
+    return [path for path in old if os.path.lexists(path)]
+
+
+def _install(pending: Path, directory: Path, last: str, groups: Iterable[Collection[str]]) -> None:
     """Install complete new files. It can be interrupted and called again."""
-    files = [path for path in pending.rglob("*") if path.is_file() and not path.is_symlink()]
-    files.sort(key=lambda path: path == pending / last)
-    targets = {path: directory / path.relative_to(pending) for path in files}
-    (directory / last).unlink(missing_ok=True)
-    for pattern in stale:
-        for path in set(directory.glob(pattern)) - set(targets.values()):
-            path.unlink(missing_ok=True)
-    for path, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.parent.resolve().is_relative_to(directory.resolve()):
-            raise OSError(0, "a link leads out of the directory", str(target.parent))
-        link = target.with_name(f".{secrets.token_hex(6)}.part")
-        try:
-            try:
-                os.link(path, link)
-            except (AttributeError, OSError):  # a system or a file system without links
-                shutil.copy2(path, link)
-            os.replace(link, target)
-        finally:
-            link.unlink(missing_ok=True)
-    _sync_directory(directory)
-    done = directory / f".{secrets.token_hex(6)}.part"
+    names = _new_files(pending)
+    if last in names:
+        (directory / last).unlink(missing_ok=True)
+        for path in _old_files(pending, directory, groups):
+            path.unlink()
+        for name in names:
+            if name != last:
+                _link(pending / name, directory / name)
+        os.replace(pending / last, directory / last)
+        _sync_directory(directory)
+    shutil.rmtree(pending, ignore_errors=True)
+
+
+def _link(path: Path, target: Path) -> None:
+    """Give a file another name, or copy it on a system without links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.rename(pending, done)
-    except OSError as error:  # the new files are complete
-        warnings.warn(f"{pending} must be deleted, which failed: {error.strerror}", stacklevel=5)
-    shutil.rmtree(done, ignore_errors=True)
+        os.link(path, target)
+    except (AttributeError, OSError):
+        write_atomically(target, lambda copy: shutil.copy2(path, copy))
 
 
 @contextmanager
@@ -199,12 +218,10 @@ def read_together(directory: str | Path, last: str, files: Iterable[str] = ()) -
         Directory to read from. After an interrupted `replace_together` it contains the new files.
     """
     directory = Path(directory)
-    pending = _pending(directory, last)
-    is_pending = any((pending / name).is_file() for name in tuple(files) or (last,))
-    source = pending if is_pending and not pending.is_symlink() else directory
-    if source is pending and not pending.is_dir():  # installed in this moment
-        source = directory
-    before = _identity(source / last)
+    source = _pending(directory, last)
+    before = None if source.is_symlink() else _identity(source / last)
+    if before is None or not any((source / name).is_file() for name in tuple(files) or (last,)):
+        source, before = directory, _identity(directory / last)
     try:
         yield source
     except (OSError, ValueError):

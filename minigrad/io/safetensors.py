@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import threading
 import weakref
@@ -157,8 +158,8 @@ class SafetensorsFile(Mapping[str, Entry]):
             array = self.read(name)
         else:
             if self._bytes is None:
-                with self._lock, os.fdopen(self._descriptor, "rb", closefd=False) as file:
-                    self._bytes = np.memmap(file, np.uint8, "c").view(np.ndarray)
+                memory = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_COPY)
+                self._bytes = np.ndarray(len(memory), np.uint8, memory)
             if len(self._bytes) < end:
                 raise ValueError(f"{self.path}: the file became shorter while it was read")
             array = self._bytes[start:end].view(code).reshape(entry.shape)

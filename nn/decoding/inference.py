@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from minigrad.arguments import check_choice
-from minigrad.fast.runtime import has_small_kernels, own_threads
+from minigrad.fast.runtime import OwnThreads, has_small_kernels
 from minigrad.io.mapped import copy_and_release
 
 from ..linear import Embedding, Linear
@@ -133,7 +133,7 @@ class _Step(_ReadOnly):
         rows = np.size(tokens)
         # BLAS's threads multiply one row of floats, or weights that they must pack, in less time
         is_faster = isinstance(self, _Int8) or (rows > 1 and has_small_kernels())
-        with own_threads if is_faster and rows <= MOST_ROWS else nullcontext():
+        with OwnThreads() if is_faster and rows <= MOST_ROWS else nullcontext():
             return super().step(tokens, state, **options)  # type: ignore[misc]
 
 

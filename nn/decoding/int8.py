@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.fast.blocks import row_blocks
-from minigrad.fast.runtime import get_num_threads, in_parallel, own_threads
+from minigrad.fast.runtime import OwnThreads, get_num_threads, in_parallel
 from minigrad.io.mapped import copy_and_release, release
 
 from .products import WAYS, fastest_way, is_shared
@@ -55,7 +55,7 @@ class Blocks:
             WAYS[fastest_way(rows, wide)](rows, wide, y[:, columns])
 
         size = math.prod(self.shape)
-        with own_threads:
+        with OwnThreads():
             threads = get_num_threads() if is_shared(len(rows), size) else 1
             count = threads * math.ceil(max(size, 1) / (threads * BLOCK))
             height = math.ceil(self.shape[0] / count)

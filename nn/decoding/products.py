@@ -3,7 +3,7 @@
 A decoding step multiplies a row for each sequence or hypothesis. OpenBLAS copies ("packs") the
 whole weight for a product of 2 rows or more, which can take longer than the product. The ways to
 avoid it depend on the processor, the shape and the threads, so they are timed at the first product
-of a shape. In a block of `own_threads`, threads share a large product. Results of different ways
+of a shape. In a block of `OwnThreads`, threads share a large product. Results of different ways
 differ in the last bits. The environment variable MINIGRAD_PRODUCT selects one of `WAYS` without
 timing.
 """
@@ -20,11 +20,11 @@ import numpy as np
 
 from minigrad.fast.blocks import row_blocks
 from minigrad.fast.runtime import (
+    OwnThreads,
     get_num_threads,
     has_blas,
     has_small_kernels,
     in_parallel,
-    own_threads,
 )
 from minigrad.io.mapped import copy_and_release
 
@@ -51,7 +51,7 @@ def product(rows: np.ndarray, weight: np.ndarray | Int8Matrix | Int8Stack) -> np
         return weight.product(rows)
     y = np.empty((len(rows), len(weight)), weight.dtype)
     way = WAYS[fastest_way(rows, weight)]
-    if own_threads.entered and is_shared(len(rows), weight.size):
+    if OwnThreads.entered and is_shared(len(rows), weight.size):
         parts = row_blocks(len(weight), 1, math.ceil(len(weight) / get_num_threads()))
         in_parallel(lambda part: way(rows, weight[part], y[:, part]), parts)
     else:
@@ -145,7 +145,7 @@ def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
     if PINNED:
         return PINNED
     size = (n - 1).bit_length()  # of 2, 3 to 4, 5 to 8 rows ...
-    threads = 1 if own_threads.entered else get_num_threads()
+    threads = 1 if OwnThreads.entered else get_num_threads()
     key = (weight.shape, weight.flags.c_contiguous, weight.dtype.char, size, threads)
     if key not in _FASTEST:
         names = ["whole", "flipped"]

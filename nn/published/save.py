@@ -85,8 +85,7 @@ def save(
     stored = dtype or model.config.dtype
     names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
     settings = {**origin.settings, **dict.fromkeys(names, stored)}
-    stale = (*WEIGHT_FILES, *(TOKENIZER_FILES if text is not None else ()))
-    with replace_together(directory, "config.json", stale) as part:
+    with replace_together(directory, "config.json", (WEIGHT_FILES, TOKENIZER_FILES)) as part:
         values = {name: p.data for name, p in model.named_parameters()}
         arrays = {name: stored.join(values) for name, stored in origin.arrays.items()}
         write_shards(part, arrays | origin.unused, dtype, max_shard_size)

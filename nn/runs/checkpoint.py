@@ -24,19 +24,11 @@ import numpy as np
 from minigrad.fast.launcher import launched
 from minigrad.io import load_arrays, save_arrays, write_atomically
 from minigrad.io.atomic import write_bytes
+from minigrad.io.locks import FileLock
 from minigrad.io.reading import require_file
 
 from ..module import Module
 from ..published.weights import save_weights
-
-try:
-    import fcntl
-except ImportError:  # not a Unix
-    fcntl = None  # type: ignore[assignment]
-try:
-    import msvcrt
-except ImportError:  # not Windows
-    msvcrt = None  # type: ignore[assignment]
 
 __all__ = ["RunDirectory"]
 
@@ -46,19 +38,6 @@ _PART = (
     rf"\.(last\.safetensors|best\.safetensors|metrics\.jsonl|{_CHECKPOINT})\.[0-9a-f]{{12}}\.part"
 )
 """Names of files that a run writes and deletes; files with other names are never touched."""
-_locked: set[int] = set()  # descriptors of locks that this process holds
-
-
-def _forget_locks() -> None:
-    """Close a forked process's copies: else it would hold the lock after the run has died."""
-    for descriptor in _locked:
-        with suppress(OSError):
-            os.close(descriptor)
-    _locked.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
 
 
 class RunDirectory:
@@ -84,7 +63,7 @@ class RunDirectory:
         self.metrics = self.path / "metrics.jsonl"
         job = launched()
         self.writes = job is None or job.rank == 0  # a Trainer sets it by its ranks
-        self._lock: int | None = None
+        self._lock: FileLock | None = None
         self._entered = 0
 
     # -- the lock --------------------------------------------------------------------------------
@@ -92,35 +71,42 @@ class RunDirectory:
     def __enter__(self) -> RunDirectory:
         if self._entered == 0 and self.writes:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.path / ".lock")
-            if self.metrics.is_file() and self.metrics.stat().st_nlink > 1:
-                write_bytes(self.metrics, self.metrics.read_bytes())  # lines are added in place
-            for part in self.path.iterdir():
-                if re.fullmatch(_PART, part.name):  # of a run that was killed while it wrote
-                    with suppress(OSError):
-                        part.unlink()
+            # a copy of the directory by hard links has another inode
+            lock = FileLock(self.path / f".run-{self.path.stat().st_ino}.lock")
+            try:
+                lock.acquire(wait=False)
+            except BlockingIOError as error:
+                message = "another run is at work in this directory; wait for it, or take another"
+                raise BlockingIOError(error.errno, message, str(self.path)) from None
+            self._lock = lock
+            try:
+                self._prepare()
+            except BaseException:
+                lock.release()
+                raise
         self._entered += 1
         return self
+
+    def _prepare(self) -> None:
+        if self.metrics.is_file() and self.metrics.stat().st_nlink > 1:
+            write_bytes(self.metrics, self.metrics.read_bytes())  # lines are added in place
+        for part in self.path.iterdir():
+            if re.fullmatch(_PART, part.name):  # of a run that was killed while it wrote
+                with suppress(OSError):
+                    part.unlink()
 
     def __exit__(self, *error: object) -> None:
         self._entered -= 1
         if self._entered == 0 and self._lock is not None:
-            _locked.discard(self._lock)
-            if fcntl is not None:
-                fcntl.flock(self._lock, fcntl.LOCK_UN)  # in forked processes too
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     def check(self) -> None:
         """Raise FileNotFoundError if the directory is no longer the one that was locked."""
-        if self._lock is None:
-            return
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(self._lock), os.stat(self.path / ".lock")):
-                return
-        raise FileNotFoundError(
-            errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path)
-        )
+        if self._lock is not None and self._lock.is_lost():
+            raise FileNotFoundError(
+                errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path)
+            )
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -327,42 +313,3 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return entry if float(entry["step"]) + float(entry["seconds"]) < 1e15 else None
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
         return None
-
-
-def _lock(path: Path) -> int | None:
-    """Lock a file, and return its descriptor; None if the system has no locks."""
-    if fcntl is None and msvcrt is None:
-        warnings.warn(
-            f"{path.parent}: this system has no file locks; start only one run in this directory",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-        return None
-    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    directory = os.stat(path.parent)
-    owner = f"{directory.st_dev} {directory.st_ino}".encode()
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
-        is_linked = fcntl is not None and os.fstat(descriptor).st_nlink > 1
-        try:
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            else:
-                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            if not is_linked:
-                break
-            os.close(descriptor)
-        except OSError as error:
-            is_of_copy = is_linked and os.pread(descriptor, 100, 0) != owner
-            os.close(descriptor)
-            if fcntl is not None and not isinstance(error, BlockingIOError):
-                raise OSError(error.errno, error.strerror, str(path)) from None
-            if not is_of_copy:
-                message = "another run is at work in this directory; wait for it, or take another"
-                raise BlockingIOError(errno.EAGAIN, message, str(path.parent)) from None
-        path.unlink(missing_ok=True)  # a link to the lock of another directory, as by `cp -al`
-    if fcntl is not None:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, owner, 0)
-    _locked.add(descriptor)
-    return descriptor

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.fast.runtime import hold_during_fork
 from minigrad.io.json import Settings
 from minigrad.io.reading import FileCopies, listed
 
@@ -43,6 +44,9 @@ _NO_VARIABLES = (
     "truncation",
 )
 """Arguments of transformers' apply_chat_template that are not variables of the template."""
+
+_encoding = threading.RLock()
+hold_during_fork(_encoding)
 
 
 class ModelText:
@@ -77,7 +81,6 @@ class ModelText:
     ) -> None:
         self.tokenizer, self.settings, self.files = tokenizer, settings, files
         self.target = tokenizer if target is None else target
-        self._lock = threading.Lock()
         tokenizer.no_padding()
         self.bos_id = self._special_id("bos_token")
         self.eos_id = self._special_id("eos_token")
@@ -97,10 +100,7 @@ class ModelText:
                 f"ModelText: this tokenizer cannot be pickled ({error}); call nn.text.load in each "
                 "process"
             ) from None
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.Lock())
+        return vars(self)
 
     def __len__(self) -> int:
         return self.tokenizer.get_vocab_size()
@@ -190,7 +190,7 @@ class ModelText:
                 f"encode: max_len must be greater than the number of special tokens ({around}), "
                 f"got {max_len}"
             )
-        with self._lock:  # truncation is a setting of the tokenizer
+        with _encoding:  # truncation is a setting of the tokenizer
             if max_len is None:
                 self.tokenizer.no_truncation()
             else:

@@ -15,11 +15,13 @@ import numpy as np
 
 from ...graph import Node, notes_of
 from ...tensor import Tensor, grad_of, node_of, unwrap
+from ..runtime import hold_during_fork
 from ..stepper import Group, overlap
 
 Zeros = Callable[[int, Any], np.ndarray]
 
 _keeping = threading.Lock()
+hold_during_fork(_keeping)
 
 
 class Home:

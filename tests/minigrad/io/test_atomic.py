@@ -1,19 +1,24 @@
-"""Atomic writing: permissions, links in the way, and full disks."""
+"""Atomic writing: permissions, links in the way, full disks, and several writers."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.children import exit_code, fork
 
-from minigrad.io import load_arrays, save_arrays, write_atomically, write_json
-from minigrad.io.atomic import replace_together
+from minigrad.io import load_arrays, locks, save_arrays, write_atomically, write_json
+from minigrad.io.atomic import read_together, replace_together
+from minigrad.io.locks import FileLock
 
 
 @contextmanager
@@ -91,3 +96,138 @@ def test_replace_together_without_hard_links_copies_the_files(
             (part / "weights").write_text(text * 2)
     assert sorted(os.listdir(tmp_path)) == ["config.json", "weights"]
     assert (tmp_path / "weights").read_text() == "newnew"
+
+
+def write_both(directory: Path, text: str, *groups: tuple[str, ...]) -> None:
+    """Replace two files, which belong together."""
+    with replace_together(directory, "config.json", groups) as part:
+        (part / "weights").write_text(text)
+        (part / "config.json").write_text(text)
+
+
+def write_after(begin: int, end: int, directory: Path, text: str) -> None:
+    """Replace two files once all processes have closed the end of a pipe."""
+    os.close(end)
+    os.read(begin, 1)
+    write_both(directory, text)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_replace_together_by_several_processes_leaves_the_files_of_one(
+    count: int, is_new: bool, tmp_path: Path
+) -> None:
+    for trial in range(8):
+        directory = tmp_path / str(trial)
+        if not is_new:
+            write_both(directory, "old")
+        begin, end = os.pipe()
+        work = partial(write_after, begin, end, directory)
+        processes = [fork(partial(work, str(i))) for i in range(count)]
+        os.close(end)
+        os.close(begin)
+        assert [exit_code(process) for process in processes] == [0] * count
+        assert sorted(os.listdir(directory)) == ["config.json", "weights"]
+        config = (directory / "config.json").read_text()
+        assert config == (directory / "weights").read_text() != "old"
+
+
+def test_replace_together_waits_for_another_one(tmp_path: Path) -> None:
+    """A lock that a killed process left is no obstacle."""
+    (tmp_path / ".config.json.lock").touch()
+    with FileLock(tmp_path / ".config.json.lock"):
+        process = fork(lambda: write_both(tmp_path, "new"))
+        time.sleep(0.1)
+        assert not (tmp_path / "config.json").exists()
+    assert exit_code(process) == 0 and (tmp_path / "config.json").read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["weights", "config.json", "weights-2"])
+def test_replace_together_of_a_file_that_windows_has_open_replaces_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows neither replaces, renames nor removes a file that is open or mapped."""
+    for file in ("weights", "config.json", "weights-2"):
+        (tmp_path / file).write_text("old")
+
+    def refuse(function: Any, path: Any, *args: Any, **options: Any) -> Any:
+        if tmp_path / name in (Path(path), *map(Path, args)):
+            raise PermissionError(errno.EACCES, "used by another process", str(path))
+        return function(path, *args, **options)
+
+    with monkeypatch.context() as patch:
+        for function in ("replace", "rename", "unlink", "remove"):
+            patch.setattr(os, function, partial(refuse, getattr(os, function)))
+        with pytest.raises(PermissionError, match=name):
+            write_both(tmp_path, "new", ("weights*",))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
+        ["weights", "config.json", "weights-2"], "old"
+    )
+
+
+def test_replace_together_after_an_interrupted_one_removes_the_files_of_both_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call has no file of the group that the first one replaced."""
+    for file in ("config.json", "vocab.txt"):
+        (tmp_path / file).write_text("old")
+    words = ("vocab.*",)
+
+    def fail(*paths: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "link", fail)
+        with replace_together(tmp_path, "config.json", [words]) as part:
+            (part / "vocab.json").write_text("first")
+            (part / "config.json").write_text("first")
+    with read_together(tmp_path, "config.json", ["vocab.txt", "vocab.json"]) as source:
+        assert (source / "vocab.json").read_text() == "first"
+    write_both(tmp_path, "second", words)
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "vocab.json", "weights"]
+    assert (tmp_path / "vocab.json").read_text() == "first"
+
+
+def test_replace_together_does_not_follow_links_out_of_the_directory(tmp_path: Path) -> None:
+    other, directory = tmp_path / "other", tmp_path / "directory"
+    for path in (other, directory):
+        path.mkdir()
+    (other / "config.json").write_text("precious")
+    os.symlink(other, directory / "templates")
+    with pytest.raises(OSError, match="a link leads out of the directory"):
+        with replace_together(directory, "config.json") as part:
+            (part / "templates").mkdir()
+            for name in ("config.json", "templates/config.json"):
+                (part / name).write_text("new")
+    os.unlink(directory / "templates")
+    os.symlink(other, directory / ".config.json.exchange")
+    with pytest.raises(OSError, match=str(directory)):
+        write_both(directory, "new")
+    assert (other / "config.json").read_text() == "precious" and os.listdir(other)
+
+
+def test_file_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with FileLock(path) as lock:
+        assert not lock.is_lost()
+        with pytest.raises(BlockingIOError, match=str(path)):
+            FileLock(path).acquire(wait=False)
+        path.unlink()
+        assert lock.is_lost()
+        with FileLock(path) as other:
+            assert not other.is_lost()
+    assert not lock.is_lost() and not path.exists()
+
+
+def test_file_lock_on_file_system_without_locks_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(file: Any, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with pytest.warns(
+        RuntimeWarning, match=f"^{tmp_path}: this system has no file locks; let only"
+    ):
+        write_both(tmp_path, "new")
+    assert sorted(os.listdir(tmp_path)) == ["config.json", "weights"]

@@ -48,7 +48,7 @@ def test_write_shards_keeps_maximum_size_and_arrays(
 
 def test_replaced_shards_leave_no_old_shards(tmp_path: Path) -> None:
     for most, shards in ((1, 9), (10**6, 0), (300, 4), (1, 9)):
-        with replace_together(tmp_path, "config.json", WEIGHT_FILES) as part:
+        with replace_together(tmp_path, "config.json", [WEIGHT_FILES]) as part:
             write_shards(part, ARRAYS, None, most)
             write_json(part / "config.json", {})
         assert SafetensorsFolder(tmp_path).keys() == ARRAYS.keys()

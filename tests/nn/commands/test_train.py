@@ -61,9 +61,7 @@ def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:
 
 def test_train_writes_all_files_of_a_run(run: SimpleNamespace) -> None:
     needs("matplotlib")
-    files = (
-        "config.json vocab.json best.safetensors last.safetensors metrics.jsonl summary.json .lock"
-    )
+    files = "config.json vocab.json best.safetensors last.safetensors metrics.jsonl summary.json"
     pictures = {"loss.png", "attention.png"}
     assert {path.name for path in run.directory.iterdir()} == {*files.split(), *pictures}
     summary = read_json(run.directory / "summary.json")

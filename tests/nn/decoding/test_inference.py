@@ -206,7 +206,7 @@ def test_product_equals_matrix_product(
     """With small thresholds, in every way, in the one that is fastest, and by 1 to 3 threads."""
     weight = np.asarray(normal(seed, *shape), dtype, order)
     rows = normal([seed, 1], n, shape[1]).astype(dtype)
-    with replaced_products(limits), runtime.own_threads if is_own else nullcontext():
+    with replaced_products(limits), runtime.OwnThreads() if is_own else nullcontext():
         fast_weight = products.in_fast_layout(weight)
         y = products.product(rows, fast_weight)
     np.testing.assert_array_equal(fast_weight, weight)
@@ -284,7 +284,7 @@ def test_own_threads_share_a_large_product(
     monkeypatch.setattr(products, "in_parallel", in_parallel)
     monkeypatch.setattr(products, "get_num_threads", lambda: 2)
     weight, rows = normal(0, size, 1), normal(1, n, 1)
-    with runtime.own_threads if is_own else nullcontext():
+    with runtime.OwnThreads() if is_own else nullcontext():
         np.testing.assert_allclose(products.product(rows, weight), rows @ weight.T)
     assert sum(seen) == parts
 
@@ -302,7 +302,7 @@ def test_step_of_few_rows_uses_own_threads(
 
     class Model(nn.LanguageModel):
         def step(self, tokens: Any, state: Any) -> np.ndarray:
-            seen.append(runtime.own_threads.entered > 0)
+            seen.append(bool(runtime.OwnThreads.entered))
             return super().step(tokens, state)
 
     monkeypatch.setattr(inference, "has_small_kernels", lambda: has_small_kernels)

@@ -275,7 +275,7 @@ def test_run_directory_lock_is_not_held_by_forked_processes(tmp_path: Path) -> N
 
 def test_run_directory_with_link_as_lock_raises(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
-    os.symlink(tmp_path / "victim", tmp_path / ".lock")
+    os.symlink(tmp_path / "victim", tmp_path / f".run-{tmp_path.stat().st_ino}.lock")
     with pytest.raises(OSError, match=".lock"):
         scaled_trainer(tmp_path).fit()
 
@@ -283,7 +283,7 @@ def test_run_directory_with_link_as_lock_raises(tmp_path: Path) -> None:
 def test_fit_removes_unfinished_files_of_killed_run(tmp_path: Path) -> None:
     (tmp_path / ".last.safetensors.0123456789ab.part").write_text("half")
     scaled_trainer(tmp_path, max_epochs=1).fit()
-    names = {".lock", "best.safetensors", "last.safetensors", "metrics.jsonl"}
+    names = {"best.safetensors", "last.safetensors", "metrics.jsonl"}
     assert {path.name for path in tmp_path.iterdir()} == names
 
 

@@ -21,7 +21,6 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.io.signals import ENDING, Terminated, terminate
-from nn.runs import checkpoint
 from nn.runs.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
@@ -113,10 +112,9 @@ def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
 def end_of_process() -> None:
     """Close locks that are held, and unblock signals, as the end of a process does."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, *ENDING))
-    checkpoint._locked.clear()
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/.lock"):
+            if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".lock"):
                 os.close(int(descriptor))
 
 

@@ -13,14 +13,15 @@ import pytest
 from support.runs import trainer, weights
 
 import nn
-from minigrad.io import load_arrays
-from nn.runs import checkpoint
+from minigrad.io import load_arrays, locks
 
 TESTS = Path(__file__).parents[2]
 
 NO_FORK = "warning: parallel=2: this system cannot fork; training runs in one process"
 ON_MACOS = "warning: parallel=2: forking is unsafe on macOS; training runs in one process"
-NO_LOCKS = "warning: {run}: this system has no file locks; start only one run in this directory"
+NO_LOCKS = (
+    "warning: {run}: this system has no file locks; let only one process write to this directory"
+)
 NO_SIGNALS = "del signal.SIGHUP, signal.pthread_sigmask"
 NO_MODULES = "sys.modules |= dict.fromkeys(['resource', 'ctypes'])"
 NO_NAMES = "del os.uname, os.sched_getaffinity, os.O_NOFOLLOW, os.O_CLOEXEC"
@@ -88,8 +89,8 @@ def test_run_directory_with_locks_of_windows_takes_one_run(
             raise PermissionError(13, "Permission denied")
         locked.add(os.fstat(descriptor).st_ino)
 
-    monkeypatch.setattr(checkpoint, "fcntl", None)
-    monkeypatch.setattr(checkpoint, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(locks, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
     with nn.RunDirectory(tmp_path), pytest.raises(BlockingIOError, match="another run is at work"):
         trainer(tmp_path).fit()
     locked.clear()

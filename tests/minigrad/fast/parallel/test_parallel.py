@@ -524,9 +524,9 @@ def test_own_threads_leave_one_thread_to_blas(monkeypatch: pytest.MonkeyPatch) -
     blas = (lambda n: number.__setitem__(0, n), lambda: number[0])
     monkeypatch.setattr(runtime, "_blas", lambda: blas)
     with ExitStack() as first:
-        first.enter_context(runtime.own_threads)
+        first.enter_context(runtime.OwnThreads())
         with ExitStack() as second:
-            second.enter_context(runtime.own_threads)
+            second.enter_context(runtime.OwnThreads())
             first.close()
             assert (number[0], mg.get_num_threads()) == (1, 3)
             inside = runtime.in_parallel(lambda _: (number[0], mg.get_num_threads()), range(2))
