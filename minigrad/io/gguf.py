@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .reading import printable, require_file
+from .reading import naming, printable, require_file
 
 __all__ = ["GGUFHeader", "GGUFTensor"]
 
@@ -39,7 +40,9 @@ SCALARS = {
 """Formats of `struct` by the types of metadata."""
 STRING, ARRAY = 8, 9
 MOST_ENTRIES = 100_000  # of metadata, or arrays
-LARGEST_ALIGNMENT = 1 << 20
+MOST_ITEMS = 4_000_000  # of all arrays of metadata together
+LARGEST_VALUE = 1 << 26  # bytes of a value of metadata
+LONGEST_NAME = 1000
 
 
 class GGUFTensor(NamedTuple):
@@ -51,11 +54,11 @@ class GGUFTensor(NamedTuple):
     end: int
 
 
-class _Header:
-    """Reads the header of a file from its mapped bytes."""
+class _Reader:
+    """Reads values from the mapped bytes of a file."""
 
-    def __init__(self, data: np.ndarray) -> None:
-        self.bytes, self.position = data.data, 0
+    def __init__(self, data: np.ndarray, position: int = 0) -> None:
+        self.bytes, self.position, self.items = data.data, position, 0
 
     def take(self, size: int) -> memoryview:
         """Return the next bytes."""
@@ -73,26 +76,86 @@ class _Header:
             raise ValueError(f"it must have at most {MOST_ENTRIES:,} {what}, got {count:,}")
         return int(count)
 
-    def string(self) -> str:
-        return str(self.take(self.number("Q")), "utf-8")
+    def name(self) -> str:
+        size = self.number("Q")
+        if size > LONGEST_NAME:
+            raise ValueError(f"names must have at most {LONGEST_NAME:,} bytes, got {size:,}")
+        return str(self.take(size), "utf-8")
+
+    def skip(self, kind: int) -> None:
+        """Go to the end of a value of metadata."""
+        if kind == STRING:
+            self.take(self.number("Q"))
+        elif kind in SCALARS:
+            self.take(struct.calcsize(SCALARS[kind]))
+        elif kind != ARRAY:
+            raise ValueError(f"types of metadata must be from 0 to 12, got {kind}")
+        else:
+            inner, count = self.number("I"), self.number("Q")
+            self.items += count
+            if self.items > MOST_ITEMS:
+                raise ValueError(
+                    f"arrays of metadata must have at most {MOST_ITEMS:,} items, got {self.items:,}"
+                )
+            if inner in SCALARS:
+                self.take(count * struct.calcsize(SCALARS[inner]))
+            elif inner == STRING:
+                for _ in range(count):
+                    self.take(self.number("Q"))
+            else:
+                raise ValueError(
+                    f"arrays of metadata must hold numbers or strings, got type {inner}"
+                )
 
     def value(self, kind: int) -> Any:
-        """Return a value of the metadata; an array of numbers as an ndarray."""
+        """Return a value of metadata that `skip` has checked."""
         if kind == STRING:
-            return self.string()
+            return str(self.take(self.number("Q")), "utf-8")
         if kind in SCALARS:
             return self.number(SCALARS[kind])
-        if kind != ARRAY:
-            raise ValueError(f"types of metadata must be from 0 to 12, got {kind}")
         inner, count = self.number("I"), self.number("Q")
-        if inner in SCALARS:
-            dtype = np.dtype(f"<{SCALARS[inner]}")
-            return np.frombuffer(self.take(count * dtype.itemsize), dtype)
-        if inner != STRING:
-            raise ValueError(f"arrays of metadata must hold numbers or strings, got type {inner}")
-        if 8 * count > len(self.bytes) - self.position:
-            raise ValueError(f"an array of {count:,} strings does not fit into the file")
-        return [self.string() for _ in range(count)]
+        if inner == STRING:
+            return [self.value(STRING) for _ in range(count)]
+        code = SCALARS[inner]
+        return list(struct.unpack(f"<{count}{code}", self.take(count * struct.calcsize(code))))
+
+
+class Metadata(Mapping[str, Any]):
+    """Numbers, strings and lists of them by key. A value is read when it is used.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    data : array of uint8
+        Its bytes.
+    places : dict of (int, int, int)
+        Type, start and end of each value.
+    """
+
+    def __init__(
+        self, path: Path, data: np.ndarray, places: dict[str, tuple[int, int, int]]
+    ) -> None:
+        self.path, self.bytes, self.places = path, data, places
+        self.cache: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        kind, start, end = self.places[key]
+        where = f"{printable(self.path, 500)}: {printable(key)} must"
+        if end - start > LARGEST_VALUE:
+            raise ValueError(f"{where} have at most {LARGEST_VALUE:,} bytes, got {end - start:,}")
+        if key not in self.cache:
+            try:
+                self.cache[key] = _Reader(self.bytes, start).value(kind)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{where} be UTF-8 ({error.reason})") from None
+        return self.cache[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 class GGUFHeader:
@@ -109,55 +172,61 @@ class GGUFHeader:
     ----------
     bytes : array of uint8
         The mapped file.
-    metadata : dict of str to Any
-        Arrays of numbers are ndarrays.
+    metadata : Metadata
     tensors : dict of GGUFTensor
         Arrays by name.
     """
 
     def __init__(self, path: Path, library: Any) -> None:
-        self.library = library
+        self.path, self.library = path, library
         self.bytes = np.empty(0, np.uint8)
-        if require_file(path).stat().st_size:
-            self.bytes = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        with naming(require_file(path)):
+            if path.stat().st_size:
+                self.bytes = np.memmap(path, np.uint8, "r").view(np.ndarray)
         try:
             self.metadata, self.tensors = self._read()
         except (ValueError, OverflowError, struct.error) as error:
             raise ValueError(f"{printable(path, 500)}: not a whole GGUF file ({error})") from None
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
-        header = _Header(self.bytes)
-        if (magic := bytes(header.take(4))) != MAGIC:
+    def _read(self) -> tuple[Metadata, dict[str, GGUFTensor]]:
+        reader = _Reader(self.bytes)
+        if (magic := bytes(reader.take(4))) != MAGIC:
             raise ValueError(f"it must begin with {MAGIC!r}, got {magic!r}")
-        if (version := header.number("I")) not in VERSIONS:
+        if (version := reader.number("I")) not in VERSIONS:
             raise ValueError(f"its version must be 2 or 3, little-endian, got {version}")
-        num_tensors, num_keys = header.count("arrays"), header.count("keys")
-        metadata: dict[str, Any] = {}
+        num_tensors, num_keys = reader.count("arrays"), reader.count("keys")
+        places: dict[str, tuple[int, int, int]] = {}
         for _ in range(num_keys):
-            key = header.string()
-            metadata[key] = header.value(header.number("I"))
+            key, kind, start = reader.name(), reader.number("I"), reader.position
+            reader.skip(kind)
+            places[key] = kind, start, reader.position
         infos: dict[str, tuple[int, tuple[int, ...], int]] = {}
         for _ in range(num_tensors):
-            name, num_axes = header.string(), header.number("I")
+            name, num_axes = reader.name(), reader.number("I")
             if num_axes > 4:
                 raise ValueError(f"{printable(name)}: it must have at most 4 axes, got {num_axes}")
-            shape = tuple(header.number("Q") for _ in range(num_axes))[::-1]
-            infos[name] = header.number("I"), shape, header.number("Q")
-        if len(infos) < num_tensors or len(metadata) < num_keys:
+            shape = tuple(reader.number("Q") for _ in range(num_axes))[::-1]
+            infos[name] = reader.number("I"), shape, reader.number("Q")
+        if len(infos) < num_tensors or len(places) < num_keys:
             raise ValueError("the names of its arrays and keys must be different")
+        metadata = Metadata(self.path, self.bytes, places)
         alignment = metadata.get("general.alignment", 32)
-        if type(alignment) is not int or not 0 < alignment <= LARGEST_ALIGNMENT:
-            raise ValueError(f"general.alignment must be a small integer, got {alignment!r:.40}")
-        begin = -(-header.position // alignment) * alignment
-        tensors = {name: self._placed(name, *info, begin) for name, info in infos.items()}
-        last = 0
-        for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
-            if tensor.start < last or tensor.end > len(self.bytes):
+        if type(alignment) is not int or alignment.bit_count() != 1 or alignment < 1:
+            raise ValueError(
+                f"general.alignment must be a power of 2, got {printable(alignment, 40)}"
+            )
+        place, tensors = reader.position, dict[str, GGUFTensor]()
+        begin = aligned = -(-place // alignment) * alignment
+        for name, info in infos.items():
+            tensor = tensors[name] = self._placed(name, *info, begin)
+            if tensor.start != aligned or self.bytes[place:aligned].any():
                 raise ValueError(
-                    f"{printable(name)}: its bytes must be from {last:,} to {len(self.bytes):,}, "
-                    f"got {tensor.start:,} to {tensor.end:,}"
+                    f"{printable(name)}: its offset must be {aligned - begin:,}, behind zeros, got "
+                    f"{tensor.start - begin:,}"
                 )
-            last = tensor.end
+            place, aligned = tensor.end, -(-tensor.end // alignment) * alignment
+        if not place <= len(self.bytes) <= aligned or self.bytes[place:].any():
+            raise ValueError(f"its arrays must end at {len(self.bytes):,}, got {place:,}")
         return metadata, tensors
 
     def _placed(

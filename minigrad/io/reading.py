@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import listed as listed
 from ..errors import printable as printable
 from .atomic import write_bytes
 
-__all__ = ["FileCopies", "listed", "printable", "read_bytes", "read_text", "require_file"]
+__all__ = ["FileCopies", "listed", "naming", "printable", "read_bytes", "read_text", "require_file"]
 
 LARGEST_FILE = 200_000_000
 """Largest size in bytes of a file that is read into memory.
@@ -50,6 +51,25 @@ def require_file(path: str | Path, expected: str = "") -> Path:
     raise FileNotFoundError(f"{name}: {reason}{end}")
 
 
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name the file in errors of the system that name none, such as for a lack of memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        File that the block reads.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"{printable(path, 500)}: {error or 'out of memory'}") from None
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -> bytes:
     """Return the content of a file of at most `most` bytes; see `require_file` for errors.
 
@@ -63,7 +83,7 @@ def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -
         Largest number of bytes; a longer file is refused.
     """
     path = require_file(path, expected)
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= most else b""
     if max(size, len(data)) > most:

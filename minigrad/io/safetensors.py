@@ -27,7 +27,7 @@ import numpy as np
 from .atomic import write_atomically
 from .json import parse_json, read_json, write_json
 from .mapped import release
-from .reading import LFS_POINTER, is_lfs_pointer, listed, printable, require_file
+from .reading import LFS_POINTER, is_lfs_pointer, listed, naming, printable, require_file
 
 __all__ = [
     "WEIGHT_FILES",
@@ -158,7 +158,8 @@ class SafetensorsFile(Mapping[str, Entry]):
             array = self.read(name)
         else:
             if self._bytes is None:
-                memory = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_COPY)
+                with naming(self.path):
+                    memory = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_COPY)
                 self._bytes = np.ndarray(len(memory), np.uint8, memory)
             if len(self._bytes) < end:
                 raise ValueError(f"{self.path}: the file became shorter while it was read")
@@ -168,7 +169,8 @@ class SafetensorsFile(Mapping[str, Entry]):
 
     def _read_at(self, start: int, size: int) -> np.ndarray:
         """Return bytes of the file; threads may call this at the same time."""
-        array = np.empty(size, np.uint8)
+        with naming(self.path):
+            array = np.empty(size, np.uint8)
         rest = memoryview(array.data)
         while rest:
             if hasattr(os, "preadv"):

@@ -155,7 +155,8 @@ class GGUFFile(dict[str, Entry]):
         """Return config.json, made of the metadata."""
         where = f"{printable(self.where, 500)}: metadata"
         prefix = f"{self.architecture}."
-        data = Settings(self.metadata, where)
+        names = [key for key in self.metadata if key.startswith(prefix)]
+        data = Settings({key: self.metadata[key] for key in names}, where)
         keys = GPT2_KEYS if self.is_gpt2 else KEYS
         known = {prefix + key for key in keys}
         hf: dict[str, Any] = {"model_type": ARCHITECTURES[self.architecture]}
@@ -360,10 +361,6 @@ class GGUFFile(dict[str, Entry]):
 
 def read_architecture(metadata: Mapping[str, Any], path: Path) -> str:
     """Return the architecture of a file, if it is supported."""
-    architecture = metadata.get("general.architecture")
-    if architecture not in ARCHITECTURES:
-        raise ValueError(
-            f"{printable(path, 500)}: general.architecture must be one of "
-            f"{', '.join(ARCHITECTURES)}, got {printable(architecture)}"
-        )
-    return str(architecture)
+    key = "general.architecture"
+    settings = Settings({key: metadata.get(key)}, printable(path, 500))
+    return settings.text(key, choices=[*ARCHITECTURES])

@@ -175,9 +175,8 @@ def _templates(data: Settings) -> dict[str, tuple[str, str]]:
 
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of the tokenizer with lists instead of arrays."""
-    entries = {key: x for key, x in metadata.items() if key.startswith("tokenizer.")}
-    return {key: x.tolist() if hasattr(x, "tolist") else x for key, x in entries.items()}
+    """Return the metadata of the tokenizer."""
+    return {key: metadata[key] for key in metadata if key.startswith("tokenizer.")}
 
 
 def _byte_level(library: Any, data: Settings, tokens: list[str], row: PreTokenizer) -> Any:

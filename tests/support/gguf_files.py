@@ -87,6 +87,7 @@ def write_gguf(
             add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
             add(f"{architecture}.{name}", value)
     for key, value in (metadata or {}).items():
+        writer.kv_data[0].pop(key, None)
         writer.add_key_value(key, *value)
     decoded = {}
     for name, array in arrays.items():

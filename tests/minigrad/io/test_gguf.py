@@ -1,0 +1,224 @@
+"""Headers of GGUF files, written byte by byte: places of arrays, types of metadata, bounds."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tracemalloc
+from enum import IntEnum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from minigrad.io.gguf import MOST_ITEMS, GGUFHeader
+
+
+class Kind(IntEnum):
+    """Types of arrays."""
+
+    F32 = 0
+    F16 = 1
+    Q8_0 = 8
+
+
+LIBRARY = SimpleNamespace(
+    GGMLQuantizationType=Kind, GGML_QUANT_SIZES={0: (1, 4), 1: (1, 2), 8: (32, 34)}
+)
+Tensor = tuple[Kind, tuple[int, ...]]
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def entry(key: str, kind: int, value: bytes) -> bytes:
+    """Return an entry of metadata."""
+    return string(key) + struct.pack("<I", kind) + value
+
+
+def array(kind: int, count: int, items: bytes = b"") -> bytes:
+    return struct.pack("<IQ", kind, count) + items
+
+
+def size_of(tensor: Tensor) -> int:
+    height, size = LIBRARY.GGML_QUANT_SIZES[tensor[0]]
+    return int(np.prod(tensor[1])) // height * size
+
+
+def gguf_bytes(
+    tensors: list[Tensor],
+    entries: list[bytes] | None = None,
+    alignment: int = 32,
+    offsets: dict[int, int] | None = None,
+    kinds: dict[int, Kind] | None = None,
+) -> bytes:
+    """Return a file whose arrays are 1, 2, 3 ..., with other offsets or types in the header."""
+    entries, infos, data = [*(entries or ())], b"", b""
+    if alignment != 32:
+        entries.append(entry("general.alignment", 4, struct.pack("<I", alignment)))
+    for i, (kind, shape) in enumerate(tensors):
+        offset = (offsets or {}).get(i, len(data))
+        infos += string(f"t{i}") + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
+        infos += struct.pack("<IQ", (kinds or {}).get(i, kind), offset)
+        data += bytes([i + 1]) * size_of((kind, shape))
+        data += bytes(-len(data) % alignment)
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+    header += b"".join(entries) + infos
+    return header + bytes(-len(header) % alignment) + data
+
+
+def read(path: Path, data: bytes) -> GGUFHeader:
+    path.write_bytes(data)
+    return GGUFHeader(path, LIBRARY)
+
+
+shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
+arrays = st.lists(
+    st.tuples(st.sampled_from([Kind.F32, Kind.F16]), shapes)
+    | st.tuples(st.just(Kind.Q8_0), st.sampled_from([(32,), (2, 64), (1, 32)])),
+    max_size=4,
+)
+alignments = st.integers(0, 12).map(lambda exponent: 2**exponent)
+
+
+@given(arrays, alignments)
+@example([(Kind.F16, (3,)), (Kind.F32, (1,))], 64)
+@example([(Kind.F16, (3,)), (Kind.F32, (1,))], 1)
+def test_header_has_the_places_of_the_arrays(
+    tmp_path_factory: Any, tensors: list[Tensor], alignment: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "places.gguf"
+    header = read(path, gguf_bytes(tensors, alignment=alignment))
+    assert [*header.tensors] == [f"t{i}" for i in range(len(tensors))]
+    for i, (tensor, written) in enumerate(zip(header.tensors.values(), tensors)):
+        assert (tensor.kind, tensor.shape) == written
+        data = header.bytes[tensor.start : tensor.end]
+        assert len(data) == size_of(written) and (data == i + 1).all()
+
+
+@given(arrays.filter(bool), alignments, st.data())
+def test_header_with_a_smaller_type_of_an_array_raises(
+    tmp_path_factory: Any, tensors: list[Tensor], alignment: int, data: st.DataObject
+) -> None:
+    """Also if the next array is where it would be: bytes between arrays are zero."""
+    i = data.draw(st.integers(0, len(tensors) - 1))
+    kind = data.draw(st.sampled_from(Kind))
+    assume(size_of((kind, tensors[i][1])) < size_of(tensors[i]))
+    path = tmp_path_factory.getbasetemp() / "types.gguf"
+    with pytest.raises(ValueError, match="types.gguf: not a whole GGUF file"):
+        read(path, gguf_bytes(tensors, alignment=alignment, kinds={i: kind}))
+
+
+TWO: list[Tensor] = [(Kind.F32, (3, 5)), (Kind.F16, (7,))]
+
+
+@pytest.mark.parametrize("offset", [0, 32, 60, 96, 2**63])
+def test_header_with_another_offset_raises(tmp_path: Path, offset: int) -> None:
+    with pytest.raises(ValueError, match=f"t1: its offset must be 64, behind zeros, got {offset:,}"):
+        read(tmp_path / "m.gguf", gguf_bytes(TWO, offsets={1: offset}))
+
+
+@pytest.mark.parametrize("more", [b"\0", b"x", bytes(1000)])
+def test_header_of_longer_file_raises(tmp_path: Path, more: bytes) -> None:
+    with pytest.raises(ValueError, match="its arrays must end at"):
+        read(tmp_path / "m.gguf", gguf_bytes(TWO) + more)
+
+
+def test_header_of_shorter_file_reads_all_arrays_or_raises(tmp_path: Path) -> None:
+    whole, path = gguf_bytes(TWO), tmp_path / "m.gguf"
+    padding = 32 - size_of(TWO[1])
+    for size in range(len(whole)):
+        if size >= len(whole) - padding:
+            read(path, whole[:size])
+        else:
+            with pytest.raises(ValueError, match=f"^{path}: not a whole GGUF file"):
+                read(path, whole[:size])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [struct.pack("<I", n) for n in (0, 24, 33)]
+    + [array(4, 1, struct.pack("<I", 64)), string("64"), struct.pack("<f", 64)],
+)
+def test_header_with_impossible_alignment_raises(tmp_path: Path, value: bytes) -> None:
+    kind = 4 if len(value) == 4 else 9 if len(value) == 16 else 8
+    with pytest.raises(ValueError, match="general.alignment must be a power of 2, got"):
+        read(tmp_path / "m.gguf", gguf_bytes(TWO, [entry("general.alignment", kind, value)]))
+
+
+def test_metadata_are_plain_data(tmp_path: Path) -> None:
+    entries = [
+        entry("a", 7, b"\1"),
+        entry("b", 12, struct.pack("<d", 0.5)),
+        entry("c", 8, string("猫")),
+        entry("d", 9, array(5, 3, struct.pack("<3i", -1, 0, 2))),
+        entry("e", 9, array(8, 2, string("x") + string(""))),
+        entry("f", 9, array(8, 0)),
+    ]
+    metadata = read(tmp_path / "m.gguf", gguf_bytes([], entries)).metadata
+    expected = {"a": True, "b": 0.5, "c": "猫", "d": [-1, 0, 2], "e": ["x", ""], "f": []}
+    assert dict(metadata) == expected and metadata.get("g") is None
+
+
+def sparse(path: Path, data: bytes, size: int) -> Path:
+    """Write a file whose other bytes are zero and take no space."""
+    path.write_bytes(data)
+    os.truncate(path, size)
+    return path
+
+
+def test_metadata_that_nobody_uses_are_not_read(tmp_path: Path) -> None:
+    """A file of 900 MB with one huge string."""
+    size = 900 << 20
+    start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + string("tokenizer.huge")
+    start += struct.pack("<I", 8)
+    path = sparse(tmp_path / "m.gguf", start + struct.pack("<Q", size - len(start) - 8), size)
+    tracemalloc.start()
+    header = GGUFHeader(path, LIBRARY)
+    assert [*header.metadata] == ["tokenizer.huge"]
+    message = f"^{path}: tokenizer.huge must have at most 67,108,864 bytes, got 943,"
+    with pytest.raises(ValueError, match=message):
+        header.metadata["tokenizer.huge"]
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [0, 8])
+def test_header_with_too_many_items_raises_before_it_reads_them(tmp_path: Path, kind: int) -> None:
+    for counts in ([500_000_000], [MOST_ITEMS, 1], [2**64 - 1]):
+        entries = [entry(f"k{i}", 9, array(kind, n)) for i, n in enumerate(counts)]
+        if len(counts) > 1 and kind == 8:
+            continue  # its items would be read first
+        data = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries))
+        path = sparse(tmp_path / "m.gguf", data + entries[0], 1 << 32)
+        if len(counts) > 1:
+            with path.open("r+b") as file:
+                file.seek(len(data) + len(entries[0]) + counts[0])
+                file.write(entries[1])
+        with pytest.raises(ValueError, match="arrays of metadata must have at most 4,000,000 items"):
+            GGUFHeader(path, LIBRARY)
+
+
+@pytest.mark.parametrize("part", ["key", "array"])
+def test_header_with_a_long_name_raises(tmp_path: Path, part: str) -> None:
+    counts = (0, 1) if part == "key" else (1, 0)
+    data = b"GGUF" + struct.pack("<IQQQ", 3, *counts, 1 << 29)
+    with pytest.raises(ValueError, match="names must have at most 1,000 bytes, got 536,870,912"):
+        GGUFHeader(sparse(tmp_path / "m.gguf", data, 1 << 30), LIBRARY)
+
+
+def test_header_without_memory_for_the_map_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(np, "memmap", refuse)
+    path = tmp_path / "m.gguf"
+    with pytest.raises(OSError, match=f"Cannot allocate memory: '{path}'"):
+        read(path, gguf_bytes(TWO))
