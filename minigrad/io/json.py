@@ -76,9 +76,16 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
         JSON text.
     """
     try:
-        return json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
+        text.encode()
+    except UnicodeEncodeError as error:
+        value = printable(error.object[max(0, error.start - 20) : error.end])
+        raise ValueError(
+            f"{where}: strings must be Unicode, got a lone surrogate in {value!r}; remove it"
+        ) from None
     except (TypeError, ValueError) as error:  # such as NaN and infinity
         raise type(error)(f"{where}: {error}") from None
+    return text
 
 
 def read_json(path: str | Path, expected: str = "") -> Settings:

@@ -35,7 +35,14 @@ from nn.published.load import FAMILIES
 
 from ..text.labels import label_report, label_warnings, split_by_label, without_heading
 from ..text.pairs import Pair, read_pairs
-from .inputs import add_number, columns_of, command_parser, load_text
+from .inputs import (
+    add_number,
+    columns_of,
+    command_parser,
+    load_text,
+    naming_settings,
+    use_settings,
+)
 
 __all__ = ["main"]
 
@@ -86,8 +93,8 @@ def with_settings_of_run(
     if not path.exists():
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
-    saved = dict(read_json(path))
-    parser.set_defaults(**saved)
+    saved = read_json(path)
+    use_settings(parser, saved, settings_of(args).keys())
     args = parser.parse_args(argv)
     for name, value in settings_of(args).items():
         if value != saved.get(name):
@@ -116,6 +123,12 @@ def main(argv: Sequence[str] | None = None) -> float:
         Accuracy on the test texts, or on those that chose the weights if there are fewer than 20.
     """
     args = parse(argv)
+    with naming_settings(args.out / "run" / SETTINGS, args.resume):
+        return fine_tune(args)
+
+
+def fine_tune(args: argparse.Namespace) -> float:
+    """Train, save the model, and return its accuracy, as the options say."""
     check_directories(args)
     mg.manual_seed(args.seed)
     pairs = read(args.data, args)

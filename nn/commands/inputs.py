@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nn
 from minigrad.io import read_json
 from minigrad.io.console import count, piped
-from minigrad.io.reading import require_file
+from minigrad.io.json import Settings
+from minigrad.io.reading import printable, require_file
 from nn import text
 from nn.published.load import refuse_gguf
 
@@ -26,9 +29,11 @@ __all__ = [
     "load_model",
     "load_text",
     "print_json",
+    "naming_settings",
     "read_batches",
     "read_texts",
     "refuse_run",
+    "use_settings",
 ]
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
@@ -74,6 +79,66 @@ def columns_of(text: str) -> list[str]:
     if len(names) != 2:
         raise argparse.ArgumentTypeError(f"expected two names with a comma between, got {text!r}")
     return names
+
+
+def use_settings(
+    parser: argparse.ArgumentParser, settings: Settings, names: Collection[str]
+) -> None:
+    """Make settings of a run the defaults of options; each must be a value of its option.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Its later errors begin with the file of the settings.
+    settings : Settings
+        Values by name of the option.
+    names : collection of str
+        Names of the settings of a run.
+    """
+    file = settings.where.partition(": ")[0]
+    for action in [action for action in parser._actions if action.dest in names]:
+        if action.dest not in settings:
+            raise ValueError(
+                f"{file} must have the setting {action.dest}; another version wrote it"
+            )
+        value = settings[action.dest]
+        if not _is_value(action, value):
+            settings.fail(action.dest, f"a value of {action.option_strings[0]}")
+    if unknown := sorted(settings.keys() - names):
+        raise ValueError(f"{settings.where} must have settings only, got {printable(unknown[0])}")
+    parser.set_defaults(**settings)
+    error = parser.error
+    parser.error = lambda message: error(f"{file}: {message}")  # type: ignore[method-assign]
+
+
+def _is_value(action: argparse.Action, value: Any) -> bool:
+    """Return whether an option has a value, by the command line or by default."""
+    if action.nargs == 0:
+        return isinstance(value, bool)
+    if value is None or value == action.default:
+        return type(value) is type(action.default)
+    if action.nargs == "+":
+        return isinstance(value, list) and all(isinstance(x, str) for x in value) and bool(value)
+    kind: Any = action.type
+    try:
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        is_typed = isinstance(value, str) if kind in (None, Path) else kind(text) == value
+    except (TypeError, ValueError, argparse.ArgumentTypeError):
+        return False
+    return is_typed and not isinstance(value, bool) and value in (action.choices or [value])
+
+
+@contextmanager
+def naming_settings(file: Path, resume: bool) -> Iterator[None]:
+    """Begin errors of a run that is resumed with the file of its settings, or another file."""
+    is_used = resume and file.exists()
+    try:
+        yield
+    except (ValueError, MemoryError) as error:
+        named = str(error).partition(":")[0].partition(" must ")[0]
+        if not is_used or os.path.lexists(named):
+            raise
+        raise type(error)(f"{file}: {error}") from None
 
 
 def add_model_options(parser: Any, adapter: bool = True) -> None:

@@ -35,6 +35,7 @@ from .inputs import (
 
 __all__ = ["main"]
 
+ENCODER_FILES = (".json", ".model", ".safetensors", ".txt")
 LINES_AT_ONCE = 256  # after which the progress is shown
 
 
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     encoder = nn.sentence_encoder(args.model)
     if args.int8:
         encoder.model = nn.for_inference(encoder.model, "int8")
-    vectors = encode_lines(encoder, lines, args.index)
+    vectors = encode_lines(encoder, lines, args)
     results = []
     for question in read_texts(args.question, "? "):
         similarity = encoder.similarity(vectors, encoder.encode(question))[:, 0]
@@ -100,19 +101,21 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     return results
 
 
-def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | None) -> np.ndarray:
-    """Return the vectors (n, d) of lines, from `index` if it has those of the same encoder."""
-    key = {"lines": zlib.crc32("\n".join(lines).encode())}
+def encode_lines(
+    encoder: nn.SentenceEncoder, lines: list[str], args: argparse.Namespace
+) -> np.ndarray:
+    """Return the vectors (n, d) of lines, from the index if it has those of the same encoder."""
+    index = args.index
+    key = {"lines": zlib.crc32("\n".join(lines).encode()), "int8": args.int8}
+    if index is not None:
+        key["encoder"] = checksum(args.model, index)
     if index is not None and index.exists():
         arrays, metadata = load_arrays(index)
         if "lines" not in metadata or set(arrays) != {"vectors"}:
             raise ValueError(f"{index}: not an index of minigrad search; choose another file")
-        vectors = arrays["vectors"]
-        first = encoder.encode(lines[:1])
-        fits = metadata == key and vectors.shape == (len(lines), first.shape[1])
-        if fits and np.allclose(vectors[:1], first, atol=1e-4):
+        if metadata == key and len(arrays["vectors"]) == len(lines):
             print(f"{len(lines):,} lines in {index}", file=sys.stderr)
-            return vectors
+            return arrays["vectors"]
         print(
             f"{index}: made with another encoder or other lines; encoding them again",
             file=sys.stderr,
@@ -128,3 +131,15 @@ def encode_lines(encoder: nn.SentenceEncoder, lines: list[str], index: Path | No
     if index is not None:
         save_arrays(index, {"vectors": vectors}, key)
     return vectors
+
+
+def checksum(directory: Path, index: Path) -> int:
+    """Return the CRC-32 of the names and contents of the files of an encoder."""
+    checksum = 0
+    for path in sorted(directory.rglob("*")):
+        if path.suffix in ENCODER_FILES and path.is_file() and path.resolve() != index.resolve():
+            name = path.relative_to(directory).as_posix().encode()
+            checksum = zlib.crc32(name, checksum)
+            if path.stat().st_size:
+                checksum = zlib.crc32(np.memmap(path, np.uint8, "r").data, checksum)
+    return checksum

@@ -59,7 +59,15 @@ from ..text.pairs import read_pairs, split_pairs
 from ..text.scores import bleu_tokenizer, is_wide, translation_scores
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, Vocabulary
-from .inputs import BLEU_TOKENIZERS, add_number, columns_of, command_parser, is_run
+from .inputs import (
+    BLEU_TOKENIZERS,
+    add_number,
+    columns_of,
+    command_parser,
+    is_run,
+    naming_settings,
+    use_settings,
+)
 
 __all__ = ["main"]
 
@@ -198,7 +206,6 @@ def parse(
     for name in ("data", "valid", "test"):
         if len(getattr(args, name) or []) > 2:
             parser.error(f"--{name} must be one file, or source and target")
-    check_beam(args.beam, args.length_penalty)
     if args.processes is None:
         args.processes = min(4, available_cores())  # one if the system cannot fork
     return args
@@ -215,9 +222,8 @@ def with_settings_of_run(
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
     saved = read_json(path).object("settings")
-    if missing := sorted(vars(args).keys() - saved.keys() - CALL_OPTIONS):
-        parser.error(f"{path} must have the setting {missing[0]}; another version wrote it")
-    parser.set_defaults(**saved, out=args.out)
+    use_settings(parser, saved, vars(args).keys() - CALL_OPTIONS)
+    parser.set_defaults(out=args.out)
     args = parser.parse_args(argv)
     for name in saved.keys() - MAY_CHANGE:
         if getattr(args, name) != saved[name]:
@@ -462,6 +468,7 @@ def build(
     args: argparse.Namespace, objective: Any = None, drawn: Any = None
 ) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
     """Return the translator, its trainer, and the test pairs as batches and as text."""
+    check_beam(args.beam, args.length_penalty)
     mg.manual_seed(args.seed)
     left_out: Counter[str] = Counter()
     parts = load_pairs(args, left_out)
@@ -558,7 +565,8 @@ def main(
     args = parse(argv, settings)
     if args.select == "bleu":
         require("sacrebleu", "--select bleu")
-    translator, trainer, held_out, test = build(args, objective, drawn)
+    with naming_settings(args.out / "config.json", args.resume):
+        translator, trainer, held_out, test = build(args, objective, drawn)
     name_missing_extras()
     assert trainer.run is not None
     with trainer.run:  # keeps other runs out until this one has ended

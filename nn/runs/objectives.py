@@ -113,7 +113,8 @@ class ModelLoss(Objective):
         if hasattr(model, "num_targets"):
             warn_of_batch(model, _as_arguments(batch))
             return model.loss(*_as_arguments(batch), reduction="sum", **options)
-        return _checked_loss(model.loss(*_as_arguments(batch), **options)) * _rows(batch)
+        rows = _some_rows(batch)
+        return _checked_loss(model.loss(*_as_arguments(batch), **options)) * rows
 
 
 class FunctionLoss(Objective):
@@ -132,7 +133,8 @@ class FunctionLoss(Objective):
         batch : any
             Second argument of the function.
         """
-        return _checked_loss(self.function(model, batch)) * _rows(batch)
+        rows = _some_rows(batch)
+        return _checked_loss(self.function(model, batch)) * rows
 
 
 def check_has_parts(objective: Any, model: Any) -> None:
@@ -201,6 +203,13 @@ def _rows(batch: Any) -> int:
             "fit other batches"
         )
     return sizes.pop()
+
+
+def _some_rows(batch: Any) -> int:
+    """Return the number of rows of a batch, whose mean loss is needed."""
+    if not (rows := _rows(batch)):
+        raise ValueError("a batch must have at least one row, got none; leave it out")
+    return rows
 
 
 def _every(batch: Any, start: int, step: int) -> Any:

@@ -119,7 +119,9 @@ TWO: list[Tensor] = [(Kind.F32, (3, 5)), (Kind.F16, (7,))]
 
 @pytest.mark.parametrize("offset", [0, 32, 60, 96, 2**63])
 def test_header_with_another_offset_raises(tmp_path: Path, offset: int) -> None:
-    with pytest.raises(ValueError, match=f"t1: its offset must be 64, behind zeros, got {offset:,}"):
+    with pytest.raises(
+        ValueError, match=f"t1: its offset must be 64, behind zeros, got {offset:,}"
+    ):
         read(tmp_path / "m.gguf", gguf_bytes(TWO, offsets={1: offset}))
 
 
@@ -200,7 +202,9 @@ def test_header_with_too_many_items_raises_before_it_reads_them(tmp_path: Path, 
             with path.open("r+b") as file:
                 file.seek(len(data) + len(entries[0]) + counts[0])
                 file.write(entries[1])
-        with pytest.raises(ValueError, match="arrays of metadata must have at most 4,000,000 items"):
+        with pytest.raises(
+            ValueError, match="arrays of metadata must have at most 4,000,000 items"
+        ):
             GGUFHeader(path, LIBRARY)
 
 

@@ -145,12 +145,20 @@ def test_search_with_an_index_encodes_lines_once(
     first = call(search.main, line).result
     encoded.clear()
     assert call(search.main, line).result == first
-    assert encoded == [["the cat sat"], "the dog", ["the dog"]]
+    assert encoded == ["the dog", ["the dog"]]
     lines.write_text("the cat sat\nwhy is it\nthe dog sat\n")
     assert again in call(search.main, line).err
     encoder_folder(encoder, seed=1)
     assert again in call(search.main, line).err
-    assert call(search.main, line).err[-1] == f"3 lines in {index}"
+    for name, changes in (
+        ("config", {"hidden_act": "relu"}),
+        ("tokenizer_config", {"model_max_length": 4}),
+    ):
+        settings = json.loads((encoder / f"{name}.json").read_text())
+        (encoder / f"{name}.json").write_text(json.dumps(settings | changes))
+        assert again in call(search.main, line).err
+    assert again in call(search.main, f"{line} --int8").err
+    assert call(search.main, f"{line} --int8").err[-1] == f"3 lines in {index}"
 
 
 def test_search_with_another_file_as_index_keeps_it(encoder: Path, lines: Path) -> None:
@@ -514,6 +522,48 @@ def test_fine_tune_resumed_with_other_labels_is_refused(
     lines.write_text("the cat\tb\nthe dog\tc\nwhy\tb\n")
     with pytest.raises(ValueError, match="last.safetensors: labels must be"):
         fine_tune.main([*line.split(), "--resume"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("epochs", 1.5),
+        ("batch_size", None),
+        ("lr", "x"),
+        ("seed", -1),
+        ("train", "no"),
+    ]
+    + [("skip_bad", 1), ("max_len", True), ("max_len", 1), ("save_adapter", 3), ("out", "x")],
+)
+def test_fine_tune_resumed_with_a_damaged_setting_names_the_file(
+    encoder: Path, lines: Path, tmp_path: Path, name: str, value: Any
+) -> None:
+    file = tmp_path / "run" / "settings.json"
+    file.parent.mkdir()
+    lines.write_text("the cat\ta\nthe dog\tb\nwhy\ta\n")
+    settings = vars(fine_tune.parse([str(encoder), str(lines), "--out", str(tmp_path)]))
+    settings = {key: x for key, x in settings.items() if key not in fine_tune.CALL_OPTIONS}
+    file.write_text(json.dumps(settings | {name: value}))
+    error = error_of(fine_tune.main, f"{encoder} {lines} --out {tmp_path} --resume")
+    assert f"error: {file}" in error
+
+
+def test_classify_prints_a_label_in_one_line_without_escape_sequences(
+    encoder: Path, tmp_path: Path
+) -> None:
+    model = nn.load(encoder, head="classes", num_classes=2)
+    labels = ["\x1b[31m\t\n", "\ud800"]
+    model.origin.settings |= {"id2label": {"0": labels[0], "1": labels[1]}}
+    with pytest.raises(ValueError, match=f"^{tmp_path}/.*config.json: strings must be Unicode"):
+        nn.save(tmp_path, model)
+    settings = json.loads(json.dumps(model.origin.settings))
+    model.origin.settings |= {"id2label": {"0": "a", "1": "b"}}
+    nn.save(tmp_path, model, nn.text.load(encoder))
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    for line in call(classify.main, f"{tmp_path} 'the cat' 'why'").out:
+        label, probability, text = line.split("\t")
+        assert label in (r"\x1b[31m\t\n", r"\ud800") and float(probability) <= 1
 
 
 @pytest.mark.parametrize("part", ["all", "lora", "head"])

@@ -192,6 +192,43 @@ def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
     assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
 
 
+class Reached(Exception):
+    """The run would go on."""
+
+
+BAD: list[Any] = [0, -1, 1.5, None, True, "x", [], {}]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_resume_with_a_damaged_setting_names_the_file(
+    undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any
+) -> None:
+    """Of each setting in turn."""
+    calls = 0
+    file, line = tmp_path / "config.json", f"--resume --quiet --out {tmp_path}"
+    args = vars(train.parse([*shlex.split(TINY), "--out", str(tmp_path)]))
+    settings = {name: x for name, x in args.items() if name not in train.CALL_OPTIONS}
+
+    def reached(*_: Any) -> None:
+        raise Reached
+
+    monkeypatch.setattr(train, "start_run", reached)
+    for name in settings:
+        file.write_text(json.dumps({"settings": settings | {name: bad}}))
+        try:
+            call(train.main, line)
+        except Reached:
+            continue
+        except (ValueError, SystemExit) as error:
+            text = str(error) if isinstance(error, ValueError) else error_of(train.main, line)
+            assert text.removeprefix("minigrad train: error: ").startswith(str(file)), (name, text)
+            calls += 1
+    assert calls > 20
+    for other in ({"out": "x"}, {"colour": 1}):
+        file.write_text(json.dumps({"settings": settings | other}))
+        assert f"error: {file}" in error_of(train.main, line)
+
+
 def test_resume_of_a_finished_run_with_more_epochs_stretches_the_schedule(
     undrawn: None, tmp_path: Path
 ) -> None:
