@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .json import as_json, unique
+from .json import as_json, decode_json
 from .reading import printable
 from .safetensors import SafetensorsFile, stored_as, write_safetensors
 
@@ -80,7 +80,7 @@ def load_arrays(
     data = {}
     for key, value in notes.items():
         try:
-            data[key] = json.loads(value, object_pairs_hook=unique)
+            data[key] = decode_json(value)
         except (ValueError, RecursionError):
             data[key] = value  # written by another program
     return arrays, data
@@ -162,7 +162,7 @@ def load(path: str | Path) -> Any:
     """
     arrays, data = load_arrays(path)
     try:
-        root = [json.loads(data[_OBJECT], object_pairs_hook=unique)]
+        root = [decode_json(data[_OBJECT])]
         for name, at in data[_PATHS].items():
             container: Any = root
             keys = [0, *at]

@@ -22,6 +22,7 @@ __all__ = [
     "REQUIRED",
     "Settings",
     "as_json",
+    "decode_json",
     "matches",
     "mistyped_fields",
     "parse_json",
@@ -35,6 +36,11 @@ __all__ = [
 # the marker of a dataclass is no type for Python 3.10
 _type_hints: Any = cache(partial(get_type_hints, localns={"KW_ONLY": Any}))
 REQUIRED: Any = object()
+MOST_ENTRIES = 5_000_000
+"""Largest number of commas and opening brackets in a file; an empty list takes 64 bytes.
+
+The largest published tokenizers have 3,000,000.
+"""
 _WORDS = {
     int: "an integer", float: "a number", str: "a string", bool: "true or false",
     type(None): "null", list: "a list", tuple: "a list", Sequence: "a list", dict: "an object",
@@ -78,6 +84,7 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
         text.encode()
+        _check_entries(text)
     except UnicodeEncodeError as error:
         value = printable(error.object[max(0, error.start - 20) : error.end])
         raise ValueError(
@@ -145,9 +152,31 @@ def parse_json(data: bytes, where: str | Path) -> Any:
         Plain data. A name that occurs twice in an object is an error.
     """
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=unique)
+        return decode_json(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({printable(error, 200)})") from None
+
+
+def decode_json(data: bytes | str) -> Any:
+    """Return the value of JSON text of at most `MOST_ENTRIES`, whose names are unique.
+
+    Parameters
+    ----------
+    data : bytes or str
+        JSON text, in UTF-8.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    _check_entries(text)
+    return json.loads(text, object_pairs_hook=unique)
+
+
+def _check_entries(text: str) -> None:
+    """Raise a ValueError for JSON text that would take too much memory."""
+    if (count := sum(map(text.count, ",[{"))) > MOST_ENTRIES:
+        raise ValueError(
+            f"JSON must have at most {MOST_ENTRIES:,} entries, got about {count:,}; store numbers as "
+            "arrays"
+        )
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from .atomic import write_bytes
 
 __all__ = ["FileCopies", "listed", "naming", "printable", "read_bytes", "read_text", "require_file"]
 
-LARGEST_FILE = 200_000_000
+LARGEST_FILE = 100_000_000
 """Largest size in bytes of a file that is read into memory.
 
 The largest published tokenizer has about 40,000,000 bytes.

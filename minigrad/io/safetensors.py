@@ -12,7 +12,6 @@ https://huggingface.co/docs/safetensors
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .atomic import write_atomically
-from .json import parse_json, read_json, write_json
+from .json import as_json, parse_json, read_json, write_json
 from .mapped import release
 from .reading import LFS_POINTER, is_lfs_pointer, listed, naming, printable, require_file
 
@@ -340,7 +339,7 @@ def write_safetensors(
         end = begin + math.prod(shape) * np.dtype(DTYPES[kinds[name]]).itemsize
         header[name] = {"dtype": kinds[name], "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text = as_json(header, path, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
 
     def write(part: Path) -> None:

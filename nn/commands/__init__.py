@@ -54,5 +54,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    module = import_module(f".{args.command.replace('-', '_')}", __name__)
-    return run_script(lambda: module.main(args.arguments))
+    name = f".{args.command.replace('-', '_')}"
+    return run_script(lambda: import_module(name, __name__).main(args.arguments))

@@ -24,6 +24,7 @@ import numpy as np
 from minigrad.fast.launcher import launched
 from minigrad.io import load_arrays, save_arrays, write_atomically
 from minigrad.io.atomic import write_bytes
+from minigrad.io.json import decode_json
 from minigrad.io.locks import FileLock
 from minigrad.io.reading import require_file
 
@@ -309,7 +310,7 @@ def _item(value: Any) -> Any:
 def _entry(line: bytes) -> dict[str, Any] | None:
     """Return the entry in a line of metrics; None if the line contains none."""
     try:
-        entry = json.loads(line)
+        entry = decode_json(line)
         return entry if float(entry["step"]) + float(entry["seconds"]) < 1e15 else None
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
         return None

@@ -43,7 +43,7 @@ MOST_TOKENS = 1_000_000
 """Largest number of tokens or merges; XLM-V has 901,629 tokens."""
 MOST_STEPS = 100
 LARGEST_GROWTH = 16
-"""Bounds of a normalizer or decoder."""
+"""Bounds of the parts of a tokenizer."""
 
 
 def load(directory: str | Path) -> ModelText:
@@ -187,7 +187,7 @@ def _fast_tokenizer(library: Any, directory: Path) -> Any:
     tokenizer = library.Tokenizer.from_file(str(path))
     tokenizer.no_padding()  # it could be longer than the memory
     tokenizer.no_truncation()
-    for part in ("normalizer", "decoder"):
+    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         _check_growth(settings, part)
     vocab = model.get("vocab")
     by_id: dict[int, str] = {}
@@ -211,7 +211,7 @@ def _check_count(name: str, count: int) -> None:
 
 
 def _check_growth(settings: Settings, part: str) -> None:
-    """Raise an error if the steps of a normalizer or decoder can make a text too long."""
+    """Raise an error if the steps of a part of the tokenizer can make a text too long."""
     steps = _steps(settings.get(part))
     growth = math.prod(max(1.0, _growth(step)) for step in steps)
     if len(steps) > MOST_STEPS or growth > LARGEST_GROWTH:
@@ -225,7 +225,8 @@ def _steps(step: Any) -> list[dict[str, Any]]:
     """Return the steps of nested sequences in one list."""
     if not isinstance(step, dict):
         return []
-    inner = step.get("normalizers") or step.get("decoders")
+    names = ("normalizers", "pretokenizers", "processors", "decoders")
+    inner = next((step[name] for name in names if step.get(name)), None)
     return [step for part in inner for step in _steps(part)] if inner else [step]
 
 
@@ -236,6 +237,11 @@ def _growth(step: dict[str, Any]) -> float:
         replaced = step["pattern"].get("String")
         content = len(step["content"])
         return content / len(replaced) if replaced else content + 1
+    if kind == "ByteLevel":  # a letter for each byte, of which many have two bytes
+        return 2
+    if kind == "TemplateProcessing":
+        uses = [sum("Sequence" in part for part in step[name]) for name in ("single", "pair")]
+        return max(uses[0], uses[1] / 2)
     if kind == "Prepend":
         return 1 + len(step["prepend"]) / 32
     if kind == "Precompiled":

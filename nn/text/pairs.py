@@ -9,6 +9,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = ["read_lines", "read_pairs", "split_pairs"]
 Pair = tuple[str, str]
 MOST_LISTED = 20
 """Largest number of bad lines in an error."""
+LONGEST_LINE = 10_000_000
+"""Largest number of bytes of a line."""
 
 _HEADINGS = {
     "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",
@@ -54,7 +57,11 @@ def _decoded(path: str | Path) -> Iterator[str | UnicodeDecodeError]:
     with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
         number = 0
         try:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{path}, line {number} must have at most {LONGEST_LINE:,} bytes; divide it"
+                    )
                 if b"\0" in line:
                     raise ValueError(
                         f"{path}, line {number} must be UTF-8, got a zero byte, as in UTF-16; save "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,14 @@ import numpy as np
 import pytest
 
 from minigrad.io import save_arrays
-from minigrad.io.json import Settings, mistyped_fields, read_json, write_json
+from minigrad.io.json import (
+    Settings,
+    mistyped_fields,
+    parse_json,
+    read_json,
+    read_list,
+    write_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,17 @@ def test_read_json_returns_written_object_and_names_missing_file(tmp_path: Path)
     assert read_json(path) == {"ä": [1, None]} and "ä" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_write_of_a_lone_surrogate_raises_with_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file"
+    for write in (write_json, lambda path, data: save_arrays(path, {}, data)):
+        with pytest.raises(
+            ValueError, match=rf"^{path}: strings must be Unicode.*\\ud.*; remove it"
+        ):
+            write(path, {"label": [text]})
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("value", [np.nan, Path("x")])
 def test_write_of_value_that_json_lacks_raises_with_file(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "file"
@@ -47,6 +66,33 @@ def test_write_of_value_that_json_lacks_raises_with_file(tmp_path: Path, value: 
         with pytest.raises((TypeError, ValueError), match=f"^{path}: .*JSON"):
             write(path, {"deep": [value]})
     assert not path.exists()
+
+
+@pytest.mark.parametrize("entry", ["0", "[]", "{}"])
+def test_json_of_too_many_entries_is_neither_written_nor_parsed(
+    entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list takes 3 bytes in the file, and 64 in memory."""
+    path, text = tmp_path / "file", f"[{','.join([entry] * 20_000)}]"
+    path.write_text(text)
+    parsed: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "loads", lambda text, **_: parsed.append(text))
+        patch.setattr("minigrad.io.json.MOST_ENTRIES", 20_000 * (1 + (entry != "0")))
+        parse_json(text.encode(), path)
+        patch.setattr("minigrad.io.json.MOST_ENTRIES", 19_999 * (1 + (entry != "0")))
+        message = f"^{path}: .*must have at most .* entries, got about"
+        for call in (read_json, read_list_of_anything):
+            with pytest.raises(ValueError, match=message):
+                call(path)
+        for write in (write_json, lambda path, data: save_arrays(path, {}, {"a": data})):
+            with pytest.raises(ValueError, match=message):
+                write(path, json.JSONDecoder().decode(text))
+    assert len(parsed) == 1
+
+
+def read_list_of_anything(path: Path) -> Any:
+    return read_list(path, Any)
 
 
 ENTRIES = {"a": 3, "b": 0.5, "f": ["x", "y"], "h": float("inf")}

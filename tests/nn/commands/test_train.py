@@ -192,6 +192,17 @@ def test_resume_with_another_setting_is_refused(run: SimpleNamespace) -> None:
     assert (args.lr, args.epochs, args.d_model, args.quiet) == (0.02, 10, 32, True)
 
 
+def test_ctrl_c_while_a_command_is_imported_ends_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nn.commands.import_module", interrupted)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 class Reached(Exception):
     """The run would go on."""
 

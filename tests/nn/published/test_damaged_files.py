@@ -193,6 +193,10 @@ def make_huge(path: Path) -> None:
         file.truncate(20 << 30)
 
 
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+SEQUENCE = {"Sequence": {"id": "A", "type_id": 0}}
+
+
 def replace(content: str, pattern: dict[str, str] | None = None) -> dict[str, Any]:
     """Return a step of a tokenizer."""
     return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
@@ -310,6 +314,10 @@ FAULTS: dict[str, Faults] = {
                 [{"type": "Precompiled", "precompiled_charsmap": CHARSMAP}], [replace("a")] * 1000)],
             (make_huge, "bytes, got 21,474"),
             ({"decoder": {"type": "Sequence", "decoders": [replace("a" * 40)] * 6}}, "decoder: "),
+            *[({"pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}}, "pre_tokenizer: ") for steps in (
+                [BYTES] * 5, [{"type": "Sequence", "pretokenizers": [BYTES] * 60}])],
+            ({"post_processor": {"type": "TemplateProcessing", "single": [SEQUENCE] * 17, "pair": [],
+                                 "special_tokens": {}}}, "post_processor: "),
         ],
         "tokenizer.model": [(make_huge, "bytes, got 21,474")],
     },

@@ -42,6 +42,25 @@ def test_evaluate_without_targets_raises() -> None:
         trainer().evaluate([])
 
 
+@pytest.mark.parametrize("is_valid", [False, True])
+def test_fit_of_a_batch_without_rows_raises(is_valid: bool) -> None:
+    model, rows = nn.Linear(2, 1), [np.ones((3, 2), np.float32)]
+    batches = {"train": rows, "valid": [np.ones((0, 2), np.float32)]}
+    if not is_valid:
+        batches = {"train": batches["valid"], "valid": rows}
+    t = nn.Trainer(
+        model,
+        optim.SGD(model.parameters(), 0.1),
+        batches["train"],
+        valid=batches["valid"],
+        objective=lambda model, x: model(x).mean(),
+        max_epochs=1,
+        progress=False,
+    )
+    with pytest.raises(ValueError, match="a batch must have at least one row, got none; leave it"):
+        t.fit()
+
+
 def test_fit_with_patience_stops_early() -> None:
     t = trainer(patience=2, max_epochs=50)
     losses = iter([3.0, 2.0, 2.5, 2.1, 1.0])

@@ -252,8 +252,13 @@ def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
         ("x.tsv", b"", "x.tsv: the file is empty"),
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
         ("x.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], "x.tsv.gz: not a whole .gz file"),
+        (
+            "x.tsv.gz",
+            gzip.compress(b"a\tb\n" + bytes(10**8)),
+            "line 2 must have at most 10,000,000 b",
+        ),
     ],
-    ids=["one column", "not UTF-8", "UTF-16", "empty", "no pairs", "cut"],
+    ids=["one column", "not UTF-8", "UTF-16", "empty", "no pairs", "cut", "long"],
 )
 def test_read_pairs_of_damaged_file_names_the_line(
     tmp_path: Path, name: str, data: bytes, message: str
