@@ -174,8 +174,8 @@ def _check_entries(text: str) -> None:
     """Raise a ValueError for JSON text that would take too much memory."""
     if (count := sum(map(text.count, ",[{"))) > MOST_ENTRIES:
         raise ValueError(
-            f"JSON must have at most {MOST_ENTRIES:,} entries, got about {count:,}; store numbers as "
-            "arrays"
+            f"JSON must have at most {MOST_ENTRIES:,} entries, got about {count:,}; store numbers "
+            "as arrays"
         )
 
 
