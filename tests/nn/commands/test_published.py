@@ -534,7 +534,7 @@ def test_fine_tune_resumed_with_other_labels_is_refused(
         ("seed", -1),
         ("train", "no"),
     ]
-    + [("skip_bad", 1), ("max_len", True), ("max_len", 1), ("save_adapter", 3), ("out", "x")],
+    + [("skip_bad", 1), ("max_len", True), ("save_adapter", 3), ("out", "x")],
 )
 def test_fine_tune_resumed_with_a_damaged_setting_names_the_file(
     encoder: Path, lines: Path, tmp_path: Path, name: str, value: Any
