@@ -47,7 +47,7 @@ def write_into_a_leaf():
 
 
 @op(x=lambda g, x, power: g * power * x ** (power - 1))
-def monomial(x, /, power):
+def powered(x, /, power):
     return x**power
 
 
@@ -92,7 +92,7 @@ for mistake, advice in [
     (lambda: leaf(2, 3).sum(axis=2), "out of bounds"),
     (lambda: leaf().mean(axis=0), "out of bounds"),
     (lambda: leaf(2).astype(int).backward(), "does not require gradients"),
-    (lambda: monomial(leaf(), power=leaf()), "use .detach()"),
+    (lambda: powered(leaf(), power=leaf()), "use .detach()"),
     (lambda: rms_norm(leaf(2, 3), weight=np.ones(2)), "the shape of a row"),
     (lambda: softmax(leaf(2), where=np.ones(2)), "True = the element counts"),
     (lambda: cross_entropy(leaf(2, 3), [0, 3]), "target must be from 0 to 2"),
