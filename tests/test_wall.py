@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -206,3 +208,23 @@ def test_rings_cannot_be_imported_behind_the_wall(module: str) -> None:
     command = [sys.executable, "-c", f"{ALONE}import {module}", str(ROOT)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 1 and "is not in the book" in run.stderr
+
+
+def test_rings_replace_no_function_class_or_method_of_the_book() -> None:
+    """Everything is imported here, and each name of the book is what its file defines."""
+    for path in BOOK:
+        if path.parent == ROOT / "nn":
+            continue
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for name, value in vars(module).items():
+            if not inspect.isfunction(value) and not inspect.isclass(value):
+                continue
+            if value.__module__ == module.__name__ and not hasattr(value, "op"):
+                defined = inspect.unwrap(value)
+                assert Path(inspect.getfile(defined)) == path, name
+            if name in getattr(module, "__all__", ()):
+                assert getattr(mg, name, value) is value, name  # `mg.optim` has the optimizers
+            entry = getattr(value, "op", value)
+            for method in getattr(entry, "methods", ()):
+                if not method.startswith("__r") and value.__name__ == name:
+                    assert getattr(mg.Tensor, method) is value, method
