@@ -2,7 +2,8 @@
 
 If two eigenvalues or two singular values are equal, the derivative of the vectors does not exist.
 It is then inf or NaN, as in PyTorch. The derivative of the values is correct, and so are the
-derivatives of `pinv` and of norms, whose results are unique.
+derivatives of `pinv` and of norms, whose results are unique, and of functions of `eigh` that do not
+depend on the choice of the vectors.
 
 References
 ----------
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import check_choice
+from ..nested import needs_gradient
+from ..op import Op, either
 from ..ops import reduce as reduction
 from ..ops.arithmetic import safe_divide, square
 from ..ops.product import matmul
@@ -27,6 +30,7 @@ from ..ops.select import getitem
 from ..ops.shape import astype, clone, concatenate
 from ..registry import function, op
 from ..tensor import Tensor, to_array, unwrap
+from .batched import all_true
 from .elementwise import ratio
 from .linalg import inv
 
@@ -62,9 +66,38 @@ def _eigh_gradient(g: Any, y: Any) -> Any:
     values, vectors = y[..., 0, :], y[..., 1:, :]
     g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
     inner = g_values[..., None, :] * np.eye(values.shape[-1], dtype=y.dtype)
-    inner = inner + _divide_by_gaps(vectors.mT @ g_vectors, values)
-    c = vectors @ inner @ vectors.mT
+    turns = vectors.mT @ g_vectors
+    turns = (turns - turns.mT) / 2
+    array, size = unwrap(values), np.abs(unwrap(turns))
+    quotient = _divide_by_gaps(turns, values + _offsets(array))
+    row, column = array[..., None, :], array[..., :, None]
+    near = (np.abs(row - column) < _share(y.dtype) * np.abs(row)) & (size > 0)
+    if not all_true(~near):
+        # at equal values, only functions that do not depend on the choice of vectors are smooth,
+        # and the rounding of the quotient leaves no digits for another derivative
+        limit = np.sqrt(_share(y.dtype)) * np.abs(unwrap(g_vectors)).max((-2, -1), keepdims=True)
+        quotient = np.where(near, np.where(size > limit, np.nan, last(quotient)), quotient)
+    c = vectors @ (inner + quotient) @ vectors.mT
     return (c + c.mT) / 2
+
+
+def _share(dtype: Any) -> Any:
+    """Return the smallest distance of eigenvalues, in relation to their size."""
+    return np.finfo(dtype).eps ** 0.6
+
+
+def _offsets(values: Any) -> Any:
+    """Return what moves rising values apart that are equal up to rounding; 0 for all others."""
+    steps = values - np.cumsum(np.abs(values) * _share(values.dtype), -1)
+    return (np.maximum.accumulate(steps, -1) - steps).astype(values.dtype)
+
+
+def _last(x: Any, /) -> Any:
+    """Return x, whose derivative is NaN."""
+    return x.copy()
+
+
+last: Any = either(Op(_last, {"x": lambda g: np.where(g == 0, g, np.nan)}).function)
 
 
 def _divide_by_gaps(x: Any, values: Any) -> Any:
@@ -86,7 +119,10 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     """Compute eigenvalues and eigenvectors of symmetric matrices.
 
     The gradient is symmetric. The signs of the vectors are arbitrary, so a function of the vectors
-    has a derivative only if it does not depend on the signs.
+    has a derivative only if it does not depend on the signs. At equal eigenvalues, it must not
+    depend on the choice of their vectors. Its derivative there is computed from eigenvalues that
+    differ by 4e-10 of their size (7e-5 in float32): if x requires gradients, eigenvalues closer to
+    each other are returned with this distance.
 
     Parameters
     ----------
@@ -101,7 +137,11 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     """
     check_choice("eigh", "UPLO", str(UPLO).upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
-    return EighResult(y[..., 0, :], y[..., 1:, :])
+    values = y[..., 0, :]
+    if needs_gradient(x):
+        offsets = _offsets(unwrap(values))
+        values = values if all_true(offsets == 0) else values + offsets
+    return EighResult(values, y[..., 1:, :])
 
 
 @function(numpy=np.linalg.eigvalsh)

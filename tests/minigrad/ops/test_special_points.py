@@ -201,6 +201,64 @@ def test_norm_with_zeros_has_finite_gradients(ord: float, values: list[float]) -
     assert np.isfinite(gradient.data).all() and gradient.data[1] == 0
 
 
+SPECTRAL = [
+    (np.sqrt, lambda s: 0.5 / np.sqrt(s)),
+    (np.log, lambda s: 1 / s),
+    (np.exp, np.exp),
+    (lambda s: 1 / s, lambda s: -1 / s**2),
+]
+
+
+@given(
+    which=st.integers(0, 3),
+    distance=st.sampled_from([0.0, 1e-15, 1e-12, 1e-8, 1e-4, 0.1]),
+    is_rotated=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@example(which=0, distance=0.0, is_rotated=False, seed=0)
+def test_function_of_a_matrix_by_eigh_has_its_derivative_at_equal_eigenvalues(
+    which: int, distance: float, is_rotated: bool, seed: int
+) -> None:
+    """The derivative in the basis of the vectors is a table of divided differences."""
+    f, slope = SPECTRAL[which]
+    rng = np.random.default_rng(seed)
+    s = np.array([0.5, 0.5, 0.5, 2.0, 2.0]) + distance * np.arange(5)
+    q = np.linalg.qr(rng.standard_normal((5, 5)))[0] if is_rotated else np.eye(5)
+    x, weights = (q * s) @ q.T, rng.standard_normal((5, 5))
+    x, weights = x + x.T, weights + weights.T
+    s = 2 * s
+
+    def total(x: Any) -> Any:
+        values, vectors = np.linalg.eigh(x)
+        return ((vectors * f(values)) @ vectors.T * weights).sum()
+
+    gaps = s[:, None] - s
+    near = np.abs(gaps) < 1e-5
+    table = np.where(
+        near, slope((s[:, None] + s) / 2), (f(s)[:, None] - f(s)) / np.where(near, 1, gaps)
+    )
+    value, gradient = mg.value_and_grad(total)(x)
+    expected = q @ (q.T @ weights @ q * table) @ q.T
+    np.testing.assert_allclose(gradient.data, expected, atol=2e-5 * np.abs(expected).max())
+    assert value.item() == pytest.approx(total(x), rel=0, abs=1e-7)
+
+
+def test_function_that_depends_on_the_choice_of_vectors_has_no_derivative_at_equal_eigenvalues() -> (
+    None
+):
+    x = np.diag([1.0, 1.0, 4.0])
+    assert np.isnan(mg.grad(lambda x: np.linalg.eigh(x).eigenvectors[0, 1])(x).data).any()
+    projection = lambda x: (np.linalg.eigh(x)[1][:, :2] @ np.linalg.eigh(x)[1][:, :2].T)[0, 2]
+    np.testing.assert_allclose(mg.grad(projection)(x).data[0, 2], -1 / 6)
+
+
+def test_hessian_by_equal_eigenvalues_is_right_or_nan() -> None:
+    hessian = mg.hessian(lambda x: (np.linalg.eigvalsh(x) ** 3).sum())(np.eye(2)).data
+    np.testing.assert_allclose(hessian.reshape(4, 4)[1], [0, 3, 3, 0], atol=1e-6)
+    root = lambda x: (lambda w, v: ((v * np.sqrt(w)) @ v.T)[0, 1])(*np.linalg.eigh(x))
+    assert np.isnan(mg.hessian(root)(np.eye(2)).data).any()
+
+
 def test_corrcoef_that_rounding_puts_above_1_is_1_and_has_its_curvature() -> None:
     x = np.array([1.1, 1.9, 1.6])
     assert mg.corrcoef(x, x).data.max() == 1
