@@ -56,9 +56,9 @@ from ..runs.progress import ProgressLine
 from ..runs.trainer import Trainer
 from ..text.batches import PairBatches
 from ..text.pairs import read_pairs, split_pairs
-from ..text.scores import bleu_tokenizer, is_wide, translation_scores
+from ..text.scores import bleu_tokenizer, has_no_spaces, is_wide, translation_scores
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
-from ..text.vocabulary import SPECIALS, Vocabulary
+from ..text.vocabulary import SPECIALS, UNK, Vocabulary
 from .inputs import (
     BLEU_TOKENIZERS,
     add_number,
@@ -487,6 +487,8 @@ def build(
         print(f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
         print(f"left out of {kept + left_out.total():,} rows: {reasons}", file=sys.stderr)
+    for side, name in enumerate(("source", "target")):
+        warn_of_words(name, [pair[side] for pair in valid], splits[side], translator)
     batches = make_batches(translator, train, args, learn=True, drawn=drawn)
     valid_batches, test_batches = (
         make_batches(translator, part, args, learn=False) for part in (valid, test)
@@ -513,6 +515,26 @@ def build(
         progress=not args.quiet,
     )
     return translator, trainer, test_batches, test
+
+
+def warn_of_words(
+    name: str, texts: Sequence[str], split: Tokenizer, translator: Translator
+) -> None:
+    """Print the share of unknown validation tokens above 5%, and scripts without spaces."""
+    vocab = translator.source_vocab if name == "source" else translator.target_vocab
+    if not isinstance(split, BPETokenizer) and has_no_spaces(texts):
+        print(
+            f"the {name} has no spaces between words: a sentence becomes a few long tokens; pass "
+            f"--{name}-tokenizer bpe",
+            file=sys.stderr,
+        )
+    ids = [i for text in texts for i in vocab.encode(split(text))]
+    if ids and (share := ids.count(UNK) / len(ids)) > 0.05:
+        print(
+            f"{share:.0%} of the {name} tokens in the validation pairs are unknown; a smaller "
+            f"--min-count, a larger --vocab-size or --{name}-tokenizer bpe leaves fewer",
+            file=sys.stderr,
+        )
 
 
 def name_missing_extras() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +41,7 @@ class ProgressLine:
         self.total, self.unit, self.initial = total, unit, initial
         self.stream = sys.stderr if shown else None
         self._bar: Any = None
+        self._began = time.monotonic()
 
     def update(self, step: int, **figures: Any) -> None:
         """Show that `step` steps are done, with these figures.
@@ -57,7 +59,7 @@ class ProgressLine:
                 self._bar.update(step - self._bar.n)
 
     def milestone(self, step: int, **figures: Any) -> None:
-        """Write a line that stays.
+        """Write a line that stays, with the time that is left if it is 10 seconds or more.
 
         Parameters
         ----------
@@ -68,6 +70,10 @@ class ProgressLine:
         """
         of = f"/{self.total:,}" if self.total else ""
         line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
+        if self.total and step > self.initial:
+            pace = (time.monotonic() - self._began) / (step - self.initial)
+            if (left := round(pace * (self.total - step))) >= 10:
+                line += f"  {left // 60}:{left % 60:02} left"
         with suppress(OSError, ValueError):
             if self._bar is not None:
                 self._bar.write(line, file=self.stream)
@@ -75,6 +81,7 @@ class ProgressLine:
                 print(line[:80], file=self.stream, flush=True)
 
     def __enter__(self) -> ProgressLine:
+        self._began = time.monotonic()
         if self.stream is not None and self.stream.isatty():
             with suppress(ImportError):
                 tqdm = require("tqdm", "a progress bar").tqdm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,18 @@ def is_wide(texts: Sequence[str]) -> bool:
     sample = "".join(texts[:1000])
     wide = [c for c in sample if unicodedata.east_asian_width(c) in "WF"]
     return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
+
+
+def has_no_spaces(texts: Sequence[str]) -> bool:
+    """Return True for texts in Thai, Lao, Burmese or Khmer letters, without spaces between words.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The first 1,000 are read.
+    """
+    sample = "".join(texts[:1000])
+    return len(re.findall("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", sample)) > 0.2 * len(sample)
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:

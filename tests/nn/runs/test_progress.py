@@ -40,6 +40,14 @@ def test_progress_in_file_or_without_tqdm_is_lines(
     assert shown(monkeypatch, stream).splitlines() == LINES
 
 
+def test_progress_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_packages(monkeypatch, "tqdm")
+    clock = iter([0.0, 0.0, 40.0, 150.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    lines = shown(monkeypatch, io.StringIO()).splitlines()  # 4 steps in 40 s, 12 in 150 s
+    assert lines == [f"{LINES[0]}  2:00 left", f"{LINES[1]}  0:50 left"]
+
+
 def test_progress_not_shown_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, Terminal(), shown=False) == ""
 

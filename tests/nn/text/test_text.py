@@ -16,7 +16,7 @@ from support.environment import needs
 from minigrad import MissingExtraError
 from nn.text.batches import PairBatches
 from nn.text.pairs import read_pairs, split_pairs
-from nn.text.scores import bleu_tokenizer, translation_scores
+from nn.text.scores import bleu_tokenizer, has_no_spaces, translation_scores
 from nn.text.tokenize import (
     BPETokenizer,
     CharTokenizer,
@@ -153,6 +153,11 @@ def test_bleu_tokenizer_is_that_of_the_script() -> None:
         for text in ("一只猫。", "猫はいる", "a cat 猫.", "고양이 한 마리", "")
     ]
     assert found == ["zh", "zh", "13a", "13a", "13a"]
+
+
+def test_has_no_spaces_is_true_of_thai_lao_burmese_and_khmer() -> None:
+    texts = ("แมวนั่งบนเสื่อ", "ແມວນັ່ງ", "ကြောင်ထိုင်သည်", "ឆ្មាអង្គុយ", "a cat", "一只猫", "")
+    assert [has_no_spaces([text]) for text in texts] == [True] * 4 + [False] * 3
 
 
 @pytest.mark.parametrize(
