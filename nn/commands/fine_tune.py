@@ -50,6 +50,8 @@ SETTINGS = "settings.json"
 """File of the settings in the directory of a run."""
 CALL_OPTIONS = {"model", "data", "out", "resume"}
 """Options that are not settings of a run."""
+MAY_CHANGE = {"epochs", "patience"}
+"""Settings that may change when a run is resumed, such as one that ended early."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -97,7 +99,7 @@ def with_settings_of_run(
     use_settings(parser, saved, settings_of(args).keys())
     args = parser.parse_args(argv)
     for name, value in settings_of(args).items():
-        if value != saved.get(name):
+        if value != saved.get(name) and name not in MAY_CHANGE:
             option = f"--{name.replace('_', '-')}"
             parser.error(f"{option} must be {saved.get(name)}, as the run began; leave it out")
     return args
@@ -205,7 +207,7 @@ def fine_tune(args: argparse.Namespace) -> float:
         if trainer.step < steps:
             print(
                 f"ended at step {trainer.step:,} of {steps:,}: {args.patience} validations were "
-                "not better than the best; --patience 0 trains to the end",
+                "not better than the best; --resume --patience 0 trains to the end",
                 file=sys.stderr,
             )
         kind, held_out = ("test", test) if test else ("held-out", valid)
@@ -270,7 +272,8 @@ def check_directories(args: argparse.Namespace) -> None:
             continue
         if directory.exists() and not directory.is_dir():
             raise ValueError(f"{option} must be a directory, got the file {directory}")
-        if (directory / "config.json").exists():
+        is_continued = args.resume and (args.out / "run" / "last.safetensors").exists()
+        if (directory / "config.json").exists() and not is_continued:
             raise ValueError(f"{option} must be a directory without a model, got {directory}")
     if (args.out / "run" / "last.safetensors").exists() and not args.resume:
         raise ValueError(

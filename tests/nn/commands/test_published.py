@@ -399,6 +399,9 @@ def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -
     done = call(fine_tune.main, f"{line} --out {encoder}/out")
     said = [x for x in done.err if "validations were not better" in x]
     assert said and int(said[0].split()[3]) >= 4
+    done = call(fine_tune.main, f"{line} --out {encoder}/out --resume --patience 0")
+    assert not any("validations were not better" in x for x in done.err)
+    assert any("step 40/40" in x for x in done.err)
     done = call(fine_tune.main, f"{line} --out {encoder}/all --patience 0")
     assert not any("validations were not better" in x for x in done.err)
 
