@@ -161,7 +161,8 @@ def add_json(parser: Any) -> None:
 
 def print_json(**values: Any) -> None:
     """Print a line with a JSON object."""
-    print(json.dumps(values, ensure_ascii=False), flush=True)
+    text = json.dumps(values, ensure_ascii=False)
+    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)  # lone surrogates
 
 
 def load_model(args: argparse.Namespace) -> Any:

@@ -90,6 +90,8 @@ GPT2_KEYS = {
     "attention.layer_norm_epsilon": "layer_norm_epsilon",
 }
 """Keys of config.json by the keys of metadata below the architecture."""
+OPTIONAL_KEYS = ("attention.head_count_kv", "attention.key_length", "rope.freq_base")
+"""Keys whose defaults are those of llama.cpp; it needs the others."""
 LLAMA3_FACTORS = (8.0, 32.0)
 """Factors of the rotary scaling "llama3" of Llama 3.1 and 3.2."""
 
@@ -162,6 +164,8 @@ class GGUFFile(dict[str, Entry]):
         hf: dict[str, Any] = {"model_type": ARCHITECTURES[self.architecture]}
         for key, hf_key in keys.items():
             value = self.metadata.get(prefix + key)
+            if value is None and key not in OPTIONAL_KEYS:
+                raise ValueError(f"{where}: {prefix}{key} is missing")
             if value is not None:
                 is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
                 if not is_number:

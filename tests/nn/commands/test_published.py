@@ -567,6 +567,9 @@ def test_classify_prints_a_label_in_one_line_without_escape_sequences(
     for line in call(classify.main, f"{tmp_path} 'the cat' 'why'").out:
         label, probability, text = line.split("\t")
         assert label in (r"\x1b[31m\t\n", r"\ud800") and float(probability) <= 1
+    for line in call(classify.main, f"{tmp_path} 'the cat' 'why' --json --top 2").out:
+        assert {entry["label"] for entry in json.loads(line)["labels"]} == set(labels)
+        assert "\x1b" not in line and line.encode()
 
 
 @pytest.mark.parametrize("part", ["all", "lora", "head"])

@@ -130,6 +130,24 @@ def test_load_refuses_settings_that_change_results(
         nn.load(path)
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_load_of_a_damaged_name_of_a_key_raises_or_returns_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    """A key that is not found must not become a default."""
+    path = tmp_path / "m.gguf"
+    write_gguf(path, name, *make(name, tmp_path))
+    whole, data, prefix = nn.load(path)(IDS).data, path.read_bytes(), f"{name}.".encode()
+    places = [match.start() for match in re.finditer(re.escape(prefix), data)]
+    assert len(places) > 5
+    for place in places:
+        path.write_bytes(data[:place] + b"x" + data[place + 1 :])
+        try:
+            np.testing.assert_array_equal(nn.load(path)(IDS).data, whole)
+        except ValueError as error:
+            assert str(error).startswith(f"{path}: ")
+
+
 def test_load_refuses_other_architectures_by_name(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_gguf(path, "mamba", *make("llama", tmp_path))
