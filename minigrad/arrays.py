@@ -61,18 +61,16 @@ def as_array(x: Any, dtype: Any = None) -> Any:
     return y
 
 
-def as_forward_operand(x: Any) -> Any:
-    """Return an operand that is no ndarray as NumPy's functions take it: a list as an array."""
+def as_forward_operand(x: Any, sparse: bool = False) -> Any:
+    """Return an operand that is no ndarray as NumPy's functions take it: a list as an array.
+
+    Matrices of scipy.sparse are allowed if `sparse`.
+    """
     if isinstance(x, (list, tuple)):
         return as_array(x)
-    if not isinstance(x, (np.generic, OtherArray)):
+    if not isinstance(x, (np.generic, OtherArray)) and not (sparse and hasattr(x, "toarray")):
         as_array(x)  # checks the class
     return x
-
-
-def as_factor(x: Any) -> Any:
-    """Return an operand of a product of matrices, which can be a matrix of scipy.sparse."""
-    return x if hasattr(x, "toarray") else as_forward_operand(x)
 
 
 def _check_class(x: Any) -> None:

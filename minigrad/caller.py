@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import as_array, as_factor, as_forward_operand
+from .arrays import as_array, as_forward_operand
 from .changes import LOG, NEVER, logs, shares_memory, tick
 from .graph import Node
 from .modes import MODE
@@ -250,7 +250,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
         "_Node": Node,
         "_Tensor": Tensor,
-        "_as_forward_operand": as_factor if op.name == "matmul" else as_forward_operand,
+        "_as_forward_operand": functools.partial(as_forward_operand, sparse=op.name == "matmul"),
         "_NEVER": NEVER,
         "_asarray": as_array,
         "_forward": op.forward,

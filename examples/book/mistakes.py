@@ -76,6 +76,7 @@ def yield_inside_a_block():
 heads = np.ones((1, 2, 3, 4))
 for mistake, advice in [
     (lambda: (leaf(3) * 2).backward(), "reduce the tensor first"),
+    (lambda: leaf(2) * np.ma.array([1.0, -999.0], mask=[False, True]), "write x.filled(value)"),
     (twice, "retain_graph=True"),
     (write_after_use, "change it after backward()"),
     (write_into_a_leaf, "change it under no_grad()"),
