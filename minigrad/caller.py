@@ -61,7 +61,7 @@ from .changes import LOG, NEVER, logs, shares_memory, tick
 from .graph import Node
 from .modes import MODE
 from .nested import untracked
-from .tensor import OTHERS, Tensor, seen_of, wrap
+from .tensor import Tensor, extension, seen_of, wrap
 
 if TYPE_CHECKING:
     from .op import Op
@@ -295,7 +295,7 @@ def _not_floating(
 ) -> Tensor:
     """Return a result of integers, which has no gradient, or a complex one."""
     if y.dtype.kind == "c":
-        result: Tensor = OTHERS["complex"](op, operands, options)
+        result: Tensor = extension.complex(op, operands, options)
         return result
     if y.dtype.kind not in "iub":
         raise TypeError(

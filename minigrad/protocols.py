@@ -6,7 +6,7 @@ and record themselves. Look at `_array_ufunc` and `_array_function`.
 
 `t += x` and `t[i] = x` write into the memory of `t`, as in NumPy. A tensor that needs no gradient
 behaves as an array, and so does every tensor under `no_grad()`. Without a package around the book,
-other writes raise an error (`OTHERS["write"]`).
+other writes raise an error (`extension.write`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
 from .nested import needs_gradient, without_tensors
-from .tensor import DISPATCH, OTHERS, Tensor, first_of, unwrap, wrap
+from .tensor import DISPATCH, Tensor, extension, first_of, unwrap, wrap
 
 # -- functions
 
@@ -30,24 +30,36 @@ from .tensor import DISPATCH, OTHERS, Tensor, first_of, unwrap, wrap
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     answer = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
     if answer is None or options:
-        return OTHERS["ufunc"](ufunc, method, inputs, options)
+        return _other(ufunc, method, inputs, options)
     return answer(*inputs)
 
 
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     answer = DISPATCH.get(function)
-    return OTHERS["function"](function, args, kwargs) if answer is None else answer(*args, **kwargs)
+    return _other(function, "__call__", args, kwargs) if answer is None else answer(*args, **kwargs)
 
 
-def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
-    """Call a NumPy function with the arrays of tensors, if no gradient is lost."""
+ANSWERS: list[Callable[..., Any]] = []
+"""Answers to calls that `DISPATCH` lacks: `answer(function, method, args, kwargs)`.
+
+`method` is that of a ufunc, such as "reduce", or "__call__". An answer may return NotImplemented.
+"""
+
+
+def _other(function: Any, method: str, args: Any, kwargs: Any) -> Any:
+    """Call a function by its answer, or with the arrays of tensors if no gradient is lost."""
+    for answer in ANSWERS:
+        result = answer(function, method, args, kwargs)
+        if result is not NotImplemented:
+            return result
     if needs_gradient((args, kwargs)):
-        raise TypeError(f"np.{function.__name__} has no rule for Tensors; add one with custom_op")
-    return function(*without_tensors(args), **without_tensors(kwargs))
-
-
-def _other_ufunc(ufunc: np.ufunc, method: str, inputs: Any, options: Any) -> Any:
-    return _other_function(getattr(ufunc, method), inputs, options)
+        module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+        name = f"{module}.{function.__name__}" + ("" if method == "__call__" else f".{method}")
+        raise TypeError(
+            f"{name} has no rule for Tensors; use .detach() or .data if no gradient is needed, or "
+            "add a rule with custom_op"
+        )
+    return getattr(function, method)(*without_tensors(args), **without_tensors(kwargs))
 
 
 def _refuse_complex(op: Any, operands: Any, options: Any) -> Any:
@@ -56,9 +68,7 @@ def _refuse_complex(op: Any, operands: Any, options: Any) -> Any:
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
-OTHERS.setdefault("ufunc", _other_ufunc)
-OTHERS.setdefault("function", _other_function)
-OTHERS.setdefault("complex", _refuse_complex)
+extension.complex = _refuse_complex
 
 # -- comparisons, which have no gradient
 
@@ -84,11 +94,11 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
         check_writable(self, name)
         if needs_gradient((self, other)):
             y = fitting(self, name, DISPATCH[ufunc](self, other))
-            OTHERS["write"](self, ..., y, name, True)
+            extension.write(self, ..., y, name, True)
             return self
         if ufunc is np.matmul and np.ndim(other) < 2:
             raise ValueError("matmul: in place, the other operand must be a matrix")
-        OTHERS["change"](self, lambda: ufunc(self._array, unwrap(other), out=self._array))
+        extension.change(self, lambda: ufunc(self._array, unwrap(other), out=self._array))
         return self
 
     in_place.__doc__ = f"Compute {name} in place."
@@ -118,7 +128,7 @@ def fitting(t: Tensor, name: str, y: Tensor) -> Tensor:
 def _set_item(self: Tensor, index: Any, value: Any) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
-    OTHERS["write"](self, index, value, "item assignment")
+    extension.write(self, index, value, "item assignment")
 
 
 def _change(t: Tensor, write: Callable[[], Any]) -> None:
@@ -139,8 +149,7 @@ def _write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -
     mark_changed(t._array)
 
 
-OTHERS.setdefault("change", _change)
-OTHERS.setdefault("write", _write)
+extension.change, extension.write = _change, _write
 Tensor.__setitem__ = _set_item  # type: ignore[method-assign, assignment]
 
 for _name, _ufunc in {

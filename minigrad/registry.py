@@ -7,8 +7,8 @@ The files of the book are those directly in `minigrad/`, `minigrad/ops/` and `nn
 the book extend it at seven points. Beside them, they add names to `Tensor` and entries to tables:
 
 - `fuse.fuse`: a kernel that runs instead of the definition of a function.
-- `function` and `op` with `numpy=`, and `tensor.OTHERS`: a function that answers a function of
-  NumPy for tensors. `answering` adapts its arguments.
+- `function` and `op` with `numpy=`, `protocols.ANSWERS` and `tensor.extension`: answers to NumPy's
+  functions for tensors. `answering` adapts their arguments.
 - `FORMS`: calls with further options, or with other names of options.
 - `optimizer.Optimizer.stepper_type`: the parts of parameters to which the formula of an optimizer
   is applied, and further options.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ ndarray = np.ndarray
 DISPATCH: dict[Any, Callable[..., Any]] = {}
 """Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
-OTHERS: dict[str, Callable[..., Any]] = {"conversion": str}
-"""What NumPy's functions ("function") and ufuncs ("ufunc") call that are not in `DISPATCH`.
+extension = SimpleNamespace(conversion=str)
+"""Functions that a package around the book may set, as attributes.
 
-"conversion" returns advice for a tensor that is converted to an ndarray. "complex" returns the
-complex result of an op on real tensors.
+`conversion()` returns advice for a tensor that is converted to an ndarray.
+`complex(op, operands, options)` returns the complex result of an op on real tensors.
+`write(t, index, value, name)` and `change(t, write)` write into the memory of a tensor.
 """
 
 
@@ -313,7 +315,7 @@ class Tensor(DataModel):
         if self._node is not None:
             raise TypeError(
                 "this tensor requires gradients, which an ndarray cannot have; "
-                f"{OTHERS['conversion']()}without them, write x.detach()"
+                f"{extension.conversion()}without them, write x.detach()"
             )
         if copy is None and dtype is None:
             return np.asarray(self._array)
@@ -359,18 +361,9 @@ def wrap(data: ndarray, node: Node | None, seen: float = 0) -> Tensor:
     return t
 
 
-_frozen_node = vars(Tensor)["_frozen"].__get__
-_seen = vars(Tensor)["_seen"].__get__
-_written = vars(Tensor)["_written"].__get__
-
-
 def seen_of(t: Tensor) -> float:
     """Return the time up to which the node of a tensor describes its values."""
-    try:
-        seen: float = _seen(t)
-    except AttributeError:
-        return 0
-    return seen
+    return getattr(t, "_seen", 0)
 
 
 def first_of(t: Tensor) -> Tensor:
@@ -385,20 +378,12 @@ def first_of(t: Tensor) -> Tensor:
 
 def nodes_written(t: Tensor) -> dict[int, Node] | None:
     """Return the nodes of values that were written into the memory of a tensor, by time."""
-    try:
-        nodes: dict[int, Node] = _written(t)
-    except AttributeError:
-        return None
-    return nodes
+    return getattr(t, "_written", None)
 
 
 def frozen_node(t: Tensor) -> Node | None:
     """Return the node of a frozen leaf, or None."""
-    try:
-        node: Node | None = _frozen_node(t)
-    except AttributeError:
-        return None
-    return node
+    return getattr(t, "_frozen", None)
 
 
 def node_of(t: Tensor) -> Node | None:

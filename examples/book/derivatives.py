@@ -78,6 +78,13 @@ check("another result", values["at 0"], 1)
 check("its derivative by the slope", slopes["slope"], 2 * ((2 * x + 1) * x).sum())
 
 
+# Writes into a tensor, as into an array.
+counts = Tensor(np.zeros(3))
+counts[[0, 2]] = 5
+counts += 1
+check("written", counts, [6, 1, 6])
+
+
 # Modes and hooks.
 @no_grad
 def silent(t):

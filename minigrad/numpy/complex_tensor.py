@@ -21,7 +21,7 @@ from ..arguments import all_axes
 from ..arrays import all_values
 from ..op import Op
 from ..ops.reduce import keepdims_shape
-from ..tensor import OTHERS, Tensor, unwrap, wrap
+from ..tensor import Tensor, extension, unwrap, wrap
 from .batched import all_true
 from .elementwise import ratio
 from .nested import numpy_name
@@ -410,4 +410,4 @@ BY_NAME: dict[str, Callable[..., ComplexTensor]] = {
 }
 """Functions that answer an op with a complex result, by the name of the op."""
 
-OTHERS["complex"] = _of_operation
+extension.complex = _of_operation

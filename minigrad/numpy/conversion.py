@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import OTHERS, Tensor
+from ..tensor import Tensor, extension
 
 LINEAR = [
     "scipy.fft.dct({})",
@@ -243,4 +243,4 @@ def advice() -> str:
     )
 
 
-OTHERS["conversion"] = advice
+extension.conversion = advice

@@ -13,7 +13,7 @@ from ..arrays import as_array
 from ..changes import mark_changed, shares_memory
 from ..nested import map_parts, without_tensors
 from ..protocols import check_writable, fitting
-from ..tensor import OTHERS, Tensor, wrap
+from ..tensor import Tensor, extension, wrap
 from .batched import BatchedArray
 
 IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
@@ -62,7 +62,7 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
 def write_out(name: str, out: Any, y: Any) -> Any:
     """Write a result into the tensor `out`, and return it."""
     check_writable(out, name)
-    OTHERS["write"](out, ..., fitting(out, name, y), name)
+    extension.write(out, ..., fitting(out, name, y), name)
     return out
 
 

@@ -10,19 +10,32 @@ from typing import Any
 import numpy as np
 
 from ..nested import needs_gradient
-from ..tensor import DISPATCH, OTHERS, Tensor
+from ..protocols import ANSWERS
+from ..tensor import DISPATCH, Tensor
 from .forms import check_ufunc_options
 from .nested import numpy_name, on_arrays, write_out
+from .scipy_special import by_name
+from .writing import at
 
 
-def _other_ufunc(
+def _answer(function: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what a function returns, or NotImplemented if it would lose a gradient."""
+    if isinstance(function, np.ufunc):
+        return _of_ufunc(function, method, args, kwargs)
+    if isinstance(out := kwargs.get("out"), Tensor):
+        y = function(*args, **{key: x for key, x in kwargs.items() if key != "out"})
+        return write_out(numpy_name(function), out, Tensor(y))
+    return NotImplemented if needs_gradient((args, kwargs)) else on_arrays(function, args, kwargs)
+
+
+def _of_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     out = options.pop("out", None)
     if out is not None:
         return _write_into(out, ufunc, method, inputs, options)
     if method == "at":
-        return DISPATCH["at"](ufunc, *inputs)
+        return at(ufunc, *inputs)
     function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
     if function is None or options:
         call = getattr(ufunc, method)
@@ -32,30 +45,12 @@ def _other_ufunc(
                 return y
             return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
         if function is None and method == "__call__":
-            function = DISPATCH["a ufunc by its name"](ufunc)
+            function = by_name(ufunc)
         if function is None:
-            raise TypeError(
-                _no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
-            )
+            return NotImplemented
         if method == "__call__":
             return function(*inputs, **check_ufunc_options(ufunc, options))
     return function(*inputs, **options)
-
-
-def _other_function(function: Any, args: Any, kwargs: Any) -> Any:
-    if isinstance(out := kwargs.get("out"), Tensor):
-        y = _other_function(function, args, {k: x for k, x in kwargs.items() if k != "out"})
-        return write_out(numpy_name(function), out, Tensor(y))
-    if not needs_gradient((args, kwargs)):
-        return on_arrays(function, args, kwargs)
-    raise TypeError(_no_rule(numpy_name(function)))
-
-
-def _no_rule(name: str) -> str:
-    return (
-        f"{name} has no rule for Tensors; use .detach() or .data if no gradient is needed, or "
-        "add a rule with custom_op"
-    )
 
 
 def _write_into(
@@ -63,7 +58,7 @@ def _write_into(
 ) -> Any:
     """Run a ufunc that writes into arrays, as in `array += tensor`, if no gradient is lost."""
     if any(isinstance(o, Tensor) for o in out):
-        y = _other_ufunc(ufunc, method, inputs, options)
+        y = getattr(ufunc, method)(*inputs, **options)
         ys = [y] if len(out) == 1 else y
         name = f"np.{ufunc.__name__}"
         ys = [part if o is None else write_out(name, o, part) for o, part in zip(out, ys)]
@@ -78,5 +73,4 @@ def _write_into(
     return on_arrays(call, inputs, {**options, "out": out})
 
 
-OTHERS["ufunc"] = _other_ufunc
-OTHERS["function"] = _other_function
+ANSWERS.append(_answer)

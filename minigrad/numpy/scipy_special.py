@@ -19,7 +19,7 @@ import numpy as np
 from ..op import Op
 from ..ops.arithmetic import safe_divide
 from ..registry import OPS
-from ..tensor import DISPATCH, to_array
+from ..tensor import to_array
 from . import activations as activations  # registers erf, whose rule is used here
 from . import special as special
 from .forms import refusing_gradients
@@ -288,9 +288,6 @@ def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
     without_rule = {*entry.operands} - {*entry.rules}
     reason = "the derivative is not implemented; use .detach()"
     return refusing_gradients(entry, without_rule, reason)
-
-
-DISPATCH["a ufunc by its name"] = by_name
 
 
 def polygamma(n: Any, x: Any) -> Any:

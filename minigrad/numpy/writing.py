@@ -21,8 +21,8 @@ from ..ops.select import getitem, plain_index
 from ..protocols import check_writable
 from ..tensor import (
     DISPATCH,
-    OTHERS,
     Tensor,
+    extension,
     first_of,
     frozen_node,
     nodes_written,
@@ -190,7 +190,7 @@ def _record(
     return e
 
 
-OTHERS["write"], OTHERS["change"] = write, change
+extension.write, extension.change = write, change
 
 
 # -- NumPy's functions that write
@@ -236,7 +236,7 @@ for _name, _first in {
     DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first)
 
 
-def _at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
+def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
     """Call `ufunc.at`; values that have gradients can be added and subtracted."""
     name = f"np.{ufunc.__name__}.at"
     if not needs_gradient((target, values)) or not isinstance(target, Tensor):
@@ -250,9 +250,6 @@ def _at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
         )
     moved = values[0] if ufunc is np.add else -values[0]
     write(target, ..., index_add(target, index=index, values=moved), name)
-
-
-DISPATCH["at"] = _at
 
 
 def _lost(name: str) -> GradientError:
