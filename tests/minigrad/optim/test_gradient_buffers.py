@@ -19,13 +19,12 @@ def parameter(size: int = 5) -> Tensor:
     return Tensor(np.linspace(-1, 1, size), requires_grad=True)
 
 
-def collected(parameters: list[Tensor]) -> tuple[SGD, np.ndarray]:
-    """Return an optimizer, and the array in which the gradients are collected."""
+def collected(parameters: list[Tensor]) -> tuple[SGD, FlatGradients]:
+    """Return an optimizer, and the arrays in which the gradients are collected."""
     optimizer: Any = SGD(parameters)
     optimizer.stepper.follow()
     array = np.zeros(sum(p.size for p in parameters))
-    FlatGradients(optimizer.stepper.groups, [array])
-    return optimizer, array
+    return optimizer, FlatGradients(optimizer.stepper.groups, [array])
 
 
 def peak_of(function: Any) -> int:
@@ -57,21 +56,22 @@ def test_step_of_large_parameters_holds_no_copies() -> None:
 
 def test_gradients_of_several_uses_add_up_in_the_array() -> None:
     p, q = parameter(), parameter()
-    _, array = collected([p, q])
+    _, flat = collected([p, q])
     c, d = np.random.default_rng(2).normal(size=(2, 5))
     for _ in range(2):  # the second pass adds into the first
         (((p + q) * d).sum() + (p * c).sum()).backward()
-    assert np.shares_memory(grad_of(p), array)
+    assert np.shares_memory(grad_of(p), flat.vectors[0])
     np.testing.assert_allclose(p.grad.data, 2 * (c + d))
     np.testing.assert_allclose(q.grad.data, 2 * d)
 
 
 def test_gradient_of_the_array_that_the_program_reads_is_not_overwritten() -> None:
     p = parameter()
-    optimizer, _ = collected([p])
+    optimizer, flat = collected([p])
     kept = []
     for factor in (2.0, 3.0):
         optimizer.zero_grad()
+        flat.open()
         (p * factor).sum().backward()
         kept.append(p.grad)
     assert [g.tolist() for g in kept] == [[2.0] * 5, [3.0] * 5]
