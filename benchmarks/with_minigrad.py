@@ -23,7 +23,7 @@ import nn
 from minigrad import Tensor, optim
 from minigrad.fast.runtime import keep_freed_memory
 from nn.decoding.drafts import DraftedDecoding
-from nn.decoding.sequences import Decoding
+from nn.decoding.sequences import RuledDecoding
 
 VERSION = mg.__version__
 
@@ -166,13 +166,13 @@ def write_on(
 ) -> Callable[[], Any]:
     """Return a call that generates exactly `steps` tokens greedily, with the cache."""
     model, prompts = for_inference(path, weights), [prompt_of(context)] * batch
-    return lambda: nn.generate(model, prompts, max_len=steps, eos=None)
+    return lambda: nn.generate_tokens(model, prompts, max_len=steps, eos=None)
 
 
 def rewrite(path: str, text: str, draft_len: int, weights: str = "float") -> Callable[[], Any]:
     """Return a call in which a model writes a given text, whatever it finds likely."""
     model, (prompt, following) = for_inference(path, weights), given_text(text)
-    kind: Any = Decoding
+    kind: Any = RuledDecoding
     if draft_len:
         kind = functools.partial(DraftedDecoding, draft_len=draft_len, name="rewrite")
     counts = {"passes": 0, "tokens": 0}

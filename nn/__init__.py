@@ -33,6 +33,8 @@ from .cache import *
 from .config import *
 from .decoding import *
 from .feedforward import *
+from .fit import *
+from .generation import *
 from .inspection import *
 from .inspection import plots as plots
 from .language_model import *

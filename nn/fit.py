@@ -12,7 +12,7 @@ from typing import Any
 from minigrad.arguments import checked_count
 from minigrad.optimizer import Optimizer
 
-__all__: list[str] = []
+__all__ = ["TrainingLoop"]
 
 
 class TrainingLoop:
@@ -74,7 +74,7 @@ class TrainingLoop:
         return self._steps
 
     def fit(self) -> list[Any]:
-        """Train to the end, and return the loss of each step."""
+        """Return the loss of each step, after training to the end."""
         self.model.train()
         while not self.is_done():
             for batch in self.batches_of_epoch():

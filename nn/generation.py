@@ -18,7 +18,7 @@ from minigrad.random import default_generator
 
 from .module import evaluating
 
-__all__: list[str] = []
+__all__ = ["Decoding", "generate", "likeliest", "sampled"]
 
 Chooser = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Returns tokens (rows,) and their log-probabilities from logits (rows, vocab)."""
@@ -131,7 +131,7 @@ def likeliest(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         Unnormalized log-probabilities.
     """
     best = logits.argmax(-1)
-    return best, log_softmax(logits)[np.arange(len(best)), best]
+    return best, log_probabilities(logits)[np.arange(len(best)), best]
 
 
 def sampled(
@@ -149,7 +149,7 @@ def sampled(
         Draws the tokens; the default generator if not given.
     """
     checked_number("sampled", "temperature", temperature, above=True)
-    log_probs = log_softmax(logits.astype(float) / temperature)
+    log_probs = log_probabilities(logits.astype(float) / temperature)
     return drawn(log_probs, log_probs, default_generator(generator))
 
 
@@ -172,7 +172,7 @@ def drawn(
     return tokens, log_probs[np.arange(len(tokens)), tokens]
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
+def log_probabilities(logits: np.ndarray) -> np.ndarray:
     """Return the logarithm of the softmax of each row, of arrays, since decoding needs no graph."""
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

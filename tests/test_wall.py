@@ -18,7 +18,6 @@ import pytest
 import minigrad as mg
 import nn
 from minigrad.optim import Adam
-from nn.fit import TrainingLoop
 
 ROOT = Path(__file__).parents[1]
 GATHERING = {"__init__.py", "__main__.py"}
@@ -146,13 +145,13 @@ from nn.generation import generate
 from nn.language_model import LanguageModel
 from nn.transformer import Transformer
 """
-"""Imports of models from the book, where `nn` exports those with all options."""
+"""Imports of models, which `nn` exports."""
 
 TRAINED = """
 def trained(model, batch, prompt, source=None):
     optimizer = Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
     loop = TrainingLoop(model, optimizer, lambda epoch: [batch], max_epochs=20, label_smoothing=0.1)
-    return loop.fit(), follow(model, prompt, source)
+    return loop.fit(), generate(model, prompt, source, max_len=7)
 
 def both():
     rng = np.random.default_rng(0)
@@ -168,14 +167,10 @@ def both():
 
 def test_models_alone_learn_and_decode_as_in_the_library() -> None:
     """Train the paper's Transformer and a language model for 20 steps, and decode greedily."""
-    follow = "follow = lambda model, prompt, source: generate(model, prompt, source, max_len=7)\n"
-    program = f"{ALONE}{MODELS}{follow}{TRAINED}print(json.dumps(both()))"
+    program = f"{ALONE}{MODELS}{TRAINED}print(json.dumps(both()))"
     command = [sys.executable, "-W", "error", "-c", program, str(ROOT)]
     alone = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    library = {"np": np, "Adam": Adam, "TrainingLoop": TrainingLoop, **vars(nn)}
-    library["follow"] = lambda model, prompt, source: nn.generate(
-        model, prompt, source=source, max_len=7
-    )
+    library = {"np": np, "Adam": Adam, **vars(nn)}
     exec(TRAINED, library)
     for (losses, tokens), (expected, their_tokens) in zip(alone, library["both"](), strict=True):
         np.testing.assert_allclose(losses, expected, atol=1e-5)
@@ -201,6 +196,29 @@ def test_example_of_the_book_learns_the_toy_corpus_without_the_rings() -> None:
     others = {name for name in imported if not is_of_the_book(name)}
     assert others == {"minigrad.ops"}
     assert len(example.read_text("utf-8").splitlines()) <= 80
+
+
+def public_classes(path: Path) -> set[str]:
+    """Return the names of the classes that a file defines, without those that begin with `_`."""
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    return {n.name for n in nodes if isinstance(n, ast.ClassDef) and not n.name.startswith("_")}
+
+
+def test_no_public_class_of_a_ring_has_the_name_of_a_class_of_the_book() -> None:
+    """Except for PyTorch's classes, which have a namespace of their own."""
+    book = {name for path in BOOK for name in public_classes(path)}
+    for package in ("minigrad", "nn"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path not in BOOK and "minigrad/torch/nn" not in path.as_posix():
+                assert not public_classes(path) & book, path
+
+
+def test_public_names_of_the_book_are_those_that_nn_exports() -> None:
+    for path in BOOK:
+        if path.parent == ROOT / "nn":
+            module = importlib.import_module(f"nn.{path.stem}")
+            for name in module.__all__:
+                assert getattr(nn, name) is getattr(module, name), name
 
 
 @pytest.mark.parametrize("module", ["minigrad.fast", "minigrad.numpy.vmap", "nn.options.rotary"])

@@ -13,7 +13,7 @@ from minigrad.arguments import checked_count
 
 from ..generation import with_maximum
 from .rules import rules_of
-from .sequences import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
+from .sequences import NOTHING_LEFT, OWN, Hypothesis, RuledDecoding, log_sum_exp
 
 __all__ = ["beam_search"]
 
@@ -72,7 +72,7 @@ def beam_search(
     check_beam(beam_size, length_penalty, early_stopping)
     if checked_count("beam_search", "n_best", n_best) > beam_size:
         raise ValueError(f"n_best must be from 1 to beam_size ({beam_size}), got {n_best}")
-    decoding = Decoding(
+    decoding = RuledDecoding(
         model, source, prompt, padding_mask, max_len, eos, rules_of("beam_search", rules)
     )
     beams = [

@@ -17,17 +17,17 @@ from minigrad.arguments import checked_count
 
 from ..config import TransformerConfig
 from ..module import evaluating
-from .sequences import Decoding
+from .sequences import RuledDecoding
 
 __all__: list[str] = []
 
 LONGEST_MATCH = 2  # as max_matching_ngram_size in transformers
 
 
-class DraftedDecoding(Decoding):
+class DraftedDecoding(RuledDecoding):
     """One growing text whose next tokens are looked up in itself.
 
-    Other parameters: as `Decoding`.
+    Other parameters: as `RuledDecoding`.
 
     Parameters
     ----------

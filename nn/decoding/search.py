@@ -1,4 +1,4 @@
-"""Greedy search, sampling, and `generate` and `stream`, which choose between searches.
+"""Greedy search, sampling, and `generate_tokens` and `stream`, which choose between searches.
 
 All use the key/value cache and change nothing in the model: several threads can share one model.
 """
@@ -24,11 +24,11 @@ from ..options.probes import record_attention
 from .beam import beam_search
 from .drafts import DraftedDecoding
 from .rules import check_options, rules_of
-from .sequences import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
+from .sequences import NOTHING_LEFT, OWN, Hypothesis, RuledDecoding, log_sum_exp
 
-__all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
+__all__ = ["attention_maps", "generate_tokens", "greedy_search", "sample", "stream"]
 
-Chooser = Callable[[Decoding, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Chooser = Callable[[RuledDecoding, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,13 @@ def sample(
         One for each row, in the order of the batch.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p)
-    decoding = Decoding(
+    decoding = RuledDecoding(
         model, source, prompt, padding_mask, max_len, eos, rules_of("sample", rules)
     )
     return _hypotheses(decoding, partial(_draw, sampling, default_generator(generator)))
 
 
-def generate(
+def generate_tokens(
     model: Any,
     prompt: Any = None,
     *,
@@ -241,8 +241,10 @@ def generate(
     drafts = prompt_lookup_num_tokens
     _check_search(beams, length_penalty, early_stopping, do_sample, sampling, drafts)
     if "n_best" in options:
-        raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
-    check_options("generate", options, ("max_len", "eos"))
+        raise TypeError(
+            "generate_tokens: n_best must be given to beam_search; the best is returned"
+        )
+    check_options("generate_tokens", options, ("max_len", "eos"))
     inputs = {"source": source, "prompt": prompt, "padding_mask": padding_mask, **options}
     if beams:
         inputs |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
@@ -273,7 +275,7 @@ def stream(
 ) -> Iterator[int]:
     """Return an iterator over the tokens that continue one prompt (L,), as they are generated.
 
-    Other parameters: as `generate`.
+    Other parameters: as `generate_tokens`.
 
     Parameters
     ----------
@@ -330,14 +332,14 @@ def _check_search(
         )
 
 
-def _decoding(name: str, draft_len: int | None) -> Callable[..., Decoding]:
+def _decoding(name: str, draft_len: int | None) -> Callable[..., RuledDecoding]:
     """Return the class for a search without drafts, or with drafts of at most `draft_len`."""
     if draft_len is None:
-        return Decoding
+        return RuledDecoding
     return partial(DraftedDecoding, draft_len=draft_len, name=name)
 
 
-def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
+def _hypotheses(decoding: RuledDecoding, choose: Chooser) -> list[Hypothesis]:
     hypotheses = [Hypothesis() for _ in decoding.history]
     for rows, tokens, log_probs in decoding.steps(partial(choose, decoding)):
         for row, token, log_prob in zip(rows, tokens.tolist(), log_probs.tolist()):
@@ -351,7 +353,7 @@ def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
 # -- choosers: tokens and their log-probabilities, (rows,) each, from logits (rows, vocab) ---------
 
 
-def _ruled(decoding: Decoding, logits: np.ndarray) -> np.ndarray:
+def _ruled(decoding: RuledDecoding, logits: np.ndarray) -> np.ndarray:
     """Return logits that follow the rules, which must leave a token to each sequence."""
     ruled = decoding.ruled(logits)
     if ruled is not logits and (ruled.max(-1) == -np.inf).any():
@@ -359,18 +361,18 @@ def _ruled(decoding: Decoding, logits: np.ndarray) -> np.ndarray:
     return ruled
 
 
-def _likeliest(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _likeliest(decoding: RuledDecoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     best = _ruled(decoding, logits).argmax(-1)
     return best, np.full(len(best), np.nan)
 
 
-def _likeliest_scored(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _likeliest_scored(decoding: RuledDecoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     best, _ = _likeliest(decoding, logits)
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
 def _draw(
-    sampling: Sampling, rng: Generator, decoding: Decoding, logits: np.ndarray
+    sampling: Sampling, rng: Generator, decoding: RuledDecoding, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     logits = _ruled(decoding, logits).astype(float)
     with np.errstate(over="ignore"):  # tiny probabilities: -inf

@@ -10,8 +10,8 @@ import numpy as np
 
 from minigrad.fast import row_blocks
 
-from .. import generation
 from ..config import TransformerConfig
+from ..generation import Decoding
 from ..model import (
     checked_ids,
     checked_padding_mask,
@@ -26,8 +26,8 @@ __all__ = ["Hypothesis"]
 OWN = -1
 """As `eos`: the EOS tokens of the model's configuration."""
 NOTHING_LEFT = (
-    "generate: the rules (suppress, bad_words, no_repeat_ngram_size, min_len) leave no token that "
-    "may come next"
+    "generate_tokens: the rules (suppress, bad_words, no_repeat_ngram_size, min_len) leave no "
+    "token that may come next"
 )
 
 
@@ -50,7 +50,7 @@ class Hypothesis:
     score: float = 0.0
 
 
-class Decoding(generation.Decoding):
+class RuledDecoding(Decoding):
     """Sequences of a batch, by prompts of any length, with rules for their tokens.
 
     Parameters

@@ -64,7 +64,7 @@ class MultiheadAttention(Module):
         if (kdim or embed_dim) != embed_dim or (vdim or embed_dim) != embed_dim:
             raise ValueError(
                 f"kdim and vdim must equal embed_dim ({embed_dim}), got {kdim} and {vdim}; write "
-                "nn.MultiHeadAttention, which takes them"
+                "nn.ExtendedAttention, which takes them"
             )
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
         self.dropout = dropout

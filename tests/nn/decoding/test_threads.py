@@ -39,7 +39,11 @@ def test_generate_in_eight_threads_equals_one_thread(inference: bool) -> None:
         kind = ({}, {"num_beams": 2}, {"do_sample": True, "top_p": 0.9, "generator": rng})[seed % 3]
         with nn.record_attention(model) as maps:
             streamed = list(nn.stream(model, prompts[0], max_len=8))
-        return nn.generate(model, prompts, max_len=8, **kind), streamed, [*map(len, maps.values())]
+        return (
+            nn.generate_tokens(model, prompts, max_len=8, **kind),
+            streamed,
+            [*map(len, maps.values())],
+        )
 
     assert_same_in_threads(say, range(48))
     assert trained.training is True
