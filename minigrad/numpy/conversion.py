@@ -105,6 +105,32 @@ INSTEAD = {
     ),
     "scipy.spatial.distance.seuclidean": "np.sqrt(np.sum((a - b) ** 2 / V))",
     "scipy.spatial.distance.sqeuclidean": "np.sum((a - b) ** 2)",
+    "scipy.stats.beta.logpdf": (
+        "scipy.special.xlogy(a - 1, x) + scipy.special.xlog1py(b - 1, -x) - "
+        "scipy.special.betaln(a, b)"
+    ),
+    "scipy.stats.binom.logpmf": (
+        "k * np.log(p) + (n - k) * np.log1p(-p) + scipy.special.gammaln(n + 1) - "
+        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)"
+    ),
+    "scipy.stats.expon.logcdf": "np.log(-np.expm1((loc - x) / scale))",
+    "scipy.stats.expon.logsf": "(loc - x) / scale",
+    "scipy.stats.laplace.logpdf": "-np.abs(x - loc) / scale - np.log(2 * scale)",
+    "scipy.stats.logistic.logcdf": "mg.log_sigmoid((x - loc) / scale)",
+    "scipy.stats.logistic.logpdf": (
+        "(loc - x) / scale - 2 * mg.softplus((loc - x) / scale) - np.log(scale)"
+    ),
+    "scipy.stats.logistic.logsf": "mg.log_sigmoid((loc - x) / scale)",
+    "scipy.stats.lognorm.logpdf": (
+        "-0.5 * (np.log(x / scale) / s) ** 2 - np.log(x * s * np.sqrt(2 * np.pi))"
+    ),
+    "scipy.stats.nbinom.logpmf": (
+        "n * np.log(p) + k * np.log1p(-p) + scipy.special.gammaln(n + k) - "
+        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n)"
+    ),
+    "scipy.stats.norm.logsf": "scipy.special.log_ndtr((loc - x) / scale)",
+    "scipy.stats.norm.sf": "scipy.special.ndtr((loc - x) / scale)",
+    "scipy.stats.uniform.logpdf": "0 * x - np.log(scale)",
     "scipy.stats.expon.logpdf": "-(x - loc) / scale - np.log(scale)",
     "scipy.stats.gamma.logpdf": (
         "(a - 1) * np.log(x) - x / scale - scipy.special.gammaln(a) - a * np.log(scale)"

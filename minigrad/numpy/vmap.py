@@ -117,7 +117,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     def batched(*args: Any, **kwargs: Any) -> Any:
         if VMAPPED.get():
             raise TypeError(
-                "vmap must not be called inside vmap; write the inner batch axis in the function"
+                "vmap must not be called inside vmap; write the inner batch axis in the function, "
+                "as in vmap(lambda x: f(x[None], y)) for all pairs of x and y"
             )
         axes = tuple(in_axes) if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         if len(axes) != len(args):
