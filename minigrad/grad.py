@@ -219,7 +219,7 @@ def new_input(name: str, x: Any, outer: bool) -> Tensor:
 
 def value_and_grad(
     f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Function:
+) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return a function that returns the value and the gradient of `f`.
 
     Parameters
@@ -257,7 +257,9 @@ def value_and_grad(
     return derived
 
 
-def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def grad(
+    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Tensor]:
     """Return a function that returns the gradient of `f`, as in `grad(f)(x)`.
 
     Other parameters: as `value_and_grad`.

@@ -69,6 +69,10 @@ class Node:
         self.notes: Notes | None = None
         self.grad: Any = None
 
+    def __repr__(self) -> str:
+        name = "leaf" if self.op is None else self.op.name
+        return f"<Node {self.seq}: {name} {self.shape} {self.dtype}>"
+
 
 class Notes:
     """Attributes that few nodes have.

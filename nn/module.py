@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -19,6 +19,16 @@ from minigrad.errors import GradientError, listed
 from minigrad.tensor import HookHandle, Tensor, unwrap, zero_grads
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class HasForward(Protocol[P, R]):
+    """Objects with a method `forward`, for type checkers."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
 
 _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
 
@@ -107,14 +117,22 @@ class Module:
         """
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of `forward`, which hooks and `CALL` can change."""
-        call = CALL.get()
-        if call is not None:
-            return call(self, args, kwargs)
-        if not self._forward_pre_hooks and not self._forward_hooks:
-            return self.forward(*args, **kwargs)
-        return self._hooked_forward(*args, **kwargs)
+    if TYPE_CHECKING:  # a call takes and returns what `forward` of the class does
+
+        def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+            """Return the result of `forward`."""
+            ...
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Return the result of `forward`, which hooks and `CALL` can change."""
+            call = CALL.get()
+            if call is not None:
+                return call(self, args, kwargs)
+            if not self._forward_pre_hooks and not self._forward_hooks:
+                return self.forward(*args, **kwargs)
+            return self._hooked_forward(*args, **kwargs)
 
     def _hooked_forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of `forward` as hooks change it."""
@@ -568,7 +586,7 @@ class Sequential(Module):
         """
         setattr(self, str(len(self)), _checked_module(self, module))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any) -> Tensor:
         """Return the result of the last module.
 
         Parameters

@@ -47,4 +47,4 @@ def _html_of_tensor(x: Tensor) -> str:
     return f"<pre>{escape(repr(x))}</pre><small>{shape}</small>"
 
 
-Tensor._repr_html_ = _html_of_tensor  # type: ignore[attr-defined]
+Tensor._repr_html_ = _html_of_tensor  # type: ignore[method-assign, assignment]

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Tensor]:
     """Return a function that returns the derivative of an elementwise `f`, such as np.tanh.
 
     Parameters
@@ -179,7 +179,7 @@ def _directions(run: TracedCall, xs: Any, vs: Any) -> list[Any]:
     ]
 
 
-def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Tensor]:
     """Return a function that returns the Jacobian of `f`.
 
     Parameters
@@ -262,7 +262,7 @@ def _rows_one_by_one(run: TracedCall, y: Tensor) -> list[Tensor]:
     ]
 
 
-def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Tensor]:
     """Return a function that returns the Hessian of a scalar function.
 
     Parameters: as `jacobian`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +72,43 @@ def test_mypy_with_the_stub_finds_the_errors_of_a_script_alone(tmp_path: Path) -
     assert '"Tensor" has no attribute "tanhh"' in lines[0]
     assert 'Unexpected keyword argument "lower"' in lines[1]
     assert "Incompatible types in assignment" in lines[2]
+
+
+USER = """
+import minigrad as mg
+import minigrad.torch as torch
+import nn
+
+x = mg.tensor([1.0, 2.0], requires_grad=True)
+model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3))
+reveal_type(x)
+reveal_type((x**2).sum().grad)
+reveal_type(mg.grad(lambda v: (v**3).sum())(x))
+reveal_type(mg.jacobian(lambda v: v * v)(x))
+reveal_type(model(x))
+reveal_type(nn.CrossEntropyLoss()(model(x), [1]))
+reveal_type(nn.LayerNorm(3)(x))
+reveal_type(torch.zeros(3))
+reveal_type(mg.relu(x))
+"""
+
+
+@pytest.mark.slow
+def test_pyright_and_mypy_know_the_types_of_a_script(tmp_path: Path) -> None:
+    needs("mypy", "pyright")
+    root = Path(mg.__file__).parent.parent
+    (tmp_path / "user.py").write_text(USER, encoding="utf-8")
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(root)]}))
+    options = {"cwd": tmp_path, "capture_output": True, "text": True, "check": False}
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "user.py"]
+    run = subprocess.run(command, **options)
+    assert "0 errors" in run.stdout, run.stdout + run.stderr
+    types = re.findall(r'Type of ".*" is "(.*)"', run.stdout)
+    assert types == ["Tensor", "Tensor | None", *["Tensor"] * 7], run.stdout
+    command = [sys.executable, "-m", "mypy", "--cache-dir=/dev/null", "--follow-imports=silent"]
+    env = {"MYPYPATH": str(root), "PATH": ""}
+    run = subprocess.run([*command, "user.py"], env=env, **options)
+    types = re.findall(r'Revealed type is "(.*)"', run.stdout)
+    assert [name.replace("minigrad.tensor.", "") for name in types] == [
+        "Tensor", "Tensor | None", *["Tensor"] * 7,
+    ], run.stdout  # fmt: skip
