@@ -20,14 +20,14 @@ from minigrad.tensor import HookHandle, Tensor, unwrap, zero_grads
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
 
-P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
+if TYPE_CHECKING:
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
 
+    class HasForward(Protocol[P, R]):
+        """Objects with a method `forward`."""
 
-class HasForward(Protocol[P, R]):
-    """Objects with a method `forward`, for type checkers."""
-
-    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)

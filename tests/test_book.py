@@ -56,6 +56,8 @@ def called(mode: str) -> set[Key]:
 
 def is_abstract(function: ast.AST) -> bool:
     """Return whether a method only raises NotImplementedError, or is a declaration for types."""
+    if ast.unparse(function).endswith("..."):
+        return True
     if isinstance(function, ast.Lambda):
         return False
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))

@@ -81,7 +81,7 @@ class Names:
         return rule(g, *args)
 
     def recorded(self, node):
-        assert node.op is not None
+        assert repr(node).endswith(f": {node.op.name} {node.shape} {node.dtype}>")
 
 
 with Names() as seen:
