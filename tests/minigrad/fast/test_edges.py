@@ -273,3 +273,19 @@ def test_embedding_gradient_that_is_not_finite_stays_in_its_row(length: int, val
     mg.embedding(table, [1, 2, 2]).backward(np.array([[value, 1.0], [1, 1], [1, 1]]))
     assert table.grad.data[[0, 2, 3, 4]].tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
     np.testing.assert_equal(table.grad.data[1], [value, 1])
+
+
+@pytest.mark.parametrize("value", [59, 60, 61, 87, 88])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_exponentials_at_the_limit_of_their_shift_are_exact(value: int, sign: int) -> None:
+    """The sum of nine values exp(87) is infinite in float32, though each of them is not."""
+    logits = Tensor(np.full((3, 9), sign * value, np.float32), requires_grad=True)
+    loss = mg.cross_entropy(logits, np.zeros(3, int))
+    loss.backward()
+    np.testing.assert_allclose(loss.data, math.log(9), rtol=1e-5)
+    expected = np.full((3, 9), 1 / 27) - np.eye(9)[[0, 0, 0]] / 3
+    np.testing.assert_allclose(logits.grad, expected, atol=1e-6)
+    query = np.full((1, 1, 3, 1), sign * value, np.float32)
+    key, memory = np.ones((1, 1, 9, 1), np.float32), np.ones((1, 1, 9, 2), np.float32)
+    y = mg.scaled_dot_product_attention(*map(Tensor, (query, key, memory)))
+    np.testing.assert_allclose(y.data, 1, rtol=1e-5)

@@ -347,3 +347,20 @@ def test_cond_of_singular_matrices_equals_numpy(p: Any) -> None:
     x = np.array([[[2.0, 1], [1, 3]], np.ones((2, 2)), np.zeros((2, 2))])
     y = np.linalg.cond(Tensor(x, requires_grad=True), p)
     np.testing.assert_allclose(y.data, np.linalg.cond(x, p), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("low, high", [(2.0, 1.0), (1.0, 2.0)])
+def test_clip_at_limits_that_cross_has_the_derivatives_of_minimum_of_maximum(
+    low: float, high: float
+) -> None:
+    x = [0.0, 0.9, 1.5, 2.1, 3.0]
+    values = [Tensor(v, requires_grad=True) for v in (x, [low] * 5, [high] * 5)]
+    y = mg.clip(*values)
+    np.testing.assert_array_equal(y.data, np.minimum(np.maximum(x, low), high))
+    y.sum().backward()
+    for i, value in enumerate(values):
+        sides = []
+        for step in (-1e-6, 1e-6):
+            moved = [v.data + step * (i == j) for j, v in enumerate(values)]
+            sides.append(np.minimum(np.maximum(*moved[:2]), moved[2]))
+        np.testing.assert_allclose(value.grad, (sides[1] - sides[0]) / 2e-6, atol=1e-6)
