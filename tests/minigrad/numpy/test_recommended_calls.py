@@ -284,7 +284,7 @@ LAYERS = [
     "block",
     "cache",
     "feedforward",
-    "init",
+    "initial",
     "linear",
     "masks",
     "module",
