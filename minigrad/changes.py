@@ -80,11 +80,6 @@ def mark_entries(entries: Iterable[Entry]) -> None:
     last = last_marked = now
 
 
-def last_change(array: np.ndarray) -> int:
-    """Return the time of the last change to the memory of an array, or 0."""
-    return max(_ranges(owner_of(array)).values(), default=0)
-
-
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
     """Raise a GradientError if a value that op `name` saved at time `since` was changed later."""
     for value in values if last_marked > since else ():

@@ -113,14 +113,6 @@ def shown_grad(node: Node) -> Any:
     return node.grad
 
 
-def move_gradient(node: Node, other: Node) -> None:
-    """Let `other` have the gradient of a node, and retain further ones if the node did."""
-    other.grad, node.grad = shown_grad(node), None
-    if node.notes is not None and node.notes.retain:
-        node.notes.retain = False
-        notes_of(other).retain = True
-
-
 # -- backward
 
 

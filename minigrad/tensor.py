@@ -376,11 +376,6 @@ def first_of(t: Tensor) -> Tensor:
     return first
 
 
-def nodes_written(t: Tensor) -> dict[int, Node] | None:
-    """Return the nodes of values that were written into the memory of a tensor, by time."""
-    return getattr(t, "_written", None)
-
-
 def frozen_node(t: Tensor) -> Node | None:
     """Return the node of a frozen leaf, or None."""
     return getattr(t, "_frozen", None)

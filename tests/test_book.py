@@ -22,11 +22,7 @@ PROGRAMS = {
 """The programs of the book, with arguments for a short run."""
 
 UNUSED: dict[str, int] = {
-    "minigrad/arrays.py": 3,
-    "minigrad/changes.py": 1,
-    "minigrad/graph.py": 1,
     "minigrad/protocols.py": 4,
-    "minigrad/tensor.py": 3,
     "nn/cache.py": 1,
     "nn/language_model.py": 2,
     "nn/model.py": 3,

@@ -83,6 +83,7 @@ counts = Tensor(np.zeros(3))
 counts[[0, 2]] = 5
 counts += 1
 check("written", counts, [6, 1, 6])
+assert Tensor(counts).data is counts.data
 
 
 # Modes and hooks.

@@ -26,14 +26,27 @@ from .. import changes
 from ..arrays import all_values
 from ..changes import LOG, NEVER, check_unchanged, logs, owner_of, tick
 from ..errors import GradientError
-from ..graph import Node, move_gradient
+from ..graph import Node, notes_of, shown_grad
 from ..op import Op
 from ..ops.select import _scattered, _selected
-from ..tensor import Tensor, first_of, frozen_node, nodes_written, seen_of
+from ..tensor import Tensor, first_of, frozen_node, seen_of
 from .batched import BatchedArray
 from .vmap import _hidden, _shown
 
 # -- places in memory
+
+
+def nodes_written(t: Tensor) -> dict[int, Node] | None:
+    """Return the nodes of values that were written into the memory of a tensor, by time."""
+    return getattr(t, "_written", None)
+
+
+def move_gradient(node: Node, other: Node) -> None:
+    """Let `other` have the gradient of a node, and retain further ones if the node did."""
+    other.grad, node.grad = shown_grad(node), None
+    if node.notes is not None and node.notes.retain:
+        node.notes.retain = False
+        notes_of(other).retain = True
 
 
 class Place(NamedTuple):

@@ -25,14 +25,13 @@ from ..tensor import (
     extension,
     first_of,
     frozen_node,
-    nodes_written,
     seen_of,
     unwrap,
 )
 from .creation import tensor
 from .indexing import index_add
 from .nested import on_arrays
-from .write_log import THROUGH_ANOTHER, UNDER_NO_GRAD, Entry, Log, place_of, set_node
+from .write_log import THROUGH_ANOTHER, UNDER_NO_GRAD, Entry, Log, nodes_written, place_of, set_node
 
 
 def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:

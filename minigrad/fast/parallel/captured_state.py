@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...changes import last_change
+from ...changes import entry_of
 from ...modes import MODE
 from ...random import default_generator
 from ...tensor import Tensor
@@ -18,6 +18,11 @@ from ...tensor import Tensor
 __all__ = ["captured_state", "check_rows_are_independent", "generators", "is_same", "reseed"]
 
 _PLAIN = (int, float, str, tuple)
+
+
+def last_change(array: np.ndarray) -> int:
+    """Return the time of the last change to the memory of an array, or 0."""
+    return max(entry_of(array)[0].values(), default=0)
 
 
 def check_rows_are_independent(name: str, model: Any) -> None:
