@@ -17,7 +17,7 @@ __all__ = ["label_report", "label_warnings", "split_by_label", "without_heading"
 def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
     """Return labelled texts without a heading, and the heading if the first row is one.
 
-    It is one if its text is a single word, and its label the only one that occurs once.
+    It is one if its text is a single word, and its label, unlike most others, occurs once.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
     """
     counts = Counter(label for _, label in pairs)
     once = [label for label, count in counts.items() if count == 1]
-    if len(counts) > 2 and once == [pairs[0][1]] and len(pairs[0][0].split()) == 1:
+    is_rare = counts[pairs[0][1]] == 1 and 2 * len(once) <= len(counts)
+    if is_rare and len(pairs[0][0].split()) == 1 and len(counts) > 2:
         return list(pairs[1:]), pairs[0]
     return list(pairs), None
 

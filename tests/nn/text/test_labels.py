@@ -23,8 +23,9 @@ ROWS = [("good film", "pos"), ("bad film", "neg")] * 3
         ([("a text", "sentiment"), *ROWS], False),  # of several words
         ([("review", "pos"), *ROWS], False),
         ([*ROWS, ("review", "sentiment")], False),
-        ([("review", "sentiment"), *ROWS, ("odd", "other")], False),  # a rare label as well
+        ([("review", "sentiment"), *ROWS, ("odd", "Pos")], True),  # a rare label as well
         ([("a", "1"), ("b", "2")], False),
+        ([("a", "1"), ("b", "2"), ("c", "3"), ("d", "3")], False),
     ],
 )
 def test_without_heading_leaves_out_a_first_row_of_its_own(
