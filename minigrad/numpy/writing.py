@@ -22,6 +22,7 @@ from ..protocols import check_writable
 from ..tensor import (
     DISPATCH,
     Tensor,
+    as_operand,
     extension,
     first_of,
     frozen_node,
@@ -132,8 +133,8 @@ def _check_memory(t: Tensor, value: Any, name: str) -> None:
     if isinstance(unwrap(value), OtherArray) and not isinstance(t._array, OtherArray):
         raise GradientError(
             f"{name}: inside vmap, values that differ by example cannot be written into a tensor "
-            "that all examples share; make the tensor inside the function, by minigrad.zeros, "
-            "ones, full or empty, or of an argument, as in np.zeros_like(x)"
+            "that all examples share; make it of an argument x, as in np.zeros_like(x), or "
+            "write minigrad.zeros(3) + 0 * x[0] for another shape"
         )
     if not all_values(t._array).flags.writeable:
         raise ValueError(
@@ -195,53 +196,59 @@ extension.write, extension.change = write, change
 # -- NumPy's functions that write
 
 
-def _writes(name: str, numpy: Callable[..., Any], first: str) -> Callable[..., Any]:
-    """Return a function that calls `numpy`, which moves values into its first argument."""
+def _writes(name: str, numpy: Callable[..., Any], first: str, values: str, i: int) -> Any:
+    """Return a function that calls `numpy`, which moves `values` into its argument `first`.
+
+    `values` is the name of the i-th of its other arguments.
+    """
 
     def call(*args: Any, **options: Any) -> None:
         target, *rest = args or (options.pop(first),)
+        is_constant = not needs_gradient([rest, options])
         if not isinstance(target, Tensor):
-            if needs_gradient([rest, options]):
+            if not is_constant:
                 raise _lost(name)
             on_arrays(numpy, (target, *rest), options)
             mark_changed(target)
             return
         check_writable(target, name)
-        if not needs_gradient([rest, options]):
+        if is_constant and not _has_nodes(target, first_of(target)):
             change(target, lambda: on_arrays(numpy, (target, *rest), options))
             return
-        sources: list[Tensor] = []
-
-        def positions(value: Any) -> Any:
-            """Return the positions of the elements in all values that have a gradient."""
-            if not needs_gradient(value):
-                return without_tensors(value)
-            sources.append(value if isinstance(value, Tensor) else tensor(value))
-            return np.arange(sources[-1].size).reshape(sources[-1].shape)
-
+        given: Any = rest if len(rest) > i else options
+        place: Any = i if len(rest) > i else values
+        source = as_operand(given[place])
+        given[place] = np.arange(source.size).reshape(source.shape)
         moved = np.full(target.shape, -1)
-        numpy(moved, *map(positions, rest), **{k: positions(v) for k, v in options.items()})
+        numpy(moved, *without_tensors(rest), **without_tensors(options))
         mask = moved >= 0
-        write(target, mask, getitem(sources[0].reshape(-1), moved[mask]), name)
+        write(target, mask, getitem(source.reshape(-1), moved[mask]), name)
 
     return call
 
 
-for _name, _first in {
-    "copyto": "dst", "put": "a", "place": "arr", "putmask": "a", "fill_diagonal": "a",
-    "put_along_axis": "arr",
-}.items():  # fmt: skip
+for _name, _first, _values, _i in (
+    ("copyto", "dst", "src", 0), ("put", "a", "v", 1), ("place", "arr", "vals", 1),
+    ("putmask", "a", "values", 1), ("fill_diagonal", "a", "val", 0),
+    ("put_along_axis", "arr", "values", 1),
+):  # fmt: skip
     _numpy = getattr(np, _name)
-    DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first)
+    DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first, _values, _i)
 
 
 def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
     """Call `ufunc.at`; values that have gradients can be added and subtracted."""
     name = f"np.{ufunc.__name__}.at"
-    if not needs_gradient((target, values)) or not isinstance(target, Tensor):
-        _writes(name, ufunc.at, "a")(target, index, *values)
+    if not isinstance(target, Tensor):
+        if needs_gradient(values):
+            raise _lost(name)
+        on_arrays(ufunc.at, (target, index, *values), {})
+        mark_changed(target)
         return
     check_writable(target, name)
+    if not needs_gradient((target, values)):
+        change(target, lambda: on_arrays(ufunc.at, (target, index, *values), {}))
+        return
     if ufunc not in (np.add, np.subtract):
         raise GradientError(
             f"{name}: only np.add.at and np.subtract.at have a rule for gradients; write "
