@@ -45,6 +45,7 @@ from .module import *
 from .norm import *
 from .options.activations import *
 from .options.batch_norm import *
+from .options.containers import *
 from .options.encoder import *
 from .options.extended_layers import *
 from .options.heads import *

@@ -5,7 +5,6 @@ Look at `append`: a step of decoding computes the keys and values of its new tok
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,6 @@ class KeysAndValues:
 
     def __init__(self, keys: Any, values: Any) -> None:
         self.keys, self.values = keys, values
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.keys, self.values))
 
     def select(self, rows: np.ndarray) -> None:
         """Keep the rows of the batch with these indices, which may repeat, in this order.

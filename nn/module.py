@@ -18,7 +18,7 @@ from minigrad.changes import mark_changed
 from minigrad.errors import GradientError, listed
 from minigrad.tensor import HookHandle, Tensor, unwrap, zero_grads
 
-__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
+__all__ = ["Module", "ModuleList", "Parameter", "Sequential", "evaluating"]
 
 if TYPE_CHECKING:
     P = ParamSpec("P")
@@ -98,7 +98,7 @@ class Module:
 
     Subclasses define `forward`, and assign parameters and submodules as attributes. Attributes that
     are a `Parameter` or a `Module` are found by name, in the order of assignment. Lists of modules
-    go into a `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not trained, such
+    go into a `ModuleList`. Buffers are arrays that are saved but not trained, such
     as running statistics: see `register_buffer`.
     """
 
@@ -484,7 +484,7 @@ class Module:
         return f"{type(self).__name__}({self.extra_repr()}{inside})"
 
 
-def _checked_module(owner: Module, module: Any) -> Module:
+def checked_module(owner: Module, module: Any) -> Module:
     """Return a module, or raise an error for anything else, which a container would ignore."""
     if not isinstance(module, Module):
         name = type(owner).__name__
@@ -584,7 +584,7 @@ class Sequential(Module):
         module : Module
             Module to call last.
         """
-        setattr(self, str(len(self)), _checked_module(self, module))
+        setattr(self, str(len(self)), checked_module(self, module))
 
     def forward(self, x: Any) -> Tensor:
         """Return the result of the last module.
@@ -620,51 +620,3 @@ class ModuleList(Sequential):
             Ignored.
         """
         raise NotImplementedError("a ModuleList has no forward(); call the modules in it")
-
-
-class ModuleDict(Module):
-    """Dictionary of modules, for models that call them in their own `forward`.
-
-    Parameters
-    ----------
-    modules : mapping of str to Module, optional
-        Modules by name.
-    """
-
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        for name, module in (modules or {}).items():
-            self[name] = module
-
-    def __setitem__(self, name: str, module: Module) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"ModuleDict: a name must be a string, got {name!r}")
-        if "." in name or hasattr(ModuleDict, name):
-            raise KeyError(
-                "ModuleDict: a name must have no dot and be no attribute of ModuleDict, got "
-                f"{name!r}"
-            )
-        setattr(self, name, _checked_module(self, module))
-
-    def __getitem__(self, name: str) -> Module:
-        return dict(self.named_children())[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in dict(self.named_children())
-
-    def __len__(self) -> int:
-        return len(dict(self.named_children()))
-
-    def __iter__(self) -> Iterator[str]:
-        return self.keys()
-
-    def keys(self) -> Iterator[str]:
-        """Yield the names."""
-        return (name for name, _ in self.named_children())
-
-    def values(self) -> Iterator[Module]:
-        """Yield the modules."""
-        return self.children()
-
-    def items(self) -> Iterator[tuple[str, Module]]:
-        """Yield names and modules."""
-        return self.named_children()

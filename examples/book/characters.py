@@ -69,6 +69,8 @@ with skipped():  # draws no weights
 loaded.load_state_dict(np.load(file))
 prompt = np.array([[characters.index(c) for c in "3 and 4 are "]])
 assert np.array_equal(loaded(prompt).data, model(prompt).data)
+assert loaded.hidden(prompt).shape == (*prompt.shape, config.d_model)
+print(f"{model.num_targets(ids[None, :LENGTH])} targets in a row of {LENGTH} characters")
 for other in copy.deepcopy(model), pickle.loads(pickle.dumps(model)):
     assert np.array_equal(other(prompt).data, model(prompt).data)
 

@@ -20,7 +20,11 @@ from minigrad.ops.product import linear, matmul
 from minigrad.optimizer import clip_grad_norm_
 from minigrad.registry import op
 from minigrad.tensor import Tensor
+from nn.config import LanguageModelConfig
+from nn.language_model import LanguageModel
 from nn.linear import Linear
+
+model = LanguageModel(LanguageModelConfig(9, 8, 2, 1, 16))
 
 
 def leaf(*shape):
@@ -103,6 +107,8 @@ for mistake, advice in [
     ),
     (lambda: scaled_dot_product_attention(heads, heads, heads, scale="big"), "must be a number"),
     (lambda: scaled_dot_product_attention(heads, heads, heads, heads > 0), "must broadcast to"),
+    (lambda: model([[1, 2], [3]]), "got rows of 1 to 2 ids"),
+    (lambda: model([[1, 2]], np.ones((1, 2))), "padding_mask must be booleans"),
     (lambda: Linear(2, 3).load_state_dict({"kernel": heads}), "unexpected: kernel"),
     (lambda: Adam([leaf(2)], betas=0.9), "betas must be two numbers"),
     (lambda: clip_grad_norm_([leaf(2)], -1), "max_norm must be"),

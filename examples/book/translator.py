@@ -74,6 +74,13 @@ said = generate(model, np.full((200, 1), BOS), rows(sources, source_ids), max_le
 translations = [[target_words.get(i, "") for i in ids if i != EOS] for ids in said]
 for source, translation in list(zip(sources, translations))[:5]:
     print(" ".join(source), "→", " ".join(translation))
+source, target = rows(sources, source_ids), rows(references, target_ids, [BOS], [EOS])
+logits = model.output(model.decode(target[:, :-1], model.encode(source), source != PAD))
+next_words = np.argmax(logits.data, -1) == model.targets(source, target)
+assert np.allclose(model(source, target[:, :-1]).data, logits.data, atol=1e-4)
 exact = np.mean([a == b for a, b in zip(translations, references)])
 print(f"loss {losses[0]:.2f} → {np.mean(losses[-20:]):.2f} in {loop.step} steps")
+print(
+    f"200 held-out sentences: {next_words.sum() / model.num_targets(source, target):.1%} of next words right"
+)
 print(f"200 held-out sentences: exact match {exact:.1%}; {time.perf_counter() - began:.0f} s")

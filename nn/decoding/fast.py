@@ -283,7 +283,8 @@ class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
         self.fused = fuse(self.q_proj, self.k_proj, self.v_proj)
 
     def keys_and_values(self, memory: Any, value: Any = None) -> KeysAndValues:
-        return FastMemory(*map(unwrap, super().keys_and_values(plain(memory), value)))
+        projected = super().keys_and_values(plain(memory), value)
+        return FastMemory(unwrap(projected.keys), unwrap(projected.values))
 
     def compute(
         self,
@@ -362,7 +363,7 @@ class Absorbed:
 
     def __init__(self, attention: FastAttention, memory: KeysAndValues) -> None:
         h, d = attention.num_heads, attention.d_k
-        k, v = (x[0] for x in memory)  # (h, L, d_k)
+        k, v = memory.keys[0], memory.values[0]  # (h, L, d_k)
         query, out = attention.q_proj, attention.out_proj
         k = k * k.dtype.type(d**-0.5 if attention.scale is None else attention.scale)
         self.shape = (-1, h, k.shape[1])

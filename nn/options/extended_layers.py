@@ -166,7 +166,7 @@ class ExtendedAttention(MultiHeadAttention):
         q = q if self.q_norm is None else self.q_norm(q)
         if not isinstance(memory, KeysAndValues):
             memory = self.keys_and_values(memory, value)
-        k, v = memory
+        k, v = memory.keys, memory.values
         if self.rotary is not None:
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return q, k, v

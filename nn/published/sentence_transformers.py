@@ -14,8 +14,8 @@ from minigrad.io.reading import printable
 
 from .. import init
 from ..linear import Linear
-from ..module import ModuleDict
 from ..options.activations import Identity
+from ..options.containers import ModuleDict
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from ..transformer import Transformer
