@@ -59,8 +59,7 @@ class MultiHeadAttention(Module):
             )
         self.num_heads, self.dropout, self.generator = num_heads, dropout, generator
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            Linear(d_model, d_model, xavier=True, dtype=dtype, generator=generator)
-            for _ in range(4)
+            Linear(d_model, d_model, dtype=dtype, generator=generator) for _ in range(4)
         )
 
     def forward(

@@ -47,7 +47,7 @@ class FeedForward(Module):
         self.activation, self.dropout, self.generator = activation, dropout, generator
         self.function = activation_named(activation)
         self.linear1, self.linear2 = (
-            Linear(*sizes, xavier=True, dtype=dtype, generator=generator)
+            Linear(*sizes, dtype=dtype, generator=generator)
             for sizes in ((d_model, d_ff), (d_ff, d_model))
         )
 

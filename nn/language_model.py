@@ -59,6 +59,7 @@ class LanguageModel(Model):
         self.output = self.make_output(
             config.vocab_size, self.embedding.tokens if config.tie else None
         )
+        self.draw_weights(LanguageModel)
 
     def _hidden(self, batch: Batch, caches: Any = None) -> Tensor:
         x = self.embedding(batch.ids, batch.positions)

@@ -19,7 +19,7 @@ from minigrad.ops.product import linear
 from minigrad.ops.select import embedding
 from minigrad.tensor import Tensor
 
-from .initial import normal_, uniform_, xavier_uniform_
+from .initial import normal_, uniform_
 from .module import Module, Parameter, as_input
 
 __all__ = ["ACTIVATIONS", "Dropout", "Embedding", "Linear"]
@@ -34,11 +34,6 @@ class Linear(Module):
         Lengths of the last axis of input and output.
     bias : bool, default True
         Add a bias.
-    weight : Parameter, shape (out_features, in_features), optional
-        A weight to share. By default one is drawn.
-    xavier : bool, default False
-        Draw the weight by `nn.init.xavier_uniform_`, and begin with a bias of zero, as in the
-        layers of a Transformer.
     dtype : dtype, default float32
         dtype of weight and bias.
     generator : numpy.random.Generator, optional
@@ -47,7 +42,7 @@ class Linear(Module):
     Attributes
     ----------
     weight : Parameter, shape (out_features, in_features)
-        Starts uniform within ± 1/√in_features, as the bias, unless `xavier` is True.
+        Starts uniform within ± 1/√in_features, as the bias. A model draws again: see `Model`.
     bias : Parameter, shape (out_features,), or None
     """
 
@@ -57,21 +52,16 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
-        weight: Parameter | None = None,
-        xavier: bool = False,
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
         shape = out_features, in_features
-        self.weight = Parameter(np.zeros(shape, dtype)) if weight is None else weight
+        self.weight = Parameter(np.zeros(shape, dtype))
         self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
-        bound = 1 / math.sqrt(max(in_features, 1))
-        if xavier and weight is None:
-            xavier_uniform_(self.weight, generator=generator)
-        elif weight is None:
-            uniform_(self.weight, -bound, bound, generator)
-        if self.bias is not None and not xavier:
+        bound = 1 / math.sqrt(in_features) if in_features else 0.0
+        uniform_(self.weight, -bound, bound, generator)
+        if self.bias is not None:
             uniform_(self.bias, -bound, bound, generator)
 
     def forward(self, x: Any) -> Tensor:

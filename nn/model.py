@@ -17,6 +17,7 @@ from minigrad.tensor import Tensor
 
 from .cache import AttentionCache, KeysAndValues
 from .config import ModelConfig
+from .initial import xavier_uniform_
 from .linear import Embedding, Linear
 from .masks import padding_mask_of
 from .module import Module
@@ -75,15 +76,32 @@ class Model(Module):
             Embedding whose weight it shares.
         """
         config = self.config
-        return Linear(
-            config.d_model,
-            size,
-            config.output_bias,
-            weight=None if shared is None else shared.weight,
-            xavier=True,
-            dtype=config.dtype,
-            generator=self.generator,
+        output = Linear(
+            config.d_model, size, config.output_bias, dtype=config.dtype, generator=self.generator
         )
+        if shared is not None:
+            output.weight = shared.weight
+        return output
+
+    def draw_weights(self, model_class: type[Model]) -> None:
+        """Draw the matrices of linear layers by Xavier's rule, and begin with biases of zero.
+
+        The constructor of each model class calls it last.
+
+        Parameters
+        ----------
+        model_class : type
+            Class whose constructor calls. A subclass with its own constructor draws later.
+        """
+        if type(self).__init__ is not model_class.__init__:
+            return
+        tables = {id(m.weight) for m in self.modules() if isinstance(m, Embedding)}
+        for module in self.modules():
+            if isinstance(module, Linear):
+                if id(module.weight) not in tables:
+                    xavier_uniform_(module.weight, generator=self.generator)
+                if module.bias is not None:
+                    module.bias.data[...] = 0
 
     def _batch(self, name: str, ids: Any, padding_mask: Any = None) -> Batch:
         """Check token ids (N, L), the argument `name`, and make their mask and positions."""

@@ -61,6 +61,7 @@ class Transformer(Model):
         self.decoder = self.make(Decoder, config.num_decoder_layers)
         table = self.target_embedding.tokens
         self.output = self.make_output(target, table if config.tie in ("target", "all") else None)
+        self.draw_weights(Transformer)
         if config.tie in ("embeddings", "all"):
             self.source_embedding.tokens.weight = table.weight
 

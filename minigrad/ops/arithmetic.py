@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import as_array
 from ..op import Op, either
 from ..registry import op, ufunc
 
@@ -148,7 +149,7 @@ over_cosh_squared: Any = either(
 
 @op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
 def _safe_divide(a, b, /):
-    return a / b if b.all() else a / np.where((b == 0) & (a == 0), 1, b)
+    return a / b if as_array(b).all() else a / np.where((b == 0) & (a == 0), 1, b)
 
 
 @op(a=lambda g, b: safe_multiply(g, b), b=lambda g, a: safe_multiply(g, a))

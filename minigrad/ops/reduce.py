@@ -121,9 +121,13 @@ def var(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """
     if is_half(x):
         return astype(var(astype(x, np.float32), axis, keepdims=keepdims), np.float16)
-    rest = subtract(x, centring_mean(x, axis))
-    rest = absolute(rest) if rest.dtype.kind == "c" else rest
-    return mean(square(rest), axis, keepdims=keepdims)
+    with np.errstate(over="ignore"):
+        rest = subtract(x, centring_mean(x, axis))
+        rest = absolute(rest) if rest.dtype.kind == "c" else rest
+        y = mean(square(rest), axis, keepdims=keepdims)
+    if y.dtype == np.float32 and not (y.data < np.inf).all():  # squares overflow
+        return astype(var(astype(x, np.float64), axis, keepdims=keepdims), np.float32)
+    return y
 
 
 # -- extremes

@@ -58,6 +58,7 @@ class EncoderModel(Model):
                 InputEmbedding, config.vocab_size, num_types=config.num_types
             )
         self.encoder = self.make(Encoder, config.num_layers, shared=config.shared_layers)
+        self.draw_weights(EncoderModel)
 
     def _sequences(
         self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
@@ -198,14 +199,13 @@ class _Classifier(_WithOutput):
     def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
         super().__init__(config, generator)
         checked_count(type(self).__name__, "num_classes", config.num_classes)
-        linear = partial(
-            Linear, config.d_model, xavier=True, dtype=config.dtype, generator=generator
-        )
+        linear = partial(Linear, config.d_model, dtype=config.dtype, generator=generator)
         self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
         self.dense: Linear | None = None
         if config.head_activation != "none":
             self.dense = linear(config.d_model)
         self.output = linear(config.num_classes)
+        self.draw_weights(_Classifier)
 
     def _features(self, batch: TypedBatch) -> Tensor:
         x = self._pooled(batch)
@@ -263,11 +263,12 @@ class MaskedLanguageModel(_WithOutput):
                 f"{type(self).__name__}: patch_size must be 0, got {config.patch_size}"
             )
         width = config.embeddings.size or config.d_model
-        shared: dict[str, Any] = {"xavier": True, "dtype": config.dtype, "generator": generator}
+        shared: dict[str, Any] = {"dtype": config.dtype, "generator": generator}
         self.dense = Linear(config.d_model, width, **shared)
         self.norm = norm_named(config.norm, width, config.norm_eps, config.dtype)
-        table = self.embedding.tokens.weight
-        self.output = Linear(width, config.vocab_size, config.output_bias, weight=table, **shared)
+        self.output = Linear(width, config.vocab_size, config.output_bias, **shared)
+        self.output.weight = self.embedding.tokens.weight
+        self.draw_weights(MaskedLanguageModel)
 
     def _features(self, batch: TypedBatch) -> Tensor:
         activation = activation_named(self.config.activation)

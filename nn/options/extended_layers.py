@@ -106,7 +106,7 @@ class ExtendedAttention(MultiHeadAttention):
         self.scale, self.rotary, self.window = scale, rotary, window
         self.position_bias = position_bias
         d_k = d_model // num_heads if head_dim is None else head_dim
-        linear = partial(Linear, xavier=True, dtype=dtype, generator=generator)
+        linear = partial(Linear, dtype=dtype, generator=generator)
         width, kv_width = num_heads * d_k, (num_kv_heads or num_heads) * d_k
         self.q_proj = linear(query_size or d_model, width, has_bias["q"])
         self.k_proj = linear(key_size or d_model, kv_width, has_bias["k"])
@@ -273,7 +273,7 @@ class ExtendedFeedForward(FeedForward):
     ) -> None:
         self.activation, self.dropout, self.generator = activation, dropout, generator
         self.function = activation_named(activation)
-        linear = partial(Linear, bias=bias, xavier=True, dtype=dtype, generator=generator)
+        linear = partial(Linear, bias=bias, dtype=dtype, generator=generator)
         self.linear1 = linear(d_model, d_ff)
         if gated:
             self.gate = linear(d_model, d_ff)
@@ -301,7 +301,7 @@ class ExtendedLayer(TransformerLayer):
         self,
         d_model: int,
         num_heads: int,
-        d_ff: int = 2048,
+        d_ff: int,
         *,
         dropout: float = 0.1,
         activation_dropout: float | None = None,

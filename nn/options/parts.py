@@ -76,7 +76,7 @@ class ExtendedEmbedding(InputEmbedding):
             self.norm = norm_named(config.norm, width, config.norm_eps, config.dtype)
         self.dropout = Dropout(config.dropout, generator=generator)
         if width != d_model:
-            self.projection = Linear(width, d_model, xavier=True, **shared)
+            self.projection = Linear(width, d_model, **shared)
 
     def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
         """Return the vectors of tokens.

@@ -58,7 +58,10 @@ EQUAL: dict[str, list[str]] = {
     "receptive_field": [r"np\.shape\(mask\)", r"mask @ field"],
     "what_is_left": [r"<= 0\.1\b", r">= 0\.9\b"],  # no rate is a limit
     "weights_of_past": [r"np\.shape\(scores\)"],
-    "cross_attention": [r"np\.sqrt\((v|W_V)\.shape"],  # one size for all matrices
+    "cross_attention": [
+        r"np\.sqrt\((v|W_V)\.shape",  # one size for all matrices
+        r"e = np\.exp\(scores( [-+] \w+\.(max|min)\(-1, keepdims=True\))?\)",  # shifts of a softmax
+    ],
     "multi_head": [r"np\.sqrt\(v\.shape"],
     "normalise": [r"centred\.var"],
     "sample": [r"ends < u"],  # no number is an end

@@ -120,10 +120,13 @@ def test_generate_text_with_settings_of_directory_equals_transformers(
     assert [[int(i) for i in text.split()] for text in texts] == expected, settings
 
 
+word = "a{}a".format  # no word contains another one
+
+
 def write_numbers(directory: Path, settings: dict[str, Any]) -> None:
-    """Write a tokenizer whose texts are token ids: "5 6 7"."""
-    ids = {str(i): i for i in range(VOCAB)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="3"))
+    """Write a tokenizer whose texts are words for token ids: "a5a a6a"."""
+    ids = {word(i): i for i in range(VOCAB)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token=word(3)))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(directory / "tokenizer.json"))
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -141,14 +144,14 @@ def test_generate_text_of_texts_of_different_lengths_equals_transformers(
     """Texts may contain the padding token, which is then text."""
     theirs = make(name, tmp_path)
     pad = theirs.config.pad_token_id
-    write_numbers(tmp_path, {"pad_token": str(pad)} if names_pad else {})
+    write_numbers(tmp_path, {"pad_token": word(pad)} if names_pad else {})
     rng = np.random.default_rng(0)
     rows = [rng.integers(3, VOCAB - 2, n).tolist() for n in (1, 9, 4, 6)]
     mixed = [[*rows[0], pad, *rows[2]]] if name != "m2m_100" else []  # whose positions skip padding
     text, model = nn.text.load(tmp_path), nn.load(tmp_path)
     options = {"max_len": 8, "num_beams": 2}
     texts = nn.generate_text(
-        model, text, [" ".join(map(str, row)) for row in rows + mixed], **options
+        model, text, [" ".join(map(word, row)) for row in rows + mixed], **options
     )
     for row, found in zip(rows + mixed, texts, strict=True):
         ids = torch.tensor([row])

@@ -24,7 +24,10 @@ def run(name: str, changes: dict[str, str] | None = None) -> Any:
 def test_vision_transformer_for_pytorch_with_two_lines_changed_trains_to_its_losses() -> None:
     torch = needs("torch")
     torch.set_num_threads(1)
-    changes = {"import torch": "import minigrad as torch", "import torch.nn as nn": "import nn"}
+    changes = {
+        "import torch": "import minigrad.torch as torch",
+        "import torch.nn as nn": "import minigrad.torch.nn as nn",
+    }
     theirs, ours = run("vit.py"), run("vit.py", changes)
     torch.manual_seed(1)
     their_model, model = theirs.ViT().double(), ours.ViT().double()

@@ -819,7 +819,6 @@ REFUSED = [
     "np.add.reduceat(v, [0, 2, 1])",
     "np.multiply.reduceat(x, [0, 2], axis=1)",
     "np.cov(x, aweights=v)",
-    "np.rollaxis(t, 2)",
     "np.resize(x, (2, 5))",
     "np.trim_zeros(np.concatenate([[0.0], v, [0.0]]))",
     "np.trim_zeros(np.pad(x, 1))",

@@ -231,16 +231,12 @@ CALLS = {
         signal.convolve(x, x[:3], method="fft")
         signal.fftconvolve(x, x[:3])
         signal.oaconvolve(x, x[:3])
-        xp.imag(signal.hilbert(x))
-        signal.resample(x, 6)
         signal.abcd_normalize(x[:4].reshape(2, 2), x[4:6].reshape(2, 1), x[6:8].reshape(1, 2), x[8:9].reshape(1, 1))[0]
         xp.abs(signal.freqz(x[:3], x[3:6])[1])
         xp.abs(signal.freqz_zpk(x[:2], x[2:5], x[5])[1])
         signal.group_delay((x[:3], x[3:6]))[1]
     """,
     "fft": """
-        fft.fht(x, 0.1, 0.5)
-        fft.ifht(x, 0.1, 0.5)
         fft.fftshift(x)
         fft.ifftshift(x)
         fft.hfft(x)

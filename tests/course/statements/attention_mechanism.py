@@ -147,7 +147,7 @@ def attention_formula(text: Statements, rng: np.random.Generator) -> None:
     cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
     text.fact(
         "Cross-attention: queries from one sequence, keys and values from another",
-        cross.shape == (3, D) and same(cross, layer(other[None], x[None], x[None])),
+        cross.shape == (3, D) and same(cross, layer(other[None], x[None])),
         f"3 queries to {L} keys give 3 rows (the text's sentence breaks off; its class below is meant)",
     )
 
@@ -561,7 +561,9 @@ def three_classes(text: Statements, rng: np.random.Generator) -> None:
             both = (True if real is None else real[:, None, None]) & (
                 True if mask is None else mask
             )
-            ours = layer(*xs[:2], None if both is True else both, value=xs[2] if xs[2:] else None)
+            ours = layer(
+                *xs[:2], mask=None if both is True else both, value=xs[2] if xs[2:] else None
+            )
             printed = multi_head_formula(layer, *(xs[role] for role in roles), real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, printed)]

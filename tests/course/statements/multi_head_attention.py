@@ -304,7 +304,7 @@ def additive_and_dot_product(text: Statements) -> None:
     q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))
     other = nn.AdditiveAttention(2, 2, 8, dtype=float, generator=rng)
     for attention in (other, dot):
-        attention(q, k, np.array([8]))
+        attention(q, k, k, np.array([8]))
     apart = gap(other.weights, dot.weights)
     text.fact(
         "with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart"

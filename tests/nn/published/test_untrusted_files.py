@@ -17,6 +17,7 @@ from support.tiny_folders import encoder_folder, text_files
 import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from nn.options.model_options import DecoderOnlyConfig
 
 pytestmark = pytest.mark.slow
 needs("tokenizers")
@@ -134,5 +135,5 @@ def test_encode_with_backtracking_pattern_is_a_value_error(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [HOSTILE, "x" * 10_000_000], ids=["escapes", "long"])
 def test_settings_error_about_a_hostile_name_is_printable(name: str) -> None:
     settings = Settings({name: {name: [name]}}, "c.json")
-    check_refused(lambda: nn.LanguageModelConfig.from_dict({name: 1}, "c.json"), "c.json")
+    check_refused(lambda: DecoderOnlyConfig.from_dict({name: 1}, "c.json"), "c.json")
     check_refused(lambda: settings.object(name).list(name, int), "c.json")
