@@ -121,7 +121,7 @@ def var(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """
     if is_half(x):
         return astype(var(astype(x, np.float32), axis, keepdims=keepdims), np.float16)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         rest = subtract(x, centring_mean(x, axis))
         rest = absolute(rest) if rest.dtype.kind == "c" else rest
         y = mean(square(rest), axis, keepdims=keepdims)
