@@ -93,7 +93,8 @@ def test_command_option_with_an_odd_value_is_one_line_or_works(files: Path, name
     for case in np.random.default_rng(0).permutation(cases)[:count].tolist():
         shutil.rmtree("out", ignore_errors=True)
         code, err = run(module, [*shlex.split(CALLS[name]), case])
-        is_line = code in (1, 2) and "error: " in err and err.isprintable() and len(err) < 2000
+        last = (err.splitlines() or [""])[-1]  # after lines about the data
+        is_line = code in (1, 2) and "error: " in last and last.isprintable() and len(err) < 2000
         assert code == 0 or is_line, f"{name} {CALLS[name]} {case:.60}: {code}, {err:.500}"
 
 
@@ -102,9 +103,9 @@ def test_command_argument_of_another_encoding_is_one_line(files: Path, line: str
     """A terminal of another encoding gives lone surrogates."""
     name, *arguments = line.split()
     code, err = run(module_of(name), arguments)
-    *warnings, error = err.splitlines()
+    *others, error = err.splitlines()  # warnings, and what is done
     assert code == 1 and error.startswith("error: ") and "udcff" in error
-    assert all(line.startswith("warning: ") for line in warnings)
+    assert all(line.isprintable() for line in others)
 
 
 def test_version_is_printed_and_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
