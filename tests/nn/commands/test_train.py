@@ -215,6 +215,7 @@ def test_resume_with_a_damaged_setting_names_the_file(
     undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any
 ) -> None:
     """Of each setting in turn."""
+    needs("tokenizers")  # which a setting asks for
     calls = 0
     file, line = tmp_path / "config.json", f"--resume --quiet --out {tmp_path}"
     args = vars(train.parse([*shlex.split(TINY), "--out", str(tmp_path)]))
