@@ -11,7 +11,7 @@ import minigrad as mg
 from minigrad.arguments import checked_number
 from minigrad.tensor import Tensor
 from nn import ModelLoss
-from nn.model import IGNORED
+from nn.models import IGNORED
 
 __all__ = ["RDrop"]
 

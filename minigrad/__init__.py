@@ -81,15 +81,11 @@ from .numpy.sorting import *
 from .numpy.special import *
 from .numpy.statistics import *
 from .numpy.vmap import *
-from .ops.activation import *
 from .ops.arithmetic import *
 from .ops.attention import *
-from .ops.dropout import *
 from .ops.loss import *
-from .ops.norm import *
-from .ops.product import *
+from .ops.network import *
 from .ops.reduce import *
-from .ops.select import *
 from .ops.shape import *
 from .random import *
 from .registry import *

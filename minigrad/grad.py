@@ -19,9 +19,9 @@ from .arrays import as_array
 from .errors import GradientError
 from .graph import Backward, Node, topological
 from .modes import MODE, set_grad_enabled, traced
+from .nested import leaves, rebuilt
 from .op import alias
 from .tensor import Tensor, wrap
-from .trees import leaves, rebuilt
 
 __all__ = ["grad", "gradients", "value_and_grad"]
 

@@ -29,20 +29,15 @@ from . import text as text
 from . import utils as utils
 from .attention import *
 from .block import *
-from .cache import *
 from .config import *
 from .decoding import *
-from .feedforward import *
 from .fit import *
 from .generation import *
 from .inspection import *
 from .inspection import plots as plots
-from .language_model import *
-from .linear import *
-from .masks import *
-from .model import *
+from .layers import *
+from .models import *
 from .module import *
-from .norm import *
 from .options.activations import *
 from .options.batch_norm import *
 from .options.containers import *
@@ -58,11 +53,8 @@ from .options.probes import *
 from .options.pruning import *
 from .options.rotary import *
 from .options.scored_attention import *
-from .positions import *
 from .published import *
 from .runs import *
-from .stacks import *
-from .transformer import *
 
 __doc__ += _list_names(_sys.modules[__name__])
 

@@ -87,12 +87,12 @@ import json, sys
 sys.path.insert(0, f"{sys.argv[1]}/examples/book")
 import alone
 import numpy as np
-from minigrad.adam import Adam
+from minigrad.optimizer import Adam
 from minigrad.grad import grad
-from minigrad.ops import activation, arithmetic, attention, loss, norm, product, reduce, select, shape
+from minigrad.ops import arithmetic, attention, loss, network, reduce, shape
 from minigrad.tensor import Tensor
 
-linear, layer_norm, cross_entropy = product.linear, norm.layer_norm, loss.cross_entropy
+linear, layer_norm, relu, cross_entropy = network.linear, network.layer_norm, network.relu, loss.cross_entropy
 """
 """Start of a program in which only the book can be imported."""
 
@@ -112,7 +112,7 @@ def losses():
     optimizer, values = Adam(weights, lr=0.01, clip_norm=1.0), []
     for _ in range(20):
         w, b, scale, shift, out = weights
-        hidden = layer_norm(activation.relu(linear(x, w, b)), weight=scale, bias=shift)
+        hidden = layer_norm(relu(linear(x, w, b)), weight=scale, bias=shift)
         loss = cross_entropy(linear(hidden, out), target, label_smoothing=0.1)
         optimizer.zero_grad()
         loss.backward()
@@ -129,8 +129,10 @@ def test_engine_alone_computes_as_the_library() -> None:
     derivatives, losses = json.loads(
         subprocess.run(command, check=True, capture_output=True, text=True).stdout
     )
-    library = {"np": np, "Tensor": mg.Tensor, "Adam": Adam, "grad": mg.grad, "activation": mg}
-    library |= {name: getattr(mg, name) for name in ("linear", "layer_norm", "cross_entropy")}
+    library = {"np": np, "Tensor": mg.Tensor, "Adam": Adam, "grad": mg.grad}
+    library |= {
+        name: getattr(mg, name) for name in ("linear", "layer_norm", "relu", "cross_entropy")
+    }
     exec(COMPUTED, library)
     for values, expected in zip(derivatives, library["derivatives"](), strict=True):
         np.testing.assert_allclose(values, expected, rtol=1e-10)
@@ -142,8 +144,7 @@ MODELS = """
 from nn.config import LanguageModelConfig, TransformerConfig
 from nn.fit import TrainingLoop
 from nn.generation import generate
-from nn.language_model import LanguageModel
-from nn.transformer import Transformer
+from nn.models import LanguageModel, Transformer
 """
 """Imports of models, which `nn` exports."""
 

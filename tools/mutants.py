@@ -1,7 +1,7 @@
 """Run tests on mutants of modules, which cosmic-ray makes, and print the mutants that pass.
 
-    python -m tools.mutants minigrad/ops/activation.py
-    python -m tools.mutants minigrad/ops/*.py nn/masks.py --sample 100
+    python -m tools.mutants minigrad/ops/network.py
+    python -m tools.mutants minigrad/ops/*.py nn/attention.py --sample 100
 
 `mutants.toml` lists the tests of each module. They run once as a baseline, which records the time
 of each test and the lines of the modules that it runs. A mutant is then tested by the tests that

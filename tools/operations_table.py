@@ -17,16 +17,14 @@ from minigrad.torch.names import METHODS
 
 _MODULES = {
     "Elementwise": "ops.arithmetic numpy.elementwise numpy.special",
-    "Activations": "ops.activation numpy.activations",
+    "Products and networks": "ops.network ops.attention numpy.activations",
     "Reductions": "ops.reduce numpy.reduction numpy.statistics numpy.nan numpy.norms",
-    "Linear algebra": (
-        "ops.product numpy.linalg numpy.decompositions numpy.scipy_linalg numpy.einsum"
+    "Linear algebra": "numpy.linalg numpy.decompositions numpy.scipy_linalg numpy.einsum",
+    "Shapes and indices": (
+        "ops.shape numpy.shape numpy.joining numpy.rearrange numpy.indexing numpy.sorting"
     ),
-    "Shape": "ops.shape numpy.shape numpy.joining numpy.rearrange",
-    "Indexing and sorting": "ops.select numpy.indexing numpy.sorting",
     "Differences and integrals": "numpy.calculus",
     "PyTorch's names": "torch.names",
-    "Networks": "ops.norm ops.dropout ops.attention",
     "Losses": "ops.loss torch.losses",
     "Without gradient": "numpy.compare",
 }

@@ -11,15 +11,14 @@ import sys
 import alone  # noqa: F401
 import numpy as np
 
-from minigrad.adam import SGD, AdamW
-from minigrad.optimizer import clip_grad_norm_
+from minigrad.optimizer import SGD, AdamW, clip_grad_norm_
 from minigrad.random import manual_seed
 from minigrad.tensor import Tensor
 from nn.config import LanguageModelConfig
 from nn.fit import TrainingLoop
 from nn.generation import generate, sampled
 from nn.initial import skipped
-from nn.language_model import LanguageModel
+from nn.models import LanguageModel
 
 STEPS, LENGTH, BATCH = int(sys.argv[1]) if sys.argv[1:] else 150, 32, 16
 

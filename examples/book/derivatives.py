@@ -10,11 +10,10 @@ import numpy as np
 
 from minigrad.grad import grad, gradients, value_and_grad
 from minigrad.modes import enable_grad, is_grad_enabled, no_grad
-from minigrad.ops.activation import sigmoid
 from minigrad.ops.attention import scaled_dot_product_attention
 from minigrad.ops.loss import cross_entropy
-from minigrad.ops.product import matmul
-from minigrad.ops.select import masked_fill
+from minigrad.ops.network import matmul, sigmoid
+from minigrad.ops.shape import masked_fill
 from minigrad.registry import op
 from minigrad.tensor import Tensor
 

@@ -9,20 +9,17 @@ import pickle
 import alone  # noqa: F401
 import numpy as np
 
-from minigrad.adam import Adam
 from minigrad.grad import grad, gradients
 from minigrad.modes import no_grad
-from minigrad.ops.activation import softmax
 from minigrad.ops.attention import scaled_dot_product_attention
 from minigrad.ops.loss import cross_entropy
-from minigrad.ops.norm import rms_norm
-from minigrad.ops.product import linear, matmul
-from minigrad.optimizer import clip_grad_norm_
+from minigrad.ops.network import linear, matmul, rms_norm, softmax
+from minigrad.optimizer import Adam, clip_grad_norm_
 from minigrad.registry import op
 from minigrad.tensor import Tensor
 from nn.config import LanguageModelConfig
-from nn.language_model import LanguageModel
-from nn.linear import Linear
+from nn.layers import Linear
+from nn.models import LanguageModel
 
 model = LanguageModel(LanguageModelConfig(9, 8, 2, 1, 16))
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import alone  # noqa: F401
 import numpy as np
 
-from minigrad.adam import Adam, noam_schedule
+from minigrad.optimizer import Adam, noam_schedule
 from nn.config import TransformerConfig
 from nn.fit import TrainingLoop
 from nn.generation import generate
-from nn.transformer import Transformer
+from nn.models import Transformer
 
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
 BATCH, WARMUP = 64, 200

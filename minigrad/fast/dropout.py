@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..fuse import fuse
-from ..ops import dropout
+from ..ops import network
 from .blocks import BLOCK, row_blocks
 
 
@@ -27,13 +27,13 @@ def _apply_mask(x: Any, mask: Any, scale: float) -> Any:
     return y
 
 
-@fuse(dropout._dropout, x=_apply_mask)
+@fuse(network._dropout, x=_apply_mask)
 def _dropout(x, /, mask, scale):
     return _apply_mask(x, mask, scale)
 
 
 # The rule needs no mask: the result is 0 exactly where the gradient is 0.
-@fuse(dropout._relu_dropout, x=lambda g, y, scale: _apply_mask(g, y != 0, scale))
+@fuse(network._relu_dropout, x=lambda g, y, scale: _apply_mask(g, y != 0, scale))
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..fuse import fuse
-from ..ops import select
+from ..ops import shape
 
 _ONE_HOT_ROWS = 256  # up to this length of a table, a product with one-hot rows is fastest
 _FREQUENT = 8  # the gradients of indices that occur more often are added index by index
@@ -47,7 +47,7 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any) ->
     return (_scatter_rows(g, indices, weight_shape[0]),)
 
 
-@fuse(select._embedding, vjp=_embedding_vjp)
+@fuse(shape._embedding, vjp=_embedding_vjp)
 def _embedding(weight, /, indices, padding_idx):
     if weight.flags.c_contiguous:
         return np.take(weight, indices, axis=0)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..fuse import fuse
-from ..ops import product
+from ..ops import network
 from .blocks import BLOCK, as_rows, ones
 
 
@@ -19,7 +19,7 @@ def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any) -> tuple[Any, Any, Any]
     )
 
 
-@fuse(product._linear, vjp=_linear_vjp)
+@fuse(network._linear, vjp=_linear_vjp)
 def _linear(x, weight, bias, /):
     y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T
     if bias is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..fuse import fuse
-from ..ops import norm
+from ..ops import network
 from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
 
 
@@ -74,7 +74,7 @@ def _normalize_block(
         part += bias
 
 
-@fuse(norm._row_norm, vjp=_row_norm_vjp)
+@fuse(network._row_norm, vjp=_row_norm_vjp)
 def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
     n, width = rows.shape

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from ..adam import SGD, Adam
 from ..changes import entry_of, mark_entries
 from ..optimizer import (
+    SGD,
+    Adam,
     Optimizer,
     Settings,
     State,

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..adam import SGD, Adam
 from ..arguments import checked_number
-from ..optimizer import Optimizer, Settings, State
+from ..optimizer import SGD, Adam, Optimizer, Settings, State
 
 OPTIONS: dict[str, tuple[type[Optimizer], Any]] = {
     "maximize": (Optimizer, False),

@@ -9,10 +9,9 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..fuse import fusible
-from ..ops.activation import as_floats, sigmoid
 from ..ops.arithmetic import multiply, negative
-from ..ops.select import where
-from ..ops.shape import floating
+from ..ops.network import as_floats, sigmoid
+from ..ops.shape import floating, where
 from ..registry import function, op
 from ..tensor import Tensor, as_operand
 from .batched import BatchedArray

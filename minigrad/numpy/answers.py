@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import ints
-from ..ops.select import where
-from ..ops.shape import reordered, reshape
+from ..ops.shape import reordered, reshape, where
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form
 

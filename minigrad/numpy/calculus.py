@@ -10,9 +10,8 @@ from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_o
 from ..nested import needs_gradient, without_tensors
 from ..ops import reduce as reduction
 from ..ops.arithmetic import subtract
-from ..ops.product import matmul
-from ..ops.select import getitem, where
-from ..ops.shape import astype, clone, concatenate, reshape
+from ..ops.network import matmul
+from ..ops.shape import astype, clone, concatenate, getitem, reshape, where
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true

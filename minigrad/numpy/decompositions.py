@@ -25,9 +25,8 @@ from ..nested import needs_gradient
 from ..op import Op, either
 from ..ops import reduce as reduction
 from ..ops.arithmetic import safe_divide, square
-from ..ops.product import matmul
-from ..ops.select import getitem
-from ..ops.shape import astype, clone, concatenate
+from ..ops.network import matmul
+from ..ops.shape import astype, clone, concatenate, getitem
 from ..registry import function, op
 from ..tensor import Tensor, to_array, unwrap
 from .batched import all_true

@@ -1,6 +1,6 @@
 """Derivatives of functions, such as `grad(f)(x)`, of any order by nesting.
 
-The functions take arrays or trees of arrays (`minigrad.trees`), and no `.grad` changes. Each works
+The functions take arrays or trees of arrays (`minigrad.nested`), and no `.grad` changes. Each works
 inside another one and inside an ordinary graph: results are recorded if the inputs require
 gradients.
 """
@@ -18,9 +18,9 @@ from ..fuse import use_definitions
 from ..grad import Function, TracedCall, checked_results, grad, gradients, is_array, new_input
 from ..graph import Backward, Node, topological
 from ..modes import set_grad_enabled
+from ..nested import leaves, rebuilt
 from ..ops.shape import stack
 from ..tensor import Tensor, to_array, wrap
-from ..trees import leaves, rebuilt
 from .batched import KEEPS, BatchedArray, BatchedShape
 from .nested import aligned
 

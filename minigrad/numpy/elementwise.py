@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.activation import logistic
 from ..ops.arithmetic import divide, safe_divide, sqrt
+from ..ops.network import logistic
 from ..registry import function, op, ufunc
 from ..tensor import Tensor
 from .forms import numpy_form

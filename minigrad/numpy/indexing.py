@@ -13,7 +13,7 @@ from ..arguments import booleans, check_choice, integers, one_axis, shape_of
 from ..arrays import OtherArray
 from ..op import Op
 from ..ops.arithmetic import add
-from ..ops.select import _scatter, _scattered, getitem, plain_index
+from ..ops.shape import _scatter, _scattered, getitem, plain_index
 from ..registry import function
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import checked_count, one_axis, shape_of
-from ..ops.select import getitem
-from ..ops.shape import concatenate, expand_dims, placeholder
+from ..ops.shape import concatenate, expand_dims, getitem, placeholder
 from ..registry import function
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form

@@ -10,9 +10,8 @@ import numpy as np
 from ..arguments import all_axes, one_axis, shape_of
 from ..ops import reduce as reduction
 from ..ops.arithmetic import multiply
-from ..ops.product import matmul
-from ..ops.select import where
-from ..ops.shape import astype, reordered, reshape, swapaxes
+from ..ops.network import matmul
+from ..ops.shape import astype, reordered, reshape, swapaxes, where
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true

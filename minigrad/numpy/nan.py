@@ -8,8 +8,7 @@ import numpy as np
 
 from ..arguments import Axis
 from ..ops import reduce as reduction
-from ..ops.select import where
-from ..ops.shape import astype, clone
+from ..ops.shape import astype, clone, where
 from ..registry import function
 from ..tensor import Tensor, to_array, unwrap
 from .options import var

@@ -12,8 +12,7 @@ from ..nested import needs_gradient
 from ..ops import reduce as reduction
 from ..ops.arithmetic import absolute, power
 from ..ops.reduce import is_half, restored, total
-from ..ops.select import where
-from ..ops.shape import astype, expand_dims, floating, reshape
+from ..ops.shape import astype, expand_dims, floating, reshape, where
 from ..registry import function, op
 from ..tensor import Tensor, to_array
 from .decompositions import svdvals

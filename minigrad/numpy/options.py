@@ -18,8 +18,8 @@ from ..arrays import as_array
 from ..ops import reduce, shape
 from ..ops.arithmetic import absolute, square, subtract
 from ..ops.reduce import is_half, keepdims_shape
-from ..ops.select import where as choose
 from ..ops.shape import floating
+from ..ops.shape import where as choose
 from ..registry import FORMS, names_of
 from ..tensor import Tensor, to_array
 from .batched import all_true

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_of
 from ..nested import needs_gradient
-from ..ops.select import getitem, plain_index
-from ..ops.shape import astype, concatenate
+from ..ops.shape import astype, concatenate, getitem, plain_index
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array
 from .forms import numpy_form

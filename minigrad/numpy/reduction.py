@@ -11,8 +11,8 @@ from ..arrays import as_array
 from ..ops import reduce
 from ..ops.arithmetic import sqrt
 from ..ops.reduce import is_half, keepdims_shape, largest, restored, total
-from ..ops.select import where as choose
 from ..ops.shape import astype, concatenate, reshape
+from ..ops.shape import where as choose
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true

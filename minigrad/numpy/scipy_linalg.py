@@ -17,8 +17,7 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..op import either
-from ..ops.select import getitem
-from ..ops.shape import swapaxes
+from ..ops.shape import getitem, swapaxes
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, unwrap
 from .batched import all_true

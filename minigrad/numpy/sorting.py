@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import one_axis, shape_of
-from ..ops.select import where
-from ..ops.shape import astype, floating, reshape
+from ..ops.shape import astype, floating, reshape, where
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true

@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import as_array
 from ..op import Op, either
 from ..ops.arithmetic import add, safe_divide
-from ..ops.select import getitem, where
+from ..ops.shape import getitem, where
 from ..registry import function, op, ufunc
 from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked

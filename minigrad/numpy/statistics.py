@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.arithmetic import divide, sqrt, subtract
-from ..ops.product import matmul
+from ..ops.network import matmul
 from ..ops.reduce import mean
 from ..ops.shape import astype, concatenate, reshape, squeeze, swapaxes
 from ..registry import function

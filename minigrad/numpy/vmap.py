@@ -16,9 +16,9 @@ from ..arguments import one_axis, shape_of
 from ..fuse import use_definitions
 from ..grad import is_array
 from ..modes import MODE, Mode, leave
+from ..nested import leaves, rebuilt
 from ..op import Op, either
 from ..tensor import Tensor
-from ..trees import leaves, rebuilt
 from .batched import VMAPPED, BatchedArray
 from .nested import aligned
 

@@ -28,7 +28,7 @@ from ..changes import LOG, NEVER, check_unchanged, logs, owner_of, tick
 from ..errors import GradientError
 from ..graph import Node, notes_of, shown_grad
 from ..op import Op
-from ..ops.select import _scattered, _selected
+from ..ops.shape import _scattered, _selected
 from ..tensor import Tensor, first_of, frozen_node, seen_of
 from .batched import BatchedArray
 from .vmap import _hidden, _shown

@@ -17,7 +17,7 @@ from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
 from ..nested import needs_gradient, without_tensors
-from ..ops.select import getitem, plain_index
+from ..ops.shape import getitem, plain_index
 from ..protocols import check_writable
 from ..tensor import (
     DISPATCH,

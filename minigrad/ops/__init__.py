@@ -3,4 +3,4 @@
 `docs/reading.md` lists them in an order for readers. Each file begins with what to look at.
 """
 
-from . import activation, arithmetic, attention, dropout, loss, norm, product, reduce, select, shape
+from . import arithmetic, attention, loss, network, reduce, shape

@@ -16,9 +16,7 @@ from ..arguments import booleans, check_broadcast, number
 from ..fuse import fusible
 from ..registry import function, op
 from ..tensor import Tensor, as_operand
-from .activation import softmax
-from .dropout import dropout_mask
-from .product import matmul
+from .network import dropout_mask, matmul, softmax
 from .shape import broadcast_to, expand_dims
 
 __all__ = ["merge_heads", "scaled_dot_product_attention", "split_heads"]

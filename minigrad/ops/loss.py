@@ -18,11 +18,9 @@ from ..nested import needs_gradient
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from . import reduce
-from .activation import log_softmax
 from .arithmetic import multiply
-from .product import linear
-from .select import getitem, where
-from .shape import astype
+from .network import linear, log_softmax
+from .shape import astype, getitem, where
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
 

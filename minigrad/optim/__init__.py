@@ -17,9 +17,9 @@ represent the new values.
 
 import typing as _typing
 
-from ..adam import SGD as SGD
-from ..adam import Adam as Adam
-from ..adam import AdamW as AdamW
+from ..optimizer import SGD as SGD
+from ..optimizer import Adam as Adam
+from ..optimizer import AdamW as AdamW
 from ..optimizer import Optimizer as Optimizer
 from ..optimizer import clip_grad_norm_ as clip_grad_norm_
 from ..torch.schedules import *

@@ -13,8 +13,7 @@ from ..numpy.elementwise import xlogy
 from ..ops import reduce
 from ..ops.arithmetic import absolute, multiply, square, subtract
 from ..ops.loss import REDUCTIONS, Targets, reduced, reduced_elements, row_losses
-from ..ops.select import where
-from ..ops.shape import astype, floating, reshape
+from ..ops.shape import astype, floating, reshape, where
 from ..registry import function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 

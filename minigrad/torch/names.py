@@ -25,12 +25,11 @@ from ..numpy.sorting import top_k as topk
 from ..ops.arithmetic import absolute as abs
 from ..ops.arithmetic import add, divide, multiply, subtract
 from ..ops.arithmetic import power as pow
-from ..ops.product import matmul as bmm
-from ..ops.product import matmul as mm
+from ..ops.network import matmul as bmm
+from ..ops.network import matmul as mm
 from ..ops.reduce import max as maximum_of
 from ..ops.reduce import min as minimum_of
-from ..ops.select import getitem
-from ..ops.shape import astype, broadcast_to, clone, concatenate, reshape, swapaxes
+from ..ops.shape import astype, broadcast_to, clone, concatenate, getitem, reshape, swapaxes
 from ..ops.shape import expand_dims as unsqueeze
 from ..ops.shape import transpose as permute
 from ..registry import FORMS, function

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from ..adam import noam_schedule as noam_schedule
 from ..arguments import check_choice, checked_count, checked_number
 from ..optimizer import Optimizer
+from ..optimizer import noam_schedule as noam_schedule
 
 __all__ = [
     "CosineAnnealingLR",

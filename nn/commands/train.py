@@ -43,11 +43,11 @@ from minigrad.optim import (
 )
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
+from nn.models import Transformer
 from nn.options.model_options import AttentionConfig, EncoderDecoderConfig
 from nn.published.weights import load_weights, save_weights
 from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
-from nn.transformer import Transformer
 
 from ..decoding.translator import Translation, Translator
 from ..runs.averaging import MovingAverage, average_weights

@@ -25,14 +25,10 @@ from minigrad.fast.runtime import get_num_threads, in_parallel
 from minigrad.io.mapped import copy_and_release
 from minigrad.tensor import Tensor, unwrap
 
-from ..attention import MultiHeadAttention
-from ..block import TransformerDecoderLayer, TransformerEncoderLayer
-from ..cache import KeysAndValues
-from ..feedforward import FeedForward
-from ..linear import Dropout, Embedding, Linear
-from ..masks import hide_later
+from ..attention import KeysAndValues, MultiHeadAttention, hide_later
+from ..block import Decoder, Encoder, TransformerDecoderLayer, TransformerEncoderLayer
+from ..layers import Dropout, Embedding, FeedForward, LayerNorm, Linear
 from ..module import CALL, Module, Parameter, converted
-from ..norm import LayerNorm
 from ..options.extended_layers import (
     ExtendedAttention,
     ExtendedDecoderLayer,
@@ -43,7 +39,6 @@ from ..options.extended_layers import (
 from ..options.norms import RMSNorm
 from ..options.parts import ExtendedDecoder, ExtendedEncoder
 from ..options.rotary import rotate_in_place
-from ..stacks import Decoder, Encoder
 from .int8 import Int8Matrix, Int8Stack
 from .products import in_fast_layout, product
 

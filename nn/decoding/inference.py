@@ -11,7 +11,7 @@ from minigrad.arguments import check_choice
 from minigrad.fast.runtime import OwnThreads, has_small_kernels
 from minigrad.io.mapped import copy_and_release
 
-from ..linear import Embedding, Linear
+from ..layers import Embedding, Linear
 from ..module import Module, Parameter
 from .fast import FAST, FastEmbedding, FastLinear
 from .int8 import Int8Matrix

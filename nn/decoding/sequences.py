@@ -12,7 +12,7 @@ from minigrad.fast import row_blocks
 
 from ..config import TransformerConfig
 from ..generation import Decoding
-from ..model import (
+from ..models import (
     checked_ids,
     checked_padding_mask,
     has_rows_of_different_lengths,

@@ -44,7 +44,7 @@ from minigrad import log_sigmoid as logsigmoid
 from minigrad.arguments import check_broadcast
 from minigrad.tensor import Tensor, unwrap
 
-from ..norm import normalize_trailing_axes
+from ..layers import normalize_trailing_axes
 from . import methods as methods  # of modules
 
 __all__ = [

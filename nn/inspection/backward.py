@@ -11,7 +11,7 @@ import numpy as np
 import minigrad as mg
 from minigrad.tensor import Tensor
 
-from ..linear import Linear
+from ..layers import Linear
 from ..module import Module, evaluating
 from ..options.probes import attentions_of, record_attention
 

@@ -21,11 +21,11 @@ from minigrad.ops.attention import attention_weights
 from minigrad.tensor import unwrap
 
 from ..decoding.search import attention_kind, target_inputs
+from ..models import Transformer
 from ..module import Module, evaluating
 from ..options.encoder import EncoderModel, MaskedLanguageModel
 from ..options.probes import recording
 from ..text.vocabulary import BOS, SPECIALS
-from ..transformer import Transformer
 from .backward import by_kind, choose_outputs, differentiate
 
 __all__ = ["explore"]

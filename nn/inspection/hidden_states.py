@@ -13,12 +13,10 @@ import minigrad as mg
 from minigrad.grad import gradients
 from minigrad.tensor import Tensor, unwrap
 
-from ..block import TransformerDecoderLayer, TransformerEncoderLayer
-from ..model import Model
+from ..block import InputEmbedding, TransformerDecoderLayer, TransformerEncoderLayer
+from ..models import Model, Transformer
 from ..module import Module, evaluating
 from ..options.images import PatchEmbedding
-from ..stacks import InputEmbedding
-from ..transformer import Transformer
 
 __all__ = ["attribute", "record_hidden"]
 

@@ -11,7 +11,7 @@ import minigrad as mg
 from minigrad.arguments import check_choice
 from minigrad.tensor import Tensor
 
-from ..linear import ACTIVATIONS
+from ..layers import ACTIVATIONS
 from ..module import Module
 
 __all__ = [

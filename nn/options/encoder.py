@@ -12,9 +12,9 @@ import minigrad as mg
 from minigrad.arguments import checked_count
 from minigrad.tensor import Tensor
 
-from ..linear import Dropout, Linear, activation_named
-from ..model import IGNORED, Batch, Model
-from ..stacks import Encoder, InputEmbedding
+from ..block import Encoder, InputEmbedding
+from ..layers import Dropout, Linear, activation_named
+from ..models import IGNORED, Batch, Model
 from .images import PatchEmbedding
 from .model_options import EncoderConfig
 from .norms import norm_named

@@ -14,14 +14,12 @@ import numpy as np
 
 from minigrad.arguments import checked_count
 from minigrad.ops.attention import merge_heads, scaled_dot_product_attention, split_heads
-from minigrad.ops.dropout import dropout as dropped
+from minigrad.ops.network import dropout as dropped
 from minigrad.tensor import Tensor
 
-from ..attention import MultiHeadAttention
+from ..attention import AttentionCache, KeysAndValues, MultiHeadAttention
 from ..block import TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayer
-from ..cache import AttentionCache, KeysAndValues
-from ..feedforward import FeedForward
-from ..linear import Dropout, Linear, activation_named
+from ..layers import Dropout, FeedForward, Linear, activation_named
 from ..module import Module, as_input
 from .norms import RMSNorm, norm_named
 

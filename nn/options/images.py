@@ -11,7 +11,7 @@ import minigrad as mg
 from minigrad.tensor import Tensor
 
 from .. import init
-from ..linear import Dropout
+from ..layers import Dropout
 from ..module import Module, Parameter, as_input
 from .parts import table_of_positions
 

@@ -16,7 +16,7 @@ from minigrad.io.json import mistyped_fields
 from minigrad.io.reading import listed
 
 from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
-from ..linear import ACTIVATIONS
+from ..layers import ACTIVATIONS
 from . import activations as activations  # adds names of activations
 from .extended_layers import check_heads
 from .norms import NORMS

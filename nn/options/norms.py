@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.arguments import check_choice
-from minigrad.ops.norm import rms_norm
+from minigrad.ops.network import rms_norm
 from minigrad.tensor import Tensor
 
+from ..layers import LayerNorm, TrailingNorm, normalize_trailing_axes
 from ..module import Parameter, as_input
-from ..norm import LayerNorm, TrailingNorm, normalize_trailing_axes
 
 __all__ = ["RMSNorm"]
 

@@ -13,13 +13,16 @@ from numpy.random import Generator
 
 from minigrad.tensor import Tensor
 
-from ..block import TransformerDecoderLayer, TransformerEncoderLayer
-from ..cache import AttentionCache
-from ..linear import Dropout, Embedding, Linear
-from ..masks import hide_later
+from ..attention import AttentionCache, hide_later
+from ..block import (
+    Decoder,
+    Encoder,
+    InputEmbedding,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
+from ..layers import Dropout, Embedding, LearnedPositions, Linear, SinusoidalPositions
 from ..module import Module, ModuleList
-from ..positions import LearnedPositions, SinusoidalPositions
-from ..stacks import Decoder, Encoder, InputEmbedding
 from .extended_layers import ExtendedDecoderLayer, ExtendedEncoderLayer
 from .heads import prune_heads
 from .norms import norm_named

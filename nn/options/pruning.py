@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..model import Model
+from ..models import Model
 from .heads import heads_without, prune_heads, pruned_heads_of
 from .model_options import extended
 from .probes import attentions_of, expect_attentions

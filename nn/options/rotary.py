@@ -14,7 +14,7 @@ from minigrad.op import either
 from minigrad.ops.shape import floating
 from minigrad.tensor import Tensor
 
-from ..positions import checked_positions
+from ..layers import checked_positions
 
 __all__ = ["RotaryPositions"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import minigrad as mg
 from minigrad.tensor import Tensor, unwrap
 
-from ..linear import Linear
+from ..layers import Linear
 from ..module import Module, as_input
 
 __all__ = ["AdditiveAttention", "DotProductAttention", "valid_lens_mask"]

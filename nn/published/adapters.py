@@ -17,8 +17,8 @@ from minigrad.io.reading import listed, printable
 from minigrad.io.safetensors import SafetensorsFile, misfit, write_safetensors
 
 from .. import init
-from ..linear import Linear
-from ..model import Model
+from ..layers import Linear
+from ..models import Model
 from .family import StoredArray, expect_values
 from .load import FAMILIES, Origin, check_arrays
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of

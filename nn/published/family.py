@@ -11,11 +11,9 @@ import numpy as np
 
 from minigrad.io.json import REQUIRED, Settings
 
-from ..language_model import LanguageModel
-from ..model import Model
+from ..models import LanguageModel, Model, Transformer
 from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, ExtendedConfig
-from ..transformer import Transformer
 from .generation_config import GENERATION_KEYS
 
 ACTIVATIONS = {

@@ -22,7 +22,7 @@ from minigrad.io.safetensors import Entry, SafetensorsFolder
 from .. import init
 from ..decoding.inference import frozen_copy, roundable
 from ..decoding.int8 import Int8Matrix
-from ..model import Model
+from ..models import Model
 from ..module import Module
 from ..options.model_options import check_sizes, extended
 from .bart import M2M100, Bart, Marian, MBart

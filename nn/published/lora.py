@@ -13,8 +13,8 @@ from minigrad.arguments import checked_count, checked_number
 from minigrad.tensor import Tensor
 
 from .. import init
-from ..linear import Linear
-from ..model import Model
+from ..layers import Linear
+from ..models import Model
 from ..module import Module, Parameter, as_input
 
 __all__ = ["LoRALinear", "lora", "merge_lora"]

@@ -11,7 +11,7 @@ from minigrad.io.json import Settings, write_json
 from minigrad.io.reading import listed
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
 
-from ..model import Model
+from ..models import Model
 from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, extended
 from ..text.loading import TOKENIZER_FILES
 from .family import ENCODERS, HF_ACTIVATIONS

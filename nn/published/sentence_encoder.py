@@ -11,7 +11,7 @@ from minigrad.arguments import check_choice, checked_count
 from minigrad.fast.runtime import in_parallel
 from minigrad.modes import no_grad
 
-from ..linear import Linear
+from ..layers import Linear
 from ..module import evaluating
 from ..text.batches import padded
 from ..text.huggingface import ModelText

@@ -13,12 +13,12 @@ from minigrad.io.json import Settings, read_if_any, read_json, read_list
 from minigrad.io.reading import printable
 
 from .. import init
-from ..linear import Linear
+from ..layers import Linear
+from ..models import Transformer
 from ..options.activations import Identity
 from ..options.containers import ModuleDict
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
-from ..transformer import Transformer
 from .family import expect_values
 from .load import EXPECTED_FILES, FAMILIES, load_for_hidden, refuse_gguf
 from .sentence_encoder import SIMILARITIES, SentenceEncoder

@@ -14,8 +14,7 @@ from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import misfit
 
 from .. import init
-from ..language_model import LanguageModel
-from ..model import Model
+from ..models import LanguageModel, Model, Transformer
 from ..module import Module
 from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..options.model_options import (
@@ -26,7 +25,6 @@ from ..options.model_options import (
     check_sizes,
     extended,
 )
-from ..transformer import Transformer
 
 __all__ = ["load_run", "load_weights", "save_weights"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.nested import leaves, rebuilt
 from minigrad.tensor import Tensor
-from minigrad.trees import leaves, rebuilt
 
 from ..module import Module
 from ..options.padding import warn_of_batch

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.arguments import checked_count
+from minigrad.nested import leaves, rebuilt
 from minigrad.numpy.nested import aligned
 from minigrad.tensor import Tensor, unwrap
-from minigrad.trees import leaves, rebuilt
 
 from .vocabulary import PAD
 

@@ -14,7 +14,7 @@ from support.environment import needs
 validate = needs("numpydoc.validate")
 
 MODULES = [
-    "minigrad", "minigrad.optim", "minigrad.io", "minigrad.check", "minigrad.fast.parallel", "minigrad.trees",
+    "minigrad", "minigrad.optim", "minigrad.io", "minigrad.check", "minigrad.fast.parallel", "minigrad.nested",
     "nn", "nn.functional", "nn.text", "nn.init", "nn.plots", "nn.utils",
 ]  # fmt: skip
 ERRORS = {"GL08", "SS01", "PR01", "PR02", "PR04", "PR07", "RT01", "RT03"}

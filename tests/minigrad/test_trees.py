@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.trees import leaves
+from minigrad.nested import leaves
 
 rng = np.random.default_rng(0)
 X, V = rng.standard_normal((2, 3))

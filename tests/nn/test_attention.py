@@ -19,7 +19,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor
 from minigrad.ops.attention import attention_weights
-from nn.masks import hide_later
+from nn.attention import hide_later
 from nn.options.extended_layers import within_window
 
 windows = st.none() | st.integers(1, 6)

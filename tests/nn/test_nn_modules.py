@@ -13,7 +13,7 @@ import pytest
 import nn
 from minigrad import GradientError, Tensor, optim
 from nn import init
-from nn.linear import activation_named
+from nn.layers import activation_named
 
 
 class Small(nn.Module):

@@ -13,7 +13,7 @@ from support.opinfo import TABLE, OpInfo, samples
 from support.opinfo.base import integers
 
 import minigrad as mg
-from minigrad.trees import leaves
+from minigrad.nested import leaves
 
 REFUSED = {
     *("top_k", "interp", "lstsq", "unwrap"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.ops import select
+from minigrad.ops import shape
 
 NUMPY = {"take": np.take, "repeat": np.repeat}
 
@@ -28,7 +28,7 @@ def refuse_wide_indices(name: str) -> Any:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int64, np.uint64])
 def test_indices_reach_numpy_in_the_width_of_the_machine(dtype: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(select, "INTP", np.int32)
+    monkeypatch.setattr(shape, "INTP", np.int32)
     for name in NUMPY:
         monkeypatch.setattr(np, name, refuse_wide_indices(name))
     x, i = (
@@ -46,7 +46,7 @@ def test_indices_reach_numpy_in_the_width_of_the_machine(dtype: Any, monkeypatch
 
 
 def test_indices_of_each_example_reach_numpy_in_the_width_of_the_machine(monkeypatch: Any) -> None:
-    monkeypatch.setattr(select, "INTP", np.int32)
+    monkeypatch.setattr(shape, "INTP", np.int32)
     table, indices = np.arange(12.0).reshape(4, 3), np.array([[2, 0], [1, 1]])
     gradients = mg.vmap(mg.grad(lambda x, i: mg.embedding(x, i).sum()), (None, 0))(table, indices)
     counts = [np.bincount(row, minlength=4) for row in indices]
@@ -57,7 +57,7 @@ def test_indices_of_each_example_reach_numpy_in_the_width_of_the_machine(monkeyp
     "width, index", [(np.int32, np.int64(2**32)), (np.int64, np.uint64(2**63))]
 )
 def test_index_that_does_not_fit_is_refused(monkeypatch: Any, width: Any, index: Any) -> None:
-    monkeypatch.setattr(select, "INTP", width)
+    monkeypatch.setattr(shape, "INTP", width)
     with pytest.raises(IndexError, match="indices must fit into int"):
         mg.Tensor(np.arange(3.0), True)[np.array([index])]
 

@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad.trees import leaves
+from minigrad.nested import leaves
 
 X = np.random.default_rng(0).standard_normal((23, 4)).astype(np.float32)
 Y = np.arange(23)

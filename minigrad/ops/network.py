@@ -1,0 +1,358 @@
+"""Functions of networks: matrix products, activations, dropout, and norms of rows.
+
+Look at the rules of `matmul` first. They are the two lines of the textbook, dA = G Bᵀ and dB = Aᵀ
+G, at the end of each rule. The lines before them are for vectors, stacks of matrices, and constant
+sparse matrices. `softmax` subtracts the largest element first, so that no exponential overflows.
+`_row_norm` is both norms in four lines, and its gradient follows from the operations in it.
+
+Dropout: Srivastava et al. (2014), JMLR 15, 1929-1958. The mask is drawn once, outside the
+operations that it multiplies, so the forward and the backward pass use the same mask. Norms: Ba,
+Kiros, Hinton (2016), arXiv:1607.06450; Zhang, Sennrich (2019), arXiv:1910.07467.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..arguments import booleans
+from ..arrays import as_array
+from ..fuse import fusible
+from ..op import either
+from ..random import random_words
+from ..registry import function, op
+from ..tensor import Tensor
+from .arithmetic import over_cosh_squared, sqrt, square
+from .reduce import centring_mean, largest, mean, total
+from .shape import floating
+
+__all__ = [
+    "dropout",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "matmul",
+    "relu",
+    "relu_dropout",
+    "rms_norm",
+    "sigmoid",
+    "softmax",
+]
+
+
+def _matmul_a(g: Any, a_shape: tuple[int, ...], b: Any) -> Any:
+    if type(b) is not np.ndarray and _is_sparse(b):
+        return _product(g, b.T)
+    if b.ndim == 1:
+        return g[..., None] * b
+    if len(a_shape) == 1:
+        return (b @ g[..., None])[..., 0]
+    return g @ b.swapaxes(-1, -2)
+
+
+def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    if type(a) is not np.ndarray and _is_sparse(a):
+        return _product(a.T, g)
+    if a.ndim == 1:
+        return g[..., None] * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
+    if len(b_shape) == 1:
+        return (g[..., None, :] @ a)[..., 0, :]
+    if len(b_shape) == 2 and a.ndim > 2:  # one product instead of the sum of a stack of products
+        rows = math.prod(a.shape[:-1])
+        return a.reshape(rows, a.shape[-1]).T @ g.reshape(rows, g.shape[-1])
+    return a.swapaxes(-1, -2) @ g
+
+
+@op(
+    numpy=(np.matmul, np.linalg.matmul),
+    methods="__matmul__ __rmatmul__ matmul",
+    a=_matmul_a,
+    b=_matmul_b,
+)
+def matmul(a, b, /):
+    """Multiply matrices, as the operator `@`.
+
+    Either operand can be a constant matrix of scipy.sparse. `x @ A` works then, but for `A @ x`
+    write `matmul(A, x)`, since SciPy would make an array of x.
+
+    Parameters
+    ----------
+    a : array_like, shape (..., n, k) or (k,)
+    b : array_like, shape (..., k, m) or (k,)
+
+    Returns
+    -------
+    Tensor, shape (..., n, m)
+        Products, without n or m for a vector. The other axes broadcast.
+    """
+    try:
+        return np.matmul(a, b)
+    except ValueError:
+        if _is_sparse(a) and isinstance(b, np.ndarray):
+            if b.ndim > 2:
+                raise ValueError("b must have 1 or 2 axes if a is sparse") from None
+            return a @ b
+        if _is_sparse(b) and isinstance(a, np.ndarray) and a.ndim:
+            rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1]) @ b
+            return rows.reshape(*a.shape[:-1], b.shape[1])
+        raise
+
+
+def _is_sparse(x: Any) -> bool:
+    """Return whether x is a matrix of scipy.sparse, without importing it."""
+    return hasattr(x, "tocsr")
+
+
+_product: Any = either(matmul)
+
+
+# -- the linear layer
+
+
+@fusible
+def _linear(x: Any, weight: Any, bias: Any) -> Tensor:
+    y = matmul(x, weight.T)
+    return y if bias is None else y + bias
+
+
+@function()
+def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+    """Compute x @ weight.T + bias.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., in)
+    weight : Tensor, shape (out, in)
+    bias : Tensor, shape (out,), optional
+    """
+    x = x if isinstance(x, Tensor) else as_array(x)
+    weight = weight if isinstance(weight, Tensor) else as_array(weight)
+    bias = bias if bias is None or isinstance(bias, Tensor) else as_array(bias)
+    if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
+        raise ValueError(
+            "linear: x and weight must have shapes (..., in) and (out, in), and bias (out,) or "
+            f"None; got x {tuple(x.shape)} {x.dtype}, weight {tuple(weight.shape)} {weight.dtype}"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"linear: bias must have shape {tuple(weight.shape[:1])}, got {bias.shape}"
+        )
+    return _linear(x, weight, bias)
+
+
+# -- activations
+
+
+@op(methods="relu", x=lambda g, y: g * (y != 0.0))  # passes the gradient at NaN
+def relu(x, /):
+    """Compute max(x, 0); the derivative at 0 is 0.
+
+    Parameters
+    ----------
+    x : array_like
+    """
+    return np.maximum(x, 0)
+
+
+def as_floats(x: Any) -> Any:
+    """Return an array of integers or booleans as float64."""
+    x = as_array(x)
+    return x.astype(float) if x.dtype.kind in "iub" else x
+
+
+@op(methods="sigmoid", x=lambda g, x: over_cosh_squared(g * 0.25, x * 0.5))  # g · y · (1 - y)
+def sigmoid(x, /):
+    """Compute 1 / (1 + exp(-x)).
+
+    Parameters: as `relu`.
+    """
+    with np.errstate(over="ignore"):  # where e⁻ˣ is infinite, the result is 0
+        y = as_array(np.exp(-as_floats(x)))
+        y += 1
+        return np.reciprocal(y, out=y)
+
+
+logistic: Any = either(sigmoid)  # for rules
+
+# -- softmax
+
+
+@op(methods="softmax", x=lambda g, y, axis: y * (g - (g * y).sum(axis=axis, keepdims=True)))
+def softmax(x, /, axis: int = -1, *, where=None):
+    """Compute exp(x) / sum(exp(x)) over `axis`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+        The last by default.
+    where : array of bool, broadcastable to x, optional
+        True = the element counts; the others get 0. A slice without a True gets zeros, and zero
+        gradients.
+    """
+    x = as_array(x)
+    if where is None:
+        y = as_array(np.exp(x - largest(x, axis)))
+        return np.divide(y, total(y, axis), out=y)
+    where = np.broadcast_to(booleans("where", where), x.shape)
+    top = largest(x, axis, where)
+    y = as_array(np.exp(np.where(where, x - np.where(top == -np.inf, 0, top), -np.inf)))
+    sums = total(y, axis)
+    return np.divide(y, np.where(sums == 0, 1, sums), out=y)
+
+
+@op(methods="log_softmax", x=lambda g, y, axis: g - np.exp(y) * g.sum(axis=axis, keepdims=True))
+def log_softmax(x, /, axis=-1):
+    """Compute log(softmax(x)) over `axis`, without underflow.
+
+    Parameters: as `softmax`.
+    """
+    x = as_array(x)
+    x = as_array(x - largest(x, axis))
+    with np.errstate(divide="ignore"):  # the sum over an axis of length 0 is 0
+        return np.subtract(x, np.log(total(np.exp(x), axis)), out=x)
+
+
+# -- dropout
+
+_LEVELS = 256  # a random byte for each element
+
+
+def dropout_mask(
+    shape: tuple[int, ...], p: float, generator: np.random.Generator | None
+) -> tuple[np.ndarray, float]:
+    """Return a mask that is True with probability 1 - q, and 1 / (1 - q).
+
+    q = k / 256 is the nearest to p with 0 < k < 256.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p must be at least 0 and less than 1, got {p}")
+    dropped = min(max(1, round(p * _LEVELS)), _LEVELS - 1) if p else 0
+    n = math.prod(shape)
+    words = random_words(-(-n // 8), generator)
+    return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
+
+
+@fusible(any_dtype=True)
+def _dropout(x: Any, mask: Any, scale: float) -> Tensor:
+    return x * mask * scale
+
+
+@function()
+def dropout(
+    x: Any, p: float = 0.5, training: bool = True, *, generator: np.random.Generator | None = None
+) -> Tensor:
+    """Set each element to 0 with probability `p`, and divide the others by 1 - p.
+
+    Parameters
+    ----------
+    x : Tensor
+    p : float
+        At least 0 and less than 1; 0.5 by default. It is rounded to the nearest k / 256 with
+        0 < k < 256, and the elements are divided by 1 - k / 256, so the expectation is exact.
+    training : bool
+        Drop elements, as by default; False returns x unchanged.
+    generator : numpy.random.Generator, optional
+        Source of random numbers; the default generator by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x, with 0 for dropped elements.
+    """
+    x = x if isinstance(x, Tensor) else Tensor(x)
+    if not training or p == 0:
+        return x
+    mask, scale = dropout_mask(x.shape, p, generator)
+    return _dropout(x, mask=mask, scale=scale)
+
+
+@fusible(any_dtype=True)
+def _relu_dropout(x: Any, mask: Any, scale: float) -> Tensor:
+    return relu(x) * mask * scale
+
+
+@function()
+def relu_dropout(
+    x: Any, *, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+) -> Tensor:
+    """Compute dropout(relu(x)). A kernel saves only the result for the gradient.
+
+    Parameters: as `dropout`.
+    """
+    if not training or p == 0:
+        return relu(x)
+    x = floating(x)
+    mask, scale = dropout_mask(x.shape, p, generator)
+    return _relu_dropout(x, mask=mask, scale=scale)
+
+
+# -- norms
+
+
+@fusible
+def _row_norm(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tensor:
+    """Compute c / √(mean(c²) + eps) · weight + bias for each row; c = row - mean if `centred`."""
+    c = x - centring_mean(x, -1) if centred else x
+    y = c / sqrt(mean(square(c), -1, keepdims=True) + eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _checked_row(name: str, x: Any, weight: Any, bias: Any) -> Any:
+    """Return x; raise a ValueError unless weight and bias have the shape of a row, or are None."""
+    x = x if isinstance(x, Tensor) else as_array(x)
+    if not x.shape:
+        raise ValueError(f"{name}: x must have rows, a last axis, got a scalar")
+    for argument, value in (("weight", weight), ("bias", bias)):
+        if value is None:
+            continue
+        shape = value.shape if isinstance(value, Tensor) else np.shape(value)
+        if shape != x.shape[-1:]:
+            raise ValueError(
+                f"{name}: {argument} must have the shape of a row, {tuple(x.shape[-1:])}, got "
+                f"{shape}"
+            )
+    return x
+
+
+@function()
+def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalize each row (last axis) of x to mean 0 and variance 1.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., d)
+    weight : Tensor, shape (d,), optional
+        Factor of the normalized rows.
+    bias : Tensor, shape (d,), optional
+        Added to the normalized rows.
+    eps : float
+        Added to the variance, whose divisor is d; 1e-5 by default.
+
+    Returns
+    -------
+    Tensor, shape (..., d)
+        Normalized rows.
+    """
+    x = _checked_row("layer_norm", x, weight, bias)
+    return _row_norm(x, weight, bias, eps=eps, centred=True)
+
+
+@function()
+def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
+    """Divide each row (last axis) of x by its root mean square.
+
+    Other parameters and the result: as `layer_norm`.
+
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the mean square; the machine epsilon of the dtype of x by default.
+    """
+    x = _checked_row("rms_norm", x, weight, None)
+    if eps is None:
+        eps = float(np.finfo(x.dtype if x.dtype.kind == "f" else float).eps)
+    return _row_norm(x, weight, None, eps=eps, centred=False)
