@@ -14,8 +14,8 @@ from course.fables import tales
 import minigrad as mg
 import nn
 from minigrad.fast.runtime import available_cores
-from minigrad.io.console import amount, count, run_script
 from minigrad.optim import AdamW, cosine_schedule
+from nn.commands.console import amount, count, run_script
 from nn.text.pairs import read_lines
 
 

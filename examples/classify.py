@@ -14,8 +14,8 @@ from texts import opinions
 
 import minigrad as mg
 import nn
-from minigrad.io.console import count, run_script
 from minigrad.optim import AdamW, cosine_schedule
+from nn.commands.console import count, run_script
 from nn.text.batches import padded
 from nn.text.pairs import read_pairs
 from nn.text.tokenize import WordTokenizer

@@ -11,8 +11,8 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.io.console import run_script
 from minigrad.optim import AdamW, linear_schedule
+from nn.commands.console import run_script
 from nn.text.pairs import read_pairs
 
 

@@ -8,7 +8,7 @@
 import sys
 
 import nn
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 
 def main(argv=None):

@@ -17,8 +17,8 @@ from pathlib import Path
 from bpe_dropout import BPEDropout
 from rdrop import RDrop
 
-from minigrad.io.console import amount, run_script
 from nn.commands import train
+from nn.commands.console import amount, run_script
 
 SETTINGS = {
     # tokens: 10,000 joint byte-level merges, and the 256 bytes

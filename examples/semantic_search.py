@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import nn
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 from nn.text.pairs import read_lines
 
 

@@ -19,8 +19,8 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.fast.runtime import available_cores
-from minigrad.io.console import count, run_script, seed
 from minigrad.optim import Adam, cosine_schedule
+from nn.commands.console import count, run_script, seed
 from nn.text.batches import PairBatches
 from nn.text.pairs import split_pairs
 from nn.text.scores import translation_scores

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import nn
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 
 def main(argv=None):

@@ -37,6 +37,7 @@ from .check.custom_op import *
 from .check.extras import check_nn_package as _check_nn_package
 from .check.gradcheck import *
 from .check.memory import *
+from .check.missing import missing as _missing
 from .check.profiler import *
 from .check.report import list_names as _list_names
 from .errors import *
@@ -91,7 +92,6 @@ from .random import *
 from .registry import *
 from .tensor import *
 from .torch.losses import *
-from .torch.missing import missing as _missing
 from .torch.names import *
 
 from .numpy.creation import tensor as tensor  # isort: skip  # type checkers see the module before

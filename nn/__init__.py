@@ -33,6 +33,7 @@ from .config import *
 from .decoding import *
 from .fit import *
 from .generation import *
+from .inference import *
 from .inspection import *
 from .inspection import plots as plots
 from .layers import *
@@ -61,6 +62,6 @@ __doc__ += _list_names(_sys.modules[__name__])
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from minigrad.torch.missing import missing
+        from minigrad.check.missing import missing
 
         missing("nn", name)

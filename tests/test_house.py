@@ -48,6 +48,27 @@ def test_imports_have_no_circle() -> None:
     TopologicalSorter(IMPORTS).prepare()
 
 
+def package_of(module: str) -> str | None:
+    """Return the package of a module; None for the `__init__` and the commands that gather all."""
+    while module not in MODULES:
+        module = module.rpartition(".")[0]
+    parent = MODULES[module].relative_to(ROOT).parent
+    if len(parent.parts) == 1 and MODULES[module].stem.startswith("__"):
+        return None
+    return ".".join(parent.parts[:2]).replace("minigrad.ops", "minigrad")
+
+
+def test_packages_import_one_way() -> None:
+    """No package imports itself indirectly, neither at its start nor inside functions."""
+    packages: dict[str, set[str]] = {}
+    for module, targets in IMPORTS.items():
+        inner = {target for target in targets if target.partition(".")[0] in ("minigrad", "nn")}
+        source, found = package_of(module), {package_of(target) for target in inner}
+        if source is not None:
+            packages.setdefault(source, set()).update(p for p in found if p not in (None, source))
+    TopologicalSorter(packages).prepare()
+
+
 def test_optional_packages_are_imported_by_require() -> None:
     """`import` is for NumPy and the standard library, and for jinja2, whose classes are base classes."""
     allowed = sys.stdlib_module_names | {"numpy", "minigrad", "nn", "jinja2"}

@@ -82,6 +82,18 @@ def on_cpu(device: Any) -> Any:
     return None if device is None else "cpu"
 
 
+def as_dtype(name: str, to: Any) -> Any:
+    """Return the dtype `to`, the dtype of the tensor `to`, or None for the device "cpu"."""
+    if isinstance(to, (Tensor, np.ndarray)):
+        return to.dtype
+    try:
+        return None if isinstance(to, str) and to == "cpu" else np.dtype(to)
+    except TypeError:
+        raise TypeError(
+            f"{name}: the argument must be a dtype, a tensor, or the device 'cpu', got {to!r}"
+        ) from None
+
+
 def _arrays_in(data: Any) -> list[Any]:
     if isinstance(data, (list, tuple)):
         return [array for part in data for array in _arrays_in(part)]

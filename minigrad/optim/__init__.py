@@ -22,11 +22,11 @@ from ..optimizer import Adam as Adam
 from ..optimizer import AdamW as AdamW
 from ..optimizer import Optimizer as Optimizer
 from ..optimizer import clip_grad_norm_ as clip_grad_norm_
-from ..torch.schedules import *
+from .schedules import *
 
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..torch.missing import missing
+        from ..check.missing import missing
 
         missing("minigrad.optim", name)

@@ -54,7 +54,7 @@ else:  # loaded on first use, since minigrad itself imports parts of this packag
             module = _importlib.import_module(f"{__name__}.{part}")
             if name in module.__all__:
                 return getattr(module, name)
-        from .missing import missing
+        from ..check.missing import missing
 
         return missing(__name__, name)
 

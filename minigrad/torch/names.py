@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Axis, checked_count, ints, one_axis, shape_of
-from ..numpy.creation import on_cpu
+from ..numpy.creation import as_dtype, on_cpu
 from ..numpy.elementwise import clip as clamp
 from ..numpy.joining import array_split, unstack
 from ..numpy.linalg import inv as inverse
@@ -218,22 +218,6 @@ def split_by_size(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tupl
             "minigrad.split takes the indices of the cuts"
         )
     return tuple(array_split(x, np.cumsum(sizes)[:-1], axis))
-
-
-def as_dtype(name: str, to: Any) -> Any:
-    """Return the dtype `to`, the dtype of the tensor `to`, or None for the device "cpu"."""
-    if isinstance(to, (Tensor, np.ndarray)):
-        return to.dtype
-    if isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "mps", "xpu", "meta"):
-        if to != "cpu":
-            raise ValueError(f"{name}: device must be 'cpu', got {to!r}")
-        return None
-    try:
-        return np.dtype(to)
-    except TypeError:
-        raise TypeError(
-            f"{name}: the argument must be a dtype, a tensor, or the device 'cpu', got {to!r}"
-        ) from None
 
 
 def _to(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import minigrad
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 __all__ = ["COMMANDS", "main"]
 

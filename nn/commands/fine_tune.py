@@ -27,9 +27,9 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.io import read_json, write_json
-from minigrad.io.console import amount, seed
 from minigrad.io.reading import printable
 from minigrad.optim import AdamW, linear_schedule
+from nn.commands.console import amount, seed
 from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 

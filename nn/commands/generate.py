@@ -22,7 +22,7 @@ from typing import Any
 import minigrad as mg
 import nn
 from minigrad.check.extras import require
-from minigrad.io.console import amount, seed
+from nn.commands.console import amount, seed
 
 from .inputs import (
     add_json,

@@ -13,10 +13,10 @@ from typing import Any
 
 import nn
 from minigrad.io import read_json
-from minigrad.io.console import count, piped
 from minigrad.io.json import Settings
 from minigrad.io.reading import printable, require_file
 from nn import text
+from nn.commands.console import count, piped
 from nn.published.load import refuse_gguf
 
 __all__ = [

@@ -33,7 +33,6 @@ import minigrad as mg
 from minigrad.check.extras import require
 from minigrad.fast.runtime import available_cores
 from minigrad.io import read_json, write_json
-from minigrad.io.console import seed
 from minigrad.optim import (
     Adam,
     cosine_schedule,
@@ -41,6 +40,7 @@ from minigrad.optim import (
     linear_schedule,
     noam_schedule,
 )
+from nn.commands.console import seed
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
 from nn.models import Transformer

@@ -1,7 +1,6 @@
 """From logits to sequences: greedy search, beam search, sampling; inference."""
 
 from .beam import *
-from .inference import *
 from .rules import *
 from .search import *
 from .sequences import *

@@ -13,13 +13,13 @@ from minigrad.arguments import checked_count
 from minigrad.io import read_json, write_json
 from minigrad.io.json import Settings
 
+from ..inference.copies import for_inference
 from ..models import Transformer
 from ..published.weights import load_model, model_to_dict
 from ..text.batches import padded
 from ..text.tokenize import Tokenizer, library_errors, tokenizer_named
 from ..text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from .beam import beam_search
-from .inference import for_inference
 from .search import attention_maps, greedy_search
 
 __all__ = ["Translation", "Translator"]

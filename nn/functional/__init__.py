@@ -273,6 +273,6 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from minigrad.torch.missing import missing
+        from minigrad.check.missing import missing
 
         missing("nn.functional", name)

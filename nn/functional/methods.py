@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigrad.torch.names import as_dtype
+from minigrad.numpy.creation import as_dtype
 
 from ..module import Module
 

@@ -14,8 +14,8 @@ from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.safetensors import SafetensorsFile
 from minigrad.modes import no_grad
 
-from ..decoding.inference import for_inference
 from ..generation import with_maximum
+from ..inference.copies import for_inference
 from ..module import evaluating
 from ..options.encoder import EncoderClassifier
 from ..text.huggingface import ModelText

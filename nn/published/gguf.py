@@ -19,7 +19,7 @@ from minigrad.io.mapped import release
 from minigrad.io.reading import listed, printable, require_file
 from minigrad.io.safetensors import Entry, misfit
 
-from ..decoding.int8 import Int8Matrix
+from ..inference.int8 import Int8Matrix
 from ..text.gguf_tokenizer import end_ids
 
 __all__ = ["GGUFFile"]

@@ -20,8 +20,8 @@ from minigrad.io.reading import FileCopies, listed, printable
 from minigrad.io.safetensors import Entry, SafetensorsFolder
 
 from .. import init
-from ..decoding.inference import frozen_copy, roundable
-from ..decoding.int8 import Int8Matrix
+from ..inference.copies import frozen_copy, roundable
+from ..inference.int8 import Int8Matrix
 from ..models import Model
 from ..module import Module
 from ..options.model_options import check_sizes, extended

@@ -14,7 +14,7 @@ from support.scripts import load
 from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import nn
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 TINY = "--sentences 240 --epochs 2 --processes 1 --quiet"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 
 def call(main: Callable[[list[str]], Any], line: str | list[str]) -> SimpleNamespace:

@@ -17,8 +17,8 @@ from support.scripts import load
 import minigrad as mg
 import nn
 from minigrad import MPIParallel, Tensor, optim
-from minigrad.io.console import run_script
 from nn.commands import fine_tune, train
+from nn.commands.console import run_script
 from nn.runs import agreement
 from nn.text.batches import PairBatches
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import minigrad.fast
 from minigrad.fast import runtime
 from minigrad.fast.blocks import row_blocks
-from nn.decoding import fast, int8, products
+from nn.inference import fast, int8, products
 
 KERNELS = {
     m.name: importlib.import_module(f"minigrad.fast.{m.name}")

@@ -8,6 +8,6 @@ from nn.functional import __all__ as __all__
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ...check.missing import missing
 
         missing(__name__, name)

@@ -81,6 +81,6 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ...check.missing import missing
 
         missing(__name__, name)

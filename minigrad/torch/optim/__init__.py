@@ -11,6 +11,6 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ...check.missing import missing
 
         missing(__name__, name)

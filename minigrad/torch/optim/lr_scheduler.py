@@ -194,6 +194,6 @@ class SequentialLR:
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ...check.missing import missing
 
         missing(__name__, name)

@@ -15,7 +15,7 @@ import pytest
 from support.scripts import started
 
 from minigrad.io import load_arrays
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 
 pytestmark = pytest.mark.slow
 OPTIONS = (
@@ -118,7 +118,7 @@ def test_run_script_signal_removes_unfinished_files(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 from minigrad.io.atomic import write_atomically
 def write(part):
     print("writing", flush=True)
@@ -149,7 +149,7 @@ def test_train_closed_standard_output_fails_before_it_trains(tmp_path: Path) -> 
 
 def python(code: str, *flags: str) -> list[str]:
     """Return a command that runs an expression as the main function of a script."""
-    script = f"import sys; from minigrad.io.console import piped, run_script; sys.exit(run_script(lambda: {code}))"
+    script = f"import sys; from nn.commands.console import piped, run_script; sys.exit(run_script(lambda: {code}))"
     return [sys.executable, *flags, "-c", script]
 
 

@@ -20,8 +20,8 @@ from support.scripts import load
 from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
 import minigrad
-from minigrad.io.console import run_script
 from nn.commands import main
+from nn.commands.console import run_script
 
 pytestmark = pytest.mark.slow
 needs("tokenizers")

@@ -21,9 +21,9 @@ from support.environment import needs
 
 import nn
 from minigrad.io import load_arrays, save_arrays
-from minigrad.io.console import run_script
 from minigrad.optim import cosine_schedule
 from nn.commands import COMMANDS, main, train
+from nn.commands.console import run_script
 from nn.text import toy_corpora as corpora
 
 TINY = (

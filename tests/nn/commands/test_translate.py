@@ -10,8 +10,8 @@ import pytest
 from support.commands import call, error_of, hide_packages, type_lines
 from support.environment import needs
 
-from minigrad.io.console import run_script
 from nn.commands import explore, translate
+from nn.commands.console import run_script
 
 
 @pytest.mark.parametrize("beam", [1, 3])

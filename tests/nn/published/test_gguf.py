@@ -21,8 +21,8 @@ from support.gguf_files import write_gguf
 import nn
 from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
-from nn.decoding import int8
-from nn.decoding.int8 import Int8Matrix
+from nn.inference import int8
+from nn.inference.int8 import Int8Matrix
 from nn.text.gguf_tables import PRE_TOKENIZERS
 
 needs("tokenizers")

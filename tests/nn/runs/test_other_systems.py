@@ -46,7 +46,7 @@ import numpy, multiprocessing
 {taken_away}
 sys.path.append({tests!r})
 from pathlib import Path
-from minigrad.io.console import run_script
+from nn.commands.console import run_script
 from support.runs import trainer
 
 def main():

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
-from ..errors import MissingExtraError
-from ..fast.launcher import launched
-from ..fast.parallel import job
-from .signals import ENDING, SignalHandlers, Terminated, terminate
+from minigrad.errors import MissingExtraError
+from minigrad.fast.launcher import launched
+from minigrad.fast.parallel import job
+from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
 __all__ = ["amount", "count", "piped", "run_script", "seed"]
 

@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Module)
 def for_inference(model: M, weights: str = "float") -> M:
     """Return a read-only copy of `model`, in evaluation mode, that computes the same in less time.
 
-    Its layers are the subclasses in `nn.decoding.fast`. Names, `state_dict`, hooks and
+    Its layers are the subclasses in `nn.inference.fast`. Names, `state_dict`, hooks and
     `record_attention` are those of the model, and so are the results, to rounding. It records no
     gradients.
 

@@ -18,8 +18,8 @@ from support.thresholds import product_limits, replaced_products
 
 import nn
 from minigrad.fast import runtime
-from nn.decoding import int8, products
-from nn.decoding.int8 import Int8Matrix, Int8Stack
+from nn.inference import int8, products
+from nn.inference.int8 import Int8Matrix, Int8Stack
 
 IDS = np.array([[3, 4, 5, 6], [7, 8, 9, 1]])
 

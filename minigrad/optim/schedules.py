@@ -430,6 +430,6 @@ class ReduceLROnPlateau:
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from .missing import missing
+        from ..check.missing import missing
 
         missing("minigrad.optim.lr_scheduler", name)

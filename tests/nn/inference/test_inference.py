@@ -18,7 +18,7 @@ from support.thresholds import product_limits, replaced_products
 import minigrad as mg
 import nn
 from minigrad.fast import runtime
-from nn.decoding import fast, inference, products
+from nn.inference import copies, fast, products
 from nn.options.parts import ExtendedEncoder
 
 SOURCES = np.array([[4, 5, 6, 8], [7, 8, 0, 0], [5, 7, 4, 0]])
@@ -307,7 +307,7 @@ def test_step_of_few_rows_uses_own_threads(
             seen.append(bool(runtime.OwnThreads.entered))
             return super().step(tokens, state)
 
-    monkeypatch.setattr(inference, "has_small_kernels", lambda: has_small_kernels)
+    monkeypatch.setattr(copies, "has_small_kernels", lambda: has_small_kernels)
     config = nn.LanguageModelConfig(10, 8, 2, 1, 16, max_len=200)
     model = nn.for_inference(Model(config).eval(), weights=kind)
     model.step(np.zeros(shape, int), model.start())

@@ -1,0 +1,3 @@
+"""Copies of models for inference: frozen, with fused layers, in float32 or int8."""
+
+from .copies import *
