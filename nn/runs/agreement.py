@@ -5,86 +5,52 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import sys
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 import minigrad
-from minigrad.optim import Schedule
 from minigrad.tensor import unwrap
 
 
 def environment() -> dict[str, str]:
-    """Return versions, and digests of the code that runs."""
-    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
+    """Return the versions of the programs that compute."""
     return {
-        "the code of minigrad": _code(),
-        "the script": digest(script.read_text(encoding="utf-8") if script.is_file() else None),
+        "minigrad": minigrad.__version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
     }
 
 
-def _code() -> str:
-    package = Path(minigrad.__file__).parent
-    files = sorted([*package.rglob("*.py"), *(package.parent / "nn").rglob("*.py")])
-    return digest([file.read_bytes().hex() for file in files])
+def schedule_settings(schedule: Any) -> Any:
+    """Return the settings of a schedule, and those of its functions."""
+    state = {} if schedule is None else schedule.state_dict()
+    settings = {name: x for name, x in describe(schedule).items() if name not in state}
+    return [settings | {"factors": None}, function_settings(getattr(schedule, "factors", None))]
 
 
-def rates(schedule: Any) -> Any:
-    """Return the learning rates of a schedule at some steps, which differ for other functions.
-
-    Of a `ReduceLROnPlateau`, return its settings.
-    """
-    if not isinstance(schedule, Schedule):
-        state = {} if schedule is None else schedule.state_dict()
-        return {name: x for name, x in describe(schedule).items() if name not in state}
-    values: list[Any] = []
-    for step in (digit * 10**power for power in range(6) for digit in (1, 2, 5)):
-        try:
-            values.append(schedule.rates(step))
-        except Exception as error:  # of the caller's function, past its end
-            values.append(str(error))
-    return values
-
-
-def losses(objective: Any) -> Any:
-    """Return the class, the settings and the code of an objective."""
-    functions = [type(objective).total, getattr(objective, "function", None)]
-    return [describe(objective), [_function(function) for function in functions]]
-
-
-def _function(function: Any) -> Any:
-    """Return the name and code of a function, and the numbers and strings that it is bound to."""
+def function_settings(function: Any) -> Any:
+    """Return the name of a function, and the numbers and strings that it is bound to."""
+    if isinstance(function, (list, tuple)):
+        return [function_settings(each) for each in function]
     if isinstance(function, partial):
-        values = [*function.args, *function.keywords.values()]
-        return [_function(function.func), _scalars(values)]
-    function = getattr(function, "__func__", function)  # of a method
+        bound = [*function.args, *function.keywords.values()]
+        return [function_settings(function.func), _scalars(bound)]
     if not isinstance(function, FunctionType):
         return describe(function)
-    values = [*(function.__defaults__ or ())]
+    bound = [*(function.__defaults__ or ())]
     for cell in function.__closure__ or ():
-        with suppress(ValueError):  # of a variable that has no value yet
-            values.append(cell.cell_contents)
-    return [function.__qualname__, _bytecode(function.__code__), _scalars(values)]
+        with suppress(ValueError):  # a variable that has no value yet
+            bound.append(cell.cell_contents)
+    return [function.__qualname__, _scalars(bound)]
 
 
 def _scalars(values: list[Any]) -> list[str]:
     """Return the values that are numbers or strings."""
     return [repr(value) for value in values if isinstance(value, (bool, int, float, str))]
-
-
-def _bytecode(value: Any) -> Any:
-    """Return the instructions, names and constants of a code object, or a constant."""
-    if isinstance(value, CodeType):
-        constants = [_bytecode(constant) for constant in value.co_consts]
-        return [value.co_code.hex(), value.co_names, constants]
-    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def digest(value: Any) -> str:

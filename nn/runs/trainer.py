@@ -27,7 +27,7 @@ from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from ..fit import TrainingLoop
 from ..module import Module, evaluating
 from ..text.batches import as_batches
-from .agreement import describe, digest, environment, losses, rates
+from .agreement import describe, digest, environment, function_settings, schedule_settings
 from .checkpoint import RunDirectory, checked_values
 from .interrupts import Stopped
 from .objectives import as_objective
@@ -553,11 +553,12 @@ class Trainer(TrainingLoop):
 
     @cached_property
     def _data(self) -> dict[str, str]:
+        function = getattr(self.objective, "function", None)
         facts: dict[str, Any] = {
             "training data": describe(self.train),
             "validation data": describe(self.valid),
-            "losses": losses(self.objective),
-            "learning rates": rates(self.schedule),
+            "losses": [describe(self.objective), function_settings(function)],
+            "learning rates": schedule_settings(self.schedule),
         }
         if self.run is not None:
             facts |= self.run.facts

@@ -14,7 +14,7 @@ from support.runs import SumOfRows, assert_same_run, at_step, trainer, weights
 import minigrad as mg
 import nn
 from minigrad import optim
-from nn.runs.agreement import rates
+from nn.runs.agreement import schedule_settings
 
 RNG = np.random.default_rng(0)
 TEXT = RNG.integers(0, 11, 400)
@@ -180,9 +180,9 @@ def test_trainer_with_parts_that_do_not_fit_raises(
         nn.Trainer(MODEL, optimizer, [], objective=SCORE, max_steps=1, **options)
 
 
-def test_rates_of_schedules_with_different_ends_differ() -> None:
+def test_settings_of_schedules_with_different_ends_differ() -> None:
     made = [optim.Schedule(ADAM, optim.cosine_schedule(n)) for n in (20, 21)]
-    assert rates(made[0]) != rates(made[1])
+    assert schedule_settings(made[0]) != schedule_settings(made[1])
 
 
 @pytest.mark.parametrize(
