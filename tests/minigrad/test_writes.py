@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from support.environment import max_examples
+from support.properties import normal
 from support.write_programs import SIZE, Step, programs, run
 
 import minigrad as mg
@@ -98,6 +100,30 @@ def test_last_of_several_values_does_not_depend_on_the_order_of_memory(
     if tracked[1]:
         (y * np.array([1.0, 10.0])).sum().backward()
         assert v.grad is not None and v.grad.data.tolist() == [[0, 0, 0], [10, 0, 1]]
+
+
+@given(st.data(), SEEDS)
+def test_write_keeps_its_index_if_the_array_changes_afterwards(
+    data: st.DataObject, seed: int
+) -> None:
+    rows = arrays(int, st.integers(0, 3), elements=st.integers(0, 3))
+    index = data.draw(rows | arrays(bool, 4, elements=st.booleans()), label="index")
+    wrap = data.draw(
+        st.sampled_from([lambda i: i, lambda i: (i, 1), lambda i: (..., i), lambda i: ([0], i)])
+    )
+    x, value = (Tensor(normal([seed, i], *((4, 4), ())[i]), requires_grad=True) for i in (0, 1))
+
+    def gradients(index: np.ndarray, later: Any) -> list[Any]:
+        y = x * 2
+        y[wrap(index)] = value * y[1, 2]
+        y[wrap(index)] += x[wrap(index)]
+        index[...] = later
+        gs = mg.gradients(y, [x, value], normal([seed, 2], 4, 4), allow_unused=True)
+        return [0 if g is None else g.data for g in gs]
+
+    expected = gradients(index.copy(), index)
+    for found, e in zip(gradients(index.copy(), np.roll(index, 1) | 1), expected, strict=True):
+        np.testing.assert_array_equal(found, e)
 
 
 def test_value_with_more_axes_than_its_place_gets_their_gradient() -> None:

@@ -314,7 +314,9 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
 
 @given(data=st.data(), seed=seeds)
 def test_keys_and_values_projected_beforehand_give_the_same_attention(data: Any, seed: int) -> None:
-    attention = nn.ExtendedAttention(**data.draw(layers(), label="options"), dtype=float)
+    options = data.draw(layers(head_dim=4), label="options")
+    rotary = data.draw(st.sampled_from((nn.RotaryPositions(4), scale_by_position, None)))
+    attention = nn.ExtendedAttention(**options, rotary=rotary, dtype=float)
     perturb(attention, seed)
     query, key, value = (normal([seed, i], 2, length, 4) for i, length in enumerate((3, 5, 5)))
     rows = data.draw(st.lists(st.integers(0, 1), min_size=2, max_size=2), label="rows")

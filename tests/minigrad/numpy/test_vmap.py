@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.environment import max_examples
 from support.opinfo import TABLE, OpInfo, samples
 from support.opinfo.base import integers
 
@@ -45,9 +46,19 @@ def samples_and_axes(draw: Any, info: OpInfo) -> Any:
     return sample, [0 if i == first or not draw(integers(0, 1)) else None for i in range(count)]
 
 
+@max_examples(60)
+@given(data=st.data())
+def test_vmap_of_einsum_equals_a_loop(data: st.DataObject) -> None:
+    check_vmap(TABLE["einsum"], data)
+
+
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
 @given(data=st.data())
 def test_vmap_of_op_equals_a_loop(info: OpInfo, data: st.DataObject) -> None:
+    check_vmap(info, data)
+
+
+def check_vmap(info: OpInfo, data: st.DataObject) -> None:
     """Compare values and gradients; each operand but one can be the same for all examples."""
     sample, axes = data.draw(samples_and_axes(info))
     xs = [

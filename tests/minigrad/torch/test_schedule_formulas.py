@@ -198,37 +198,45 @@ def test_plateau_equals_its_definition_also_resumed(
         assert made.get_last_lr() == rates
 
 
+tables = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=26, max_size=26)
+
+
 @given(
-    schedule=schedules(*SCHEDULES),
+    schedule=schedules(*SCHEDULES) | tables,
     rates=base_rates,
     steps=st.integers(0, 12),
-    by_hand=st.booleans(),
-    schedule_first=st.booleans(),
+    by_hand=st.integers(0, 12),
 )
 def test_schedule_resumed_at_any_step_continues_exactly(
-    schedule: tuple[str, dict[str, Any]],
+    schedule: tuple[str, dict[str, Any]] | list[float],
     rates: list[float],
     steps: int,
-    by_hand: bool,
-    schedule_first: bool,
+    by_hand: int,
 ) -> None:
-    """Also after a rate was set by hand."""
-    make = lambda optimizer: getattr(optim, schedule[0])(optimizer, **schedule[1])
-    optimizer, other = sgd(rates), sgd([0.3] * len(rates))
+    """In an optimizer with other rates, also after a rate was set by hand, or the factor was 0."""
+
+    def make(optimizer: Any) -> Any:
+        if isinstance(schedule, tuple):
+            return getattr(optim, schedule[0])(optimizer, **schedule[1])
+        return optim.Schedule(optimizer, schedule.__getitem__, floor=0.01)
+
+    optimizer = sgd(rates)
     whole = make(optimizer)
-    for step in range(steps):
-        if by_hand and step == steps // 2:
+    for step in range(steps + 1):
+        if step == min(by_hand, steps):
             optimizer.param_groups[0]["lr"] = 0.77
-        whole.step()
-    resumed = make(other)
+        if step < steps:
+            whole.step()
     states = json.loads(json.dumps([whole.state_dict(), optimizer.state_dict()["groups"]]))
-    loads: list[Any] = [
-        lambda: resumed.load_state_dict(states[0]),
-        lambda: other.load_state_dict({"groups": states[1], "arrays": {}}),
-    ]
-    for load in loads if schedule_first else loads[::-1]:
-        load()
-    for _ in range(10):
-        assert resumed.get_last_lr() == whole.get_last_lr()
-        resumed.step()
+    others = [sgd([0.3] * len(rates)) for _ in range(2)]
+    both = [make(other) for other in others]
+    both[0].load_state_dict(states[0])
+    for other in others:
+        other.load_state_dict({"groups": states[1], "arrays": {}})
+    both[1].load_state_dict(states[0])
+    for step in range(1, 11):
+        for resumed in both:
+            assert resumed.get_last_lr() == whole.get_last_lr()
+            assert resumed.rates(step) == whole.rates(step)
+            resumed.step()
         whole.step()

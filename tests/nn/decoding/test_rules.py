@@ -125,6 +125,17 @@ def test_bad_words_forbid_the_tokens_that_would_complete_them(
         assert np.isneginf(logits[0, token]) == is_bad
 
 
+@given(st.lists(st.integers(0, 1), max_size=6))
+def test_no_repeat_ngram_size_forbids_tokens_that_would_repeat_an_ngram(text: list[int]) -> None:
+    """Of every size, also if the text so far is one token shorter or longer."""
+    for n in range(1, len(text) + 3):
+        rules = nn.Rules(no_repeat_ngram_size=n)
+        logits = rules.apply(np.zeros((1, 2)), np.array([[-1, *text]]), 1, False, ())
+        ngrams = [text[i : i + n] for i in range(len(text) - n + 1)]
+        for token in (0, 1):
+            assert np.isneginf(logits[0, token]) == ([*text, token][-n:] in ngrams)
+
+
 def test_rules_are_immutable_and_hashable() -> None:
     rules = nn.Rules(suppress=[1], bad_words=[[1, 2]])
     assert len({rules, nn.Rules(suppress=(1,), bad_words=((1, 2),))}) == 1

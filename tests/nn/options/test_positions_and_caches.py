@@ -162,6 +162,16 @@ def test_rotary_scaling_of_many_pairs_equals_the_formula_of_its_paper(
     assert rotary.factor == pytest.approx(factors[0])
 
 
+@given(st.lists(st.tuples(st.sampled_from("efd"), st.integers(1, 99)), min_size=2, max_size=5))
+def test_rotary_positions_do_not_depend_on_earlier_calls(calls: list[tuple[str, int]]) -> None:
+    """Tables are kept between calls, in one dtype and up to one position."""
+    used = nn.RotaryPositions(4)
+    for dtype, length in calls:
+        x = normal(length, 1, 1, length, 4).astype(dtype)
+        found, expected = used(x), nn.RotaryPositions(4)(x)
+        np.testing.assert_array_equal(found.data, expected.data, strict=True)
+
+
 def test_yarn_of_llama_2_ramps_from_pair_20_to_pair_46() -> None:
     """For heads of size 128 and 4096 positions, the range is 20.94 to 45.03 before rounding."""
     scaling = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096}

@@ -111,6 +111,9 @@ class Draw:
     def permutation(self, n: int) -> tuple[int, ...]:
         return tuple(self.draw(permutations(n)))
 
+    def permutation_of(self, values: Any) -> list[Any]:
+        return [values[i] for i in self.permutation(len(values))]
+
     def positions(self, size: int) -> list[int]:
         """Draw at most three positions in an array of `size` elements."""
         return [self.integer(0, size - 1) for _ in range(self.integer(0, 3))] if size else []

@@ -36,8 +36,16 @@ _EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
 
 
 def _einsum(d: Draw) -> Sample:
-    subscripts, shapes = d.one_of(*_EINSUMS)
-    return Sample(subscripts, *map(d.array, shapes))
+    """Draw subscripts that are known to be hard, or random ones, half of them without "->"."""
+    if d.often(0.3):
+        subscripts, shapes = d.one_of(*_EINSUMS)
+        return Sample(subscripts, *map(d.array, shapes))
+    sizes = dict(zip("ibZa", (2, 3, 1, 2)))
+    terms = ["".join(d.permutation_of("ibZa")[: d.integer(0, 3)]) for _ in range(d.integer(1, 3))]
+    used = sorted({*"".join(terms)})
+    result = "->" + "".join(d.permutation_of(used)[: d.integer(0, len(used))])
+    shapes = [tuple(sizes[letter] for letter in term) for term in terms]
+    return Sample(",".join(terms) + result * d.bool(), *map(d.array, shapes))
 
 
 add("einsum", _einsum)

@@ -1,0 +1,58 @@
+"""Settings of single layers in a published config.json: windows, and layers without rotary positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minigrad.io.json import Settings
+from nn.published.load import FAMILIES, read_config
+
+SIZES = {"vocab_size": 9, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2,
+         "intermediate_size": 8, "max_position_embeddings": 20, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+layer_counts = st.integers(1, 4)
+
+
+def config_of(model_type: str, layers: int, **settings: Any) -> Any:
+    """Return our configuration; None leaves a key out."""
+    written = SIZES | {"num_hidden_layers": layers} | settings
+    present = {name: value for name, value in written.items() if value is not None}
+    return read_config(Settings(present, "config.json"), FAMILIES[model_type])
+
+
+@given(st.sampled_from(["qwen2", "qwen3"]), layer_counts, st.data())
+def test_layers_from_max_window_layers_on_have_the_window(
+    model_type: str, layers: int, data: st.DataObject
+) -> None:
+    """`layer_types` takes precedence. Without `use_sliding_window`, no layer has a window."""
+    kinds = st.sampled_from(["sliding_attention", "full_attention"])
+    types = data.draw(st.none() | st.lists(kinds, min_size=layers, max_size=layers))
+    for first in range(layers + 2):
+        for is_used in (True, False, None):
+            config = config_of(
+                model_type, layers, max_window_layers=first, layer_types=types, sliding_window=3,
+                use_sliding_window=is_used,
+            )  # fmt: skip
+            expected = [i for i in range(layers) if i >= first]
+            if types is not None:
+                expected = [i for i, kind in enumerate(types) if kind == "sliding_attention"]
+            assert config.attention.window == (3 if is_used else None)
+            assert [*(config.attention.window_layers or ())] == (expected if is_used else [])
+
+
+@given(st.none() | st.integers(1, 5), layer_counts, st.data())
+def test_layers_of_smollm3_without_rotary_positions(
+    interval: int | None, layers: int, data: st.DataObject
+) -> None:
+    """Every fourth layer by default, every layer at the interval, or the zeros of a list."""
+    flags = st.lists(st.integers(0, 1), min_size=layers, max_size=layers)
+    rotates = data.draw(st.none() | flags)
+    settings = {"no_rope_layer_interval": interval, "no_rope_layers": rotates}
+    step = 4 if interval is None else interval
+    expected = [i for i in range(layers) if (i + 1) % step == 0]
+    if rotates is not None:
+        expected = [i for i, rotate in enumerate(rotates) if not rotate]
+    found = config_of("smollm3", layers, **settings).positions.no_rotary_layers
+    assert [*found] == expected
