@@ -294,7 +294,7 @@ def _not_floating(
     op: Op, operands: tuple[Any, ...], options: dict[str, Any], y: np.ndarray
 ) -> Tensor:
     """Return a result of integers, which has no gradient, or a complex one."""
-    if y.dtype.kind == "c":
+    if y.dtype.kind == "c" and extension.complex is not None:
         result: Tensor = extension.complex(op, operands, options)
         return result
     if y.dtype.kind not in "iub":

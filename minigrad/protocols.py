@@ -62,47 +62,21 @@ def _other(function: Any, method: str, args: Any, kwargs: Any) -> Any:
     return getattr(function, method)(*without_tensors(args), **without_tensors(kwargs))
 
 
-def _refuse_complex(op: Any, operands: Any, options: Any) -> Any:
-    raise TypeError(f"{op.name}: the result is complex, and complex numbers have no gradients")
-
-
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
 Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
-extension.complex = _refuse_complex
 
 # -- comparisons, which have no gradient
 
 
-def _comparison(compare: Callable[..., Any], sign: str) -> Callable[[Tensor, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
+for _name, _sign in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
+
+    def _compare(self: Tensor, other: Any, /, compare: Any = getattr(operator, _name)) -> Tensor:
         return wrap(as_array(compare(self._array, without_tensors(other))), None)
 
-    method.__doc__ = f"Compute a {sign} b for each element."
-    return method
-
-
-for _name, _sign in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
-    setattr(Tensor, f"__{_name}__", _comparison(getattr(operator, _name), _sign))
+    _compare.__doc__ = f"Compute a {_sign} b for each element."
+    setattr(Tensor, f"__{_name}__", _compare)
 
 # -- writes
-
-
-def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
-    name = ufunc.__name__
-
-    def in_place(self: Tensor, other: Any) -> Tensor:
-        check_writable(self, name)
-        if needs_gradient((self, other)):
-            y = fitting(self, name, DISPATCH[ufunc](self, other))
-            extension.write(self, ..., y, name, True)
-            return self
-        if ufunc is np.matmul and np.ndim(other) < 2:
-            raise ValueError("matmul: in place, the other operand must be a matrix")
-        extension.change(self, lambda: ufunc(self._array, unwrap(other), out=self._array))
-        return self
-
-    in_place.__doc__ = f"Compute {name} in place."
-    return in_place
 
 
 def check_writable(t: Tensor, name: str) -> None:
@@ -115,41 +89,37 @@ def check_writable(t: Tensor, name: str) -> None:
         )
 
 
-def fitting(t: Tensor, name: str, y: Tensor) -> Tensor:
-    """Return the result of an operation in the dtype of `t`, in whose place it is written."""
-    if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
-        raise ValueError(
-            f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
-            f"shape {t.shape} and dtype {t.dtype}; write t = t + u instead of t += u"
-        )
-    return y if y.dtype == t.dtype else y.astype(t.dtype)
-
-
 def _set_item(self: Tensor, index: Any, value: Any) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
     extension.write(self, index, value, "item assignment")
 
 
-def _change(t: Tensor, write: Callable[[], Any]) -> None:
-    """Call `write`, which writes values without a gradient into the memory of `t`."""
-    write()
-    mark_changed(t._array)
-
-
-def _write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:
-    """Write a value at an index; `is_new` if nothing else refers to the value."""
+def _check_constant(t: Tensor, value: Any, name: str) -> None:
+    """Raise a GradientError if a write would lose a gradient."""
     if needs_gradient((t, value)):
         raise GradientError(
             f"{name}: a tensor that requires gradients, or a value that does, cannot be written "
             "in place; write t = t + u instead of t += u, and np.where(mask, u, t) instead of "
             "t[mask] = u"
         )
+
+
+def _write(t: Tensor, index: Any, value: Any, name: str) -> None:
+    """Write a value at an index."""
+    _check_constant(t, value, name)
     t._array[without_tensors(index)] = unwrap(value)
     mark_changed(t._array)
 
 
-extension.change, extension.write = _change, _write
+def _update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
+    """Write ufunc(t, other) into t."""
+    _check_constant(t, other, ufunc.__name__)
+    ufunc(t._array, unwrap(other), out=t._array)
+    mark_changed(t._array)
+
+
+extension.write, extension.update = _write, _update
 Tensor.__setitem__ = _set_item  # type: ignore[method-assign, assignment]
 
 for _name, _ufunc in {
@@ -158,4 +128,13 @@ for _name, _ufunc in {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "lshift": np.left_shift, "rshift": np.right_shift,
 }.items():  # fmt: skip
-    setattr(Tensor, f"__i{_name}__", _in_place(_ufunc))
+
+    def _in_place(self: Tensor, other: Any, /, ufunc: np.ufunc = _ufunc) -> Tensor:
+        check_writable(self, ufunc.__name__)
+        if ufunc is np.matmul and np.ndim(other) < 2:
+            raise ValueError("matmul: in place, the other operand must be a matrix")
+        extension.update(self, ufunc, other)
+        return self
+
+    _in_place.__doc__ = f"Compute {_ufunc.__name__} in place."
+    setattr(Tensor, f"__i{_name}__", _in_place)

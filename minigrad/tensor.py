@@ -31,12 +31,12 @@ ndarray = np.ndarray
 DISPATCH: dict[Any, Callable[..., Any]] = {}
 """Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
-extension = SimpleNamespace(conversion=str)
+extension = SimpleNamespace(conversion=str, complex=None)
 """Functions that a package around the book may set, as attributes.
 
 `conversion()` returns advice for a tensor that is converted to an ndarray.
 `complex(op, operands, options)` returns the complex result of an op on real tensors.
-`write(t, index, value, name)` and `change(t, write)` write into the memory of a tensor.
+`write(t, index, value, name)` and `update(t, ufunc, other)` write into the memory of a tensor.
 """
 
 

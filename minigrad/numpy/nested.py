@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays import as_array
 from ..changes import mark_changed, shares_memory
 from ..nested import map_parts, without_tensors
-from ..protocols import check_writable, fitting
+from ..protocols import check_writable
 from ..tensor import Tensor, extension, wrap
 from .batched import BatchedArray
 
@@ -57,6 +57,16 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _tensors_in(part)
+
+
+def fitting(t: Tensor, name: str, y: Tensor) -> Tensor:
+    """Return the result of an operation in the dtype of `t`, in whose place it is written."""
+    if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
+        raise ValueError(
+            f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
+            f"shape {t.shape} and dtype {t.dtype}; write t = t + u instead of t += u"
+        )
+    return y if y.dtype == t.dtype else y.astype(t.dtype)
 
 
 def write_out(name: str, out: Any, y: Any) -> Any:

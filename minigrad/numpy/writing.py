@@ -31,7 +31,7 @@ from ..tensor import (
 )
 from .creation import tensor
 from .indexing import index_add
-from .nested import on_arrays
+from .nested import fitting, on_arrays
 from .write_log import THROUGH_ANOTHER, UNDER_NO_GRAD, Entry, Log, nodes_written, place_of, set_node
 
 
@@ -90,6 +90,15 @@ def change(t: Tensor, function: Callable[[], Any]) -> None:
         _mark(t._array, THROUGH_ANOTHER if MODE.get().record else UNDER_NO_GRAD)
     else:
         mark_changed(t._array)
+
+
+def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
+    """Write ufunc(t, other) into the memory of `t`."""
+    if needs_gradient((t, other)):
+        y = fitting(t, ufunc.__name__, DISPATCH[ufunc](t, other))
+        write(t, ..., y, ufunc.__name__, True)
+        return
+    change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
 
 
 def _has_nodes(t: Tensor, first: Tensor) -> bool:
@@ -190,7 +199,7 @@ def _record(
     return e
 
 
-extension.write, extension.change = write, change
+extension.write, extension.update = write, update
 
 
 # -- NumPy's functions that write
