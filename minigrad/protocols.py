@@ -68,13 +68,16 @@ Tensor.__array_function__ = _array_function  # type: ignore[attr-defined]
 # -- comparisons, which have no gradient
 
 
-for _name, _sign in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
+for _compare_arrays, _sign in (
+    (operator.lt, "<"), (operator.le, "<="), (operator.eq, "=="), (operator.ne, "!="),
+    (operator.gt, ">"), (operator.ge, ">="),
+):  # fmt: skip
 
-    def _compare(self: Tensor, other: Any, /, compare: Any = getattr(operator, _name)) -> Tensor:
+    def _compare(self: Tensor, other: Any, /, compare: Any = _compare_arrays) -> Tensor:
         return wrap(as_array(compare(self._array, without_tensors(other))), None)
 
     _compare.__doc__ = f"Compute a {_sign} b for each element."
-    setattr(Tensor, f"__{_name}__", _compare)
+    setattr(Tensor, f"__{_compare_arrays.__name__}__", _compare)
 
 # -- writes
 

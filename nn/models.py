@@ -150,9 +150,9 @@ class Model(Module):
             "reduction": reduction,
             "ignore_index": IGNORED,
         }
-        # A subclass, such as an adapter, or a hook computes more than the product. The fused kernel
+        # A subclass, such as an adapter, or a tool computes more than the product. The fused kernel
         # keeps no loss of each position.
-        is_product = type(self.output) is Linear and not self.output.has_hooks
+        is_product = type(self.output) is Linear and self.output._call is None
         if not is_product or reduction == "none":
             return cross_entropy(self.output(hidden), targets, **options)
         return linear_cross_entropy(

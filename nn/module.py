@@ -16,9 +16,13 @@ import numpy as np
 
 from minigrad.changes import mark_changed
 from minigrad.errors import GradientError, listed
-from minigrad.tensor import HookHandle, Tensor, unwrap, zero_grads
+from minigrad.tensor import Tensor, unwrap, zero_grads
+
+from .methods import Methods
 
 __all__ = ["Module", "ModuleList", "Parameter", "Sequential", "evaluating"]
+
+L = TypeVar("L", bound="ModuleList")
 
 if TYPE_CHECKING:
     P = ParamSpec("P")
@@ -75,25 +79,11 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype)
 
-    def replace(self, data: np.ndarray) -> None:
-        """Replace the array by one of any shape and dtype, and drop the gradient.
-
-        An optimizer that was created before refuses its next step.
-
-        Parameters
-        ----------
-        data : array
-            New values; used without a copy.
-        """
-        requires_grad = self.requires_grad
-        self._array, self._node, self._frozen = data, None, None
-        self.requires_grad = requires_grad
-
     def __repr__(self) -> str:
         return "parameter" + super().__repr__().removeprefix("tensor")
 
 
-class Module:
+class Module(Methods):
     """Base of all layers and models.
 
     Subclasses define `forward`, and assign parameters and submodules as attributes. Attributes that
@@ -104,8 +94,7 @@ class Module:
 
     _training: bool = True
     _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> is it saved? replaced, never changed)
-    _forward_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
-    _forward_pre_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
+    _call: Callable[..., Any] | None = None  # as `CALL`, for this module alone
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result of the module. Subclasses define it.
@@ -126,68 +115,9 @@ class Module:
     else:
 
         def __call__(self, *args, **kwargs):
-            """Return the result of `forward`, which hooks and `CALL` can change."""
-            call = CALL.get()
-            if call is not None:
-                return call(self, args, kwargs)
-            if not self._forward_pre_hooks and not self._forward_hooks:
-                return self.forward(*args, **kwargs)
-            return self._hooked_forward(*args, **kwargs)
-
-    def _hooked_forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of `forward` as hooks change it."""
-        for pre_hook in tuple(self._forward_pre_hooks.values()):
-            changed = pre_hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*args, **kwargs)
-        for hook in tuple(self._forward_hooks.values()):
-            changed = hook(self, args, result)
-            result = result if changed is None else changed
-        return result
-
-    def register_forward_hook(
-        self, hook: Callable[[Module, tuple[Any, ...], Any], Any]
-    ) -> HookHandle:
-        """Call a function after each forward pass.
-
-        Parameters
-        ----------
-        hook : callable
-            `hook(module, args, result)` returns a new result, or None to keep it.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove()` removes the hook.
-        """
-        if not self._forward_hooks:
-            self._forward_hooks = {}
-        return HookHandle(self._forward_hooks, hook)
-
-    def register_forward_pre_hook(
-        self, hook: Callable[[Module, tuple[Any, ...]], Any]
-    ) -> HookHandle:
-        """Call a function before each forward pass.
-
-        Parameters
-        ----------
-        hook : callable
-            `hook(module, args)` returns new arguments, or None to keep them.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove()` removes the hook.
-        """
-        if not self._forward_pre_hooks:
-            self._forward_pre_hooks = {}
-        return HookHandle(self._forward_pre_hooks, hook)
-
-    @property
-    def has_hooks(self) -> bool:
-        """True if hooks are attached to the forward pass."""
-        return bool(self._forward_pre_hooks or self._forward_hooks)
+            """Return the result of `forward`, which a tool may change."""
+            call = CALL.get() or self._call
+            return self.forward(*args, **kwargs) if call is None else call(self, args, kwargs)
 
     @property
     def training(self) -> bool:
@@ -227,10 +157,6 @@ class Module:
         for name, value in vars(self).items():
             if isinstance(value, Module):
                 yield name, value
-
-    def children(self) -> Iterator[Module]:
-        """Yield the modules directly inside this one."""
-        return (child for _, child in self.named_children())
 
     def named_modules(
         self, prefix: str = "", seen: set[int] | None = None
@@ -272,16 +198,6 @@ class Module:
     def parameters(self) -> Iterator[Parameter]:
         """Yield all parameters, each once."""
         return (parameter for _, parameter in self.named_parameters())
-
-    def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield all buffers with dotted names."""
-        seen: set[int] = set()
-        for prefix, module in self.named_modules():
-            for name in module._buffers:
-                value = unwrap(getattr(module, name))
-                if value is not None and id(value) not in seen:
-                    seen.add(id(value))
-                    yield f"{prefix}.{name}" if prefix else name, value
 
     def num_parameters(self, trainable_only: bool = False) -> int:
         """Return the number of values in all parameters, or in those that require gradients.
@@ -341,37 +257,6 @@ class Module:
             current[name][...] = converted[name]
             mark_changed(current[name])
 
-    def astype(self, dtype: Any) -> Module:
-        """Convert all parameters and floating buffers in place, and drop gradients.
-
-        Parameters
-        ----------
-        dtype : dtype
-            Floating dtype to convert to.
-
-        Returns
-        -------
-        Module
-            This module.
-        """
-        if np.dtype(dtype).kind != "f":
-            raise TypeError(f"Module.astype: dtype must be floating, got {np.dtype(dtype)}")
-        for module in self.modules():
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Parameter):
-                    value.replace(value.data.astype(dtype))
-                elif name in module._buffers and value is not None and value.dtype.kind == "f":
-                    setattr(module, name, value.astype(dtype))
-        return self
-
-    def float(self) -> Module:
-        """Return `astype(float32)`."""
-        return self.astype(np.float32)
-
-    def double(self) -> Module:
-        """Return `astype(float64)`."""
-        return self.astype(np.float64)
-
     def train(self, mode: bool = True) -> Module:
         """Put this module and all inside it in training mode, or in evaluation mode.
 
@@ -424,24 +309,6 @@ class Module:
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
-        return self
-
-    def apply(self, function: Callable[[Module], Any]) -> Module:
-        """Call a function with every module inside this one, and with this one last.
-
-        Parameters
-        ----------
-        function : callable
-            Its result is ignored.
-
-        Returns
-        -------
-        Module
-            This module.
-        """
-        for child in self.children():
-            child.apply(function)
-        function(self)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
@@ -521,8 +388,9 @@ def as_input(layer: Module, x: Any, dtype: np.dtype) -> Tensor:
     elif x.dtype != dtype:
         if x._node is not None:
             raise TypeError(
-                f"{_described(layer)}: x must be {dtype}, the dtype of its parameters, got "
-                f"{x.dtype}; convert x by x.astype('{dtype}') or the layer by .astype('{x.dtype}')"
+                f"{type(layer).__name__}({layer.extra_repr()}): x must be {dtype}, the dtype of "
+                f"its parameters, got {x.dtype}; convert x by x.astype('{dtype}') or the layer by "
+                f".astype('{x.dtype}')"
             )
         x = Tensor(converted(layer, x._array, dtype))
     return x
@@ -534,45 +402,42 @@ def converted(layer: Module, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return x
     if not np.can_cast(x.dtype, dtype, "same_kind"):
         raise TypeError(
-            f"{_described(layer)}: x must be real numbers, to be converted to {dtype}, the dtype "
-            f"of its parameters, got {x.dtype}"
+            f"{type(layer).__name__}({layer.extra_repr()}): x must be real numbers, to be "
+            f"converted to {dtype}, the dtype of its parameters, got {x.dtype}"
         )
     return x.astype(dtype)
 
 
-def _described(layer: Module) -> str:
-    return f"{type(layer).__name__}({layer.extra_repr()})"
-
-
-class Sequential(Module):
-    """Modules that are called one after another.
+class ModuleList(Module):
+    """List of modules, for models that call them in their own `forward`.
 
     Parameters
     ----------
-    *modules : Module
-        Modules in the order of calls.
+    modules : iterable of Module, optional
+        Modules, in the order of their indices.
     """
 
-    def __init__(self, *modules: Module) -> None:
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
         for module in modules:
             self.append(module)
 
     def __len__(self) -> int:
-        return len([x for x in vars(self).values() if isinstance(x, Module)])
+        return len([*self.named_children()])
 
     def __iter__(self) -> Iterator[Module]:
-        return iter([x for x in vars(self).values() if isinstance(x, Module)])
+        return iter([module for _, module in self.named_children()])
 
     @overload
     def __getitem__(self, i: int) -> Module: ...
     @overload
-    def __getitem__(self, i: slice) -> Sequential: ...
+    def __getitem__(self: L, i: slice) -> L: ...
     def __getitem__(self, i: int | slice) -> Module:
         """Return the module at an index, or a container of the modules of a slice."""
-        if not isinstance(i, slice):
-            return list(self.children())[i]
-        part = ModuleList() if isinstance(self, ModuleList) else Sequential()
-        for module in list(self.children())[i]:
+        chosen = [*self][i]
+        if isinstance(chosen, Module):
+            return chosen
+        part = type(self)()
+        for module in chosen:
             part.append(module)
         return part
 
@@ -582,9 +447,21 @@ class Sequential(Module):
         Parameters
         ----------
         module : Module
-            Module to call last.
         """
         setattr(self, str(len(self)), checked_module(self, module))
+
+
+class Sequential(ModuleList):
+    """Modules that are called one after another.
+
+    Parameters
+    ----------
+    *modules : Module
+        Modules in the order of calls.
+    """
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__(modules)
 
     def forward(self, x: Any) -> Tensor:
         """Return the result of the last module.
@@ -597,26 +474,3 @@ class Sequential(Module):
         for module in self:
             x = module(x)
         return x
-
-
-class ModuleList(Sequential):
-    """List of modules, for models that call them in their own `forward`.
-
-    Parameters
-    ----------
-    modules : iterable of Module, optional
-        Modules, in the order of their indices.
-    """
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        super().__init__(*modules)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise an error: a list of modules is not called.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            Ignored.
-        """
-        raise NotImplementedError("a ModuleList has no forward(); call the modules in it")

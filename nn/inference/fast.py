@@ -70,7 +70,7 @@ class FastLayer(Module):
         """Return the result of `compute` or `forward`, which hooks can change."""
         if type(x) is not np.ndarray:
             return super().__call__(x, *args, **options)
-        if not self._forward_hooks and not self._forward_pre_hooks and CALL.get() is None:
+        if not self.has_hooks and CALL.get() is None:
             return self.compute(x, *args, **options)
         return plain(super().__call__(Tensor(x), *args, **options))
 

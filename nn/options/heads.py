@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..attention import MultiHeadAttention
+from .modules import replace_array
 
 __all__ = ["prune_heads"]
 
@@ -29,12 +30,12 @@ def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
     remaining, indices = heads_without(attention, heads)
     rows = (np.array(indices)[:, None] * attention.d_k + np.arange(attention.d_k)).reshape(-1)
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
-        projection.weight.replace(projection.weight.data[rows])
+        replace_array(projection.weight, projection.weight.data[rows])
         if projection.bias is not None:
-            projection.bias.replace(projection.bias.data[rows])
+            replace_array(projection.bias, projection.bias.data[rows])
         projection.out_features = len(rows)
     out = attention.out_proj
-    out.weight.replace(np.ascontiguousarray(out.weight.data[:, rows]))
+    replace_array(out.weight, np.ascontiguousarray(out.weight.data[:, rows]))
     out.in_features = len(rows)
     total = attention.num_heads + len(pruned_heads_of(attention))
     vars(attention)["pruned_heads"] = tuple(head for head in range(total) if head not in remaining)

@@ -70,7 +70,8 @@ def attending(
             vars(module)["attend"] = probe(name, module, module.attend)
         if outer is not None:
             return outer(module, args, kwargs)
-        return module._hooked_forward(*args, **kwargs)
+        inner = module._call
+        return module.forward(*args, **kwargs) if inner is None else inner(module, args, kwargs)
 
     token = CALL.set(call)
     try:

@@ -25,6 +25,7 @@ from ..inference.int8 import Int8Matrix
 from ..models import Model
 from ..module import Module
 from ..options.model_options import check_sizes, extended
+from ..options.modules import replace_array
 from .bart import M2M100, Bart, Marian, MBart
 from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
 from .family import HARMLESS, Family, HFConfig, Names, StoredArray
@@ -428,7 +429,7 @@ class _Directory:
                 if isinstance(part, Int8Matrix) and matrices is not None:
                     matrices[id(parameters[parameter])] = part
                     continue
-                parameters[parameter].replace(part)
+                replace_array(parameters[parameter], part)
                 parameters[parameter].requires_grad = stored.trained
         if not is_native:
             return new_origin(self.name, model, head, self.settings)

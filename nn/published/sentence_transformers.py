@@ -16,7 +16,7 @@ from .. import init
 from ..layers import Linear
 from ..models import Transformer
 from ..options.activations import Identity
-from ..options.containers import ModuleDict
+from ..options.modules import ModuleDict
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from .family import expect_values

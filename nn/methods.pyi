@@ -1,0 +1,3 @@
+from .options.modules import FurtherMethods
+
+class Methods(FurtherMethods): ...
