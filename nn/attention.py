@@ -42,7 +42,6 @@ class KeysAndValues:
         Parameters
         ----------
         rows : array of int
-            Indices of rows.
         """
         self.keys, self.values = self.keys[rows], self.values[rows]
 
@@ -55,21 +54,13 @@ class AttentionCache:
         self._keys = self._values = np.empty((0, 0, 0, 0))
 
     def append(self, keys: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Append keys and values.
+        """Return keys and values of all positions, (N, h_kv, length, d_k), after appending some.
+
+        Gradients cannot flow through a cache, so recorded ones raise a RuntimeError.
 
         Parameters
         ----------
         keys, values : Tensor or array, shape (N, h_kv, L_new, d_k)
-
-        Returns
-        -------
-        keys, values : array, shape (N, h_kv, length, d_k)
-            Keys and values of all positions.
-
-        Raises
-        ------
-        RuntimeError
-            If gradients are recorded, which cannot flow through a cache.
         """
         if any(isinstance(x, Tensor) and x.requires_grad for x in (keys, values)):
             raise RuntimeError(
@@ -93,19 +84,16 @@ class AttentionCache:
         return larger
 
     def select(self, rows: np.ndarray) -> None:
-        """Keep the rows of the batch with these indices, which may repeat, in this order.
+        """Keep some rows of the batch.
 
-        Parameters
-        ----------
-        rows : array of int
-            Indices of rows.
+        Parameters: as `KeysAndValues.select`.
         """
         if self.length:
             self._keys, self._values = self._keys[rows], self._values[rows]
 
 
 def causal_mask(length: int, start: int = 0) -> np.ndarray:
-    """Return a mask in which each position attends to itself and to earlier positions.
+    """Return a mask (length, start + length): each position attends to itself and earlier ones.
 
     Parameters
     ----------
@@ -113,11 +101,6 @@ def causal_mask(length: int, start: int = 0) -> np.ndarray:
         Number of queries.
     start : int, default 0
         Position of the first query. The keys are all positions from 0.
-
-    Returns
-    -------
-    array of bool, shape (length, start + length)
-        True = may attend.
     """
     return np.tri(length, start + length, start, dtype=bool)
 
@@ -128,7 +111,6 @@ def hide_later(mask: Any, length: int, cache: AttentionCache | None = None) -> A
     Parameters
     ----------
     mask : array of bool, broadcastable to (N, h, L, L_kv), or None
-        True = may attend.
     length : int
         Number of queries, L. They follow the positions in the cache.
     cache : AttentionCache, optional
@@ -141,18 +123,13 @@ def hide_later(mask: Any, length: int, cache: AttentionCache | None = None) -> A
 
 
 def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
-    """Return the padding mask of token ids.
+    """Return the padding mask of token ids (N, L), which is True where they are not padding.
 
     Parameters
     ----------
     ids : array of int, shape (N, L)
     pad_id : int, default 0
         Id of the padding token.
-
-    Returns
-    -------
-    array of bool, shape (N, L)
-        True = not padding.
     """
     return np.asarray(unwrap(ids)) != pad_id
 
@@ -163,6 +140,8 @@ class MultiHeadAttention(Module):
     Query, key and value are projected, each head attends with its part of the projections, and the
     results of all heads are projected once more.
 
+    Other parameters: as `Linear`.
+
     Parameters
     ----------
     d_model : int
@@ -171,10 +150,6 @@ class MultiHeadAttention(Module):
         Number of heads, a divisor of `d_model`.
     dropout : float, default 0
         Probability of dropping an attention weight in training.
-    dtype : dtype, default float32
-        dtype of the parameters.
-    generator : numpy.random.Generator, optional
-        Draws the weights and dropout; the default generator if not given.
 
     References
     ----------
@@ -202,23 +177,18 @@ class MultiHeadAttention(Module):
     def forward(
         self, query: Any, memory: Any = None, mask: Any = None, cache: AttentionCache | None = None
     ) -> Tensor:
-        """Attend from each query to all positions of the memory that the mask allows.
+        """Return (N, L_q, d_model): each query attends to the positions that the mask allows.
 
         Parameters
         ----------
         query : Tensor, shape (N, L_q, d_model)
         memory : Tensor, shape (N, L_kv, d_model), or KeysAndValues, optional
             The sequence that is attended to; `query` by default (self-attention).
-            `keys_and_values` projects it beforehand.
         mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
             True = may attend. Pass a padding mask (N, L_kv) as `mask[:, None, None]`.
         cache : AttentionCache, optional
             Keys and values of earlier positions. The keys and values of this call are appended.
 
-        Returns
-        -------
-        Tensor, shape (N, L_q, d_model)
-            The output projection of the merged heads.
         """
         q, k, v = self.project(query, query if memory is None else memory)  # (N, h, L, d_k)
         if cache is not None:
@@ -228,10 +198,7 @@ class MultiHeadAttention(Module):
     def project(self, query: Any, memory: Any) -> tuple[Any, Any, Any]:
         """Return queries (N, h, L_q, d_k), keys and values (N, h, L_kv, d_k).
 
-        Parameters
-        ----------
-        query : Tensor, shape (N, L_q, d_model)
-        memory : Tensor, shape (N, L_kv, d_model), or KeysAndValues
+        Parameters: as `MultiHeadAttention.forward`.
         """
         q = split_heads(self.q_proj(query), num_heads=self.num_heads)
         if not isinstance(memory, KeysAndValues):
@@ -256,7 +223,6 @@ class MultiHeadAttention(Module):
         q : Tensor, shape (N, h, L_q, d_k)
         k, v : Tensor, shape (N, h, L_kv, d_k)
         mask : array of bool, broadcastable to (N, h, L_q, L_kv), or None
-            True = may attend. None: each query attends to all keys.
         """
         dropout = self.dropout if self.training else 0.0
         return scaled_dot_product_attention(

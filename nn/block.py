@@ -91,30 +91,22 @@ class TransformerEncoderLayer(TransformerLayer):
 
     With a causal mask, it is a layer of a decoder-only model.
 
+    Other parameters: as `FeedForward`.
+
     Parameters
     ----------
-    d_model : int
-        Size of input and output.
     num_heads : int
         Number of heads.
-    d_ff : int, default 2048
-        Size of the hidden layer of the feed-forward network.
     dropout : float, default 0.1
         Probability of dropping an element of the output of a sublayer, of the hidden layer of the
         feed-forward network, or an attention weight.
-    activation : str, default "relu"
-        A name in `nn.ACTIVATIONS`.
     norm_first : bool, default False
         Compute x + dropout(f(norm(x))) for a sublayer f. Otherwise, as in the paper,
         norm(x + dropout(f(x))).
-    dtype : dtype, default float32
-        dtype of the parameters.
-    generator : numpy.random.Generator, optional
-        Draws the weights and dropout; the default generator if not given.
     """
 
     def forward(self, x: Any, *, mask: Any = None, **options: Any) -> Tensor:
-        """Compute the layer.
+        """Return the output of the layer, (N, L, d_model).
 
         Parameters
         ----------
@@ -123,11 +115,6 @@ class TransformerEncoderLayer(TransformerLayer):
             True = may attend.
         **options
             `cache` of `MultiHeadAttention.forward`.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            The output of the layer.
         """
         x = as_input(self, x, self.feed_forward.linear1.weight.dtype)
         x = self.residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
@@ -152,26 +139,20 @@ class TransformerDecoderLayer(TransformerLayer):
         cache: AttentionCache | None = None,
         **options: Any,
     ) -> Tensor:
-        """Compute the layer.
+        """Return the output of the layer, (N, L, d_model).
+
+        Other parameters: as `TransformerEncoderLayer.forward`.
 
         Parameters
         ----------
-        x : Tensor, shape (N, L, d_model)
         memory : Tensor, shape (N, L_m, d_model), or KeysAndValues
             Output of the encoder, or the result of `cross_attention.keys_and_values`.
         mask : array of bool, shape (L, L) or broadcastable to (N, h, L, L), optional
-            True = may attend. By default each position attends to itself and to earlier ones.
+            By default each position attends to itself and to earlier ones.
         memory_mask : array of bool, broadcastable to (N, h, L, L_m), optional
             True = may attend.
         cache : AttentionCache, optional
             Keys and values of earlier positions of the self-attention.
-        **options
-            Further arguments of the self-attention.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            The output of the layer.
         """
         x = as_input(self, x, self.feed_forward.linear1.weight.dtype)
         mask = hide_later(None, x.shape[1], cache) if mask is None else mask
@@ -186,14 +167,12 @@ class TransformerDecoderLayer(TransformerLayer):
 class InputEmbedding(Module):
     """Embeddings of tokens, times a factor, with embeddings of positions added.
 
+    Other parameters: as `Encoder`.
+
     Parameters
     ----------
-    config : ModelConfig
-        Options of the model.
     vocab_size : int
         Number of tokens.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
     scale : float
         Factor of the embeddings: sqrt(d_model) in section 3.4 of the paper.
     std : float, optional
@@ -222,19 +201,13 @@ class InputEmbedding(Module):
         self.dropout = Dropout(config.dropout, generator=generator)
 
     def forward(self, ids: Any, positions: Any = 0) -> Tensor:
-        """Return the vectors of tokens.
+        """Return the vectors of tokens, (N, L, d_model).
 
         Parameters
         ----------
         ids : array of int, shape (N, L)
-            Token ids.
         positions : int or array of int, shape (L,) or (N, L)
             Position of the first token, or of each.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            A vector for each token.
         """
         x = self.tokens(ids)
         x = x if self.scale == 1 else x * self.scale
@@ -297,23 +270,17 @@ class Encoder(Stack):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = 0,
     ) -> Tensor:
-        """Apply all layers.
+        """Return the output of the last layer, normalized if there is a final norm.
 
         Parameters
         ----------
         x : Tensor, shape (N, L, d_model)
-            Input of the first layer.
         mask : array of bool, broadcastable to (N, h, L, L_kv), optional
             True = may attend.
         caches : sequence of AttentionCache, optional
             Keys and values of earlier positions, one for each layer, which grow.
         positions : int or array of int, optional
             Not used: in the paper, positions are part of x. A subclass may rotate by them.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            The output of the last layer, normalized if the stack has a final norm.
         """
         if self.causal:
             mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
@@ -350,7 +317,7 @@ class Decoder(Stack):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = 0,
     ) -> Tensor:
-        """Apply all layers.
+        """Return the output of the last layer, normalized if there is a final norm.
 
         Other parameters: as `Encoder.forward`.
 
@@ -362,11 +329,6 @@ class Decoder(Stack):
             True = may attend, in addition to causality.
         memory_mask : array of bool, broadcastable to (N, h, L, L_m), optional
             True = may attend to this position of the memory.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            The output of the last layer, normalized if the stack has a final norm.
         """
         mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
         for i, layer in enumerate(self.layers):

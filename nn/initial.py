@@ -32,11 +32,6 @@ def skipped(*, skip: bool = True) -> Iterator[None]:
     ----------
     skip : bool, default True
         False has no effect.
-
-    Yields
-    ------
-    None
-        The block has no value.
     """
     token = _SKIPPED.set(skip or _SKIPPED.get())
     try:
@@ -72,7 +67,7 @@ def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tens
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Draw from the uniform distribution on [a, b).
+    """Return a tensor, filled with draws from the uniform distribution on [a, b).
 
     Parameters
     ----------
@@ -82,11 +77,6 @@ def uniform_(
         Lower and upper end of the interval.
     generator : numpy.random.Generator, optional
         The default generator if not given.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
     """
     return _draw(tensor, lambda shape: default_generator(generator).uniform(a, b, shape))
 
@@ -94,7 +84,7 @@ def uniform_(
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Draw from a normal distribution.
+    """Return a tensor, filled with draws from a normal distribution.
 
     Other parameters: as `uniform_`.
 
@@ -102,11 +92,6 @@ def normal_(
     ----------
     mean, std : float, default 0 and 1
         Mean and standard deviation of the distribution.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
     """
     return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
@@ -114,7 +99,7 @@ def normal_(
 def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Draw uniformly within ± gain * √(6 / (fan_in + fan_out)), as PyTorch's Transformer.
+    """Return a tensor, filled uniformly within ± gain * √(6 / (fan_in + fan_out)).
 
     Other parameters: as `uniform_`.
 
@@ -122,11 +107,6 @@ def xavier_uniform_(
     ----------
     gain : float, default 1
         Factor of the bound.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
     """
     bound = gain * math.sqrt(6 / sum(fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)

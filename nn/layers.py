@@ -76,17 +76,7 @@ class Linear(Module):
             uniform_(self.bias, -bound, bound, generator)
 
     def forward(self, x: Any) -> Tensor:
-        """Return the result (..., out_features) for x (..., in_features).
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., in_features)
-
-        Returns
-        -------
-        Tensor, shape (..., out_features)
-            The product x @ weight.T, plus the bias.
-        """
+        """Return x @ weight.T + bias, (..., out_features), for x (..., in_features)."""
         return linear(as_input(self, x, self.weight.dtype), self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -98,20 +88,16 @@ class Linear(Module):
 class Embedding(Module):
     """Lookup table of vectors.
 
+    Other parameters: as `Linear`.
+
     Parameters
     ----------
-    num_embeddings : int
-        Number of vectors.
-    embedding_dim : int
-        Length of a vector.
+    num_embeddings, embedding_dim : int
+        Number of vectors, and length of a vector.
     padding_idx : int, optional
         Index of a vector that is zero and not trained.
     std : float, default 1
         Standard deviation of the initial values, which are normal.
-    dtype : dtype, default float32
-        dtype of the vectors.
-    generator : numpy.random.Generator, optional
-        Draws the vectors; the default generator if not given.
 
     Attributes
     ----------
@@ -141,17 +127,7 @@ class Embedding(Module):
             self.weight.data[padding_idx] = 0
 
     def forward(self, indices: Any) -> Tensor:
-        """Return the vectors (..., embedding_dim) of integers (...).
-
-        Parameters
-        ----------
-        indices : array of int, shape (...)
-
-        Returns
-        -------
-        Tensor, shape (..., embedding_dim)
-            The vectors at the indices.
-        """
+        """Return the vectors (..., embedding_dim) at the indices (...)."""
         return embedding(self.weight, indices, self.padding_idx)
 
     def extra_repr(self) -> str:
@@ -185,17 +161,7 @@ class Dropout(Module):
         self.generator = generator
 
     def forward(self, x: Any) -> Tensor:
-        """Return x with some elements set to zero in training.
-
-        Parameters
-        ----------
-        x : Tensor
-
-        Returns
-        -------
-        Tensor
-            Of the shape of x; x itself in evaluation mode.
-        """
+        """Return x with some elements set to zero in training, and x itself in evaluation mode."""
         return dropout(x, self.p, self.training, generator=self.generator)
 
     def extra_repr(self) -> str:
@@ -291,12 +257,7 @@ class LayerNorm(TrailingNorm):
         self.bias = Parameter(np.zeros(shape, dtype)) if elementwise_affine and bias else None
 
     def forward(self, x: Any) -> Tensor:
-        """Return x (..., *normalized_shape), normalized.
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., *normalized_shape)
-        """
+        """Return x (..., *normalized_shape), normalized."""
         shape, weight, bias = self.normalized_shape, self.weight, self.bias
         x = x if weight is None else as_input(self, x, weight.dtype)
         return normalize_trailing_axes(
@@ -310,20 +271,16 @@ class LayerNorm(TrailingNorm):
 class FeedForward(Module):
     """Feed-forward network: activation(x W₁ + b₁) W₂ + b₂ at each position.
 
+    Other parameters: as `Linear`.
+
     Parameters
     ----------
-    d_model : int
-        Size of input and output.
-    d_ff : int
-        Size of the hidden layer.
+    d_model, d_ff : int
+        Size of input and output, and of the hidden layer.
     activation : str, default "relu"
         A name in `nn.ACTIVATIONS`.
     dropout : float, default 0
         Probability of dropping an element of the hidden layer in training.
-    dtype : dtype, default float32
-        dtype of the parameters.
-    generator : numpy.random.Generator, optional
-        Draws the weights and dropout; the default generator if not given.
     """
 
     def __init__(
@@ -344,17 +301,7 @@ class FeedForward(Module):
         )
 
     def forward(self, x: Any) -> Tensor:
-        """Return the result (..., d_model) for x (..., d_model).
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., d_model)
-
-        Returns
-        -------
-        Tensor, shape (..., d_model)
-            The output of the network at each position.
-        """
+        """Return the result (..., d_model) for x (..., d_model)."""
         h, options = self.linear1(x), {"training": self.training, "generator": self.generator}
         if self.activation == "relu":
             return self.linear2(relu_dropout(h, p=self.dropout, **options))
@@ -371,7 +318,7 @@ class FeedForward(Module):
 def sinusoidal_table(
     max_len: int, d_model: int, halves: bool = False, base: float = 10000.0, last: bool = False
 ) -> np.ndarray:
-    """Return the sines and cosines of positions.
+    """Return the sines and cosines of positions, an array of float64 (max_len, d_model).
 
     PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)).
 
@@ -387,11 +334,6 @@ def sinusoidal_table(
         Base of the wavelengths.
     last : bool, default False
         Use the exponents i / (d/2 - 1), the last of which is 1, as in tensor2tensor and fairseq.
-
-    Returns
-    -------
-    array of float64, shape (max_len, d_model)
-        A row for each position.
 
     References
     ----------
@@ -442,11 +384,6 @@ class _Positions(Module):
         x : Tensor, shape (N, L, d_model)
         positions : int or array of int, shape (L,) or (N, L), default 0
             Position of the first vector, or of each one.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            The sum of x and the vectors of its positions.
         """
         x = as_input(self, x, self.weight.dtype)
         positions, end = checked_positions(type(self).__name__, positions, x.shape[1])
@@ -466,22 +403,16 @@ class _Positions(Module):
 
 
 class SinusoidalPositions(_Positions):
-    """Positional encoding by fixed sines and cosines: see `sinusoidal_table`.
+    """Positional encoding by fixed sines and cosines.
+
+    Other parameters: as `sinusoidal_table`.
 
     Parameters
     ----------
-    max_len : int
-        Number of positions.
-    d_model : int
-        Even size of a vector.
-    halves : bool, default False
-        Put all sines first, then all cosines.
     dtype : dtype, default float32
         dtype of the table.
     offset : int, default 0
         Row of position 0 in the table.
-    last : bool, default False
-        Use the exponents of tensor2tensor and fairseq.
     """
 
     def __init__(
@@ -502,18 +433,14 @@ class SinusoidalPositions(_Positions):
 class LearnedPositions(_Positions):
     """Positional encoding by a trained vector for each position.
 
-    Other parameters: as `SinusoidalPositions`.
+    Other parameters: as `SinusoidalPositions` and `Linear`.
 
     Parameters
     ----------
-    d_model : int
-        Size of a vector.
+    max_len, d_model : int
+        Number of positions, and size of a vector.
     std : float, default 0.02
         Standard deviation of the initial values, which are normal.
-    dtype : dtype, default float32
-        dtype of the vectors.
-    generator : numpy.random.Generator, optional
-        Draws the initial values; the default generator if not given.
     """
 
     def __init__(

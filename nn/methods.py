@@ -3,6 +3,8 @@
 `nn/options/modules.py` sets its methods on Module. A first reader can skip this file.
 """
 
+__all__: list[str] = []
+
 
 class Methods:
     """Base of Module, on which further methods are set."""

@@ -134,10 +134,8 @@ class Model(Module):
 
         Parameters
         ----------
-        *batch
-            The first arguments of `loss`.
-        **masks
-            Arguments of `targets` by name, such as `padding_mask`.
+        *batch, **masks
+            Arguments of `targets`.
         """
         return int((self.targets(*batch, **masks) != IGNORED).sum())
 
@@ -285,12 +283,12 @@ def positions_of(mask: np.ndarray) -> Any:
 class Transformer(Model):
     """An encoder-decoder model: logits of the next target token, given a source sequence.
 
+    Other parameters: as `Model`.
+
     Parameters
     ----------
     config : TransformerConfig
-        Options of the model.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
+        Sizes and choices.
 
     References
     ----------
@@ -358,7 +356,7 @@ class Transformer(Model):
         return Batch(target[:, :-1], targets=targets)
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
-        """Return the output of the encoder.
+        """Return the output of the encoder, (N, L_s, d_model).
 
         Parameters
         ----------
@@ -367,16 +365,11 @@ class Transformer(Model):
         padding_mask : array of bool, shape (N, L_s), optional
             True = a real source token. By default the tokens other than `config.pad_id` are real,
             or all tokens if `pad_id` is one of `eos_id`.
-
-        Returns
-        -------
-        Tensor, shape (N, L_s, d_model)
-            A vector for each source token.
         """
         return self._encode(self._batch("source", source, padding_mask))
 
     def decode(self, target: Any, memory: Any, memory_mask: Any = None) -> Tensor:
-        """Return the input of the output projection, given the output of the encoder.
+        """Return the input of the output projection, (N, L_t, d_model).
 
         Parameters
         ----------
@@ -386,11 +379,6 @@ class Transformer(Model):
             Output of `encode`.
         memory_mask : array of bool, shape (N, L_s), optional
             True = a real source token. By default all are.
-
-        Returns
-        -------
-        Tensor, shape (N, L_t, d_model)
-            A vector for each target token.
         """
         batch = Batch(checked_ids("target", target))
         if len(memory) != len(batch.ids):
@@ -402,25 +390,7 @@ class Transformer(Model):
         return self._decode(batch, memory, mask)
 
     def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Return the input of the output projection.
-
-        Other parameters: as `encode`.
-
-        Parameters
-        ----------
-        target : array of int, shape (N, L_t)
-            Target token ids.
-
-        Returns
-        -------
-        Tensor, shape (N, L_t, d_model)
-            A vector for each target token.
-        """
-        batch, target = self._pair(source, target, padding_mask)
-        return self._decode(Batch(target), self._encode(batch), batch.mask)
-
-    def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Return logits of the token after each target position.
+        """Return the input of the output projection, (N, L_t, d_model).
 
         Other parameters: as `encode`.
 
@@ -428,11 +398,14 @@ class Transformer(Model):
         ----------
         target : array of int, shape (N, L_t)
             Target token ids, beginning with `config.bos_id`.
+        """
+        batch, target = self._pair(source, target, padding_mask)
+        return self._decode(Batch(target), self._encode(batch), batch.mask)
 
-        Returns
-        -------
-        Tensor, shape (N, L_t, target_vocab_size)
-            Unnormalized log-probabilities.
+    def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
+        """Return logits of the token after each target position, (N, L_t, target_vocab_size).
+
+        Parameters: as `hidden`.
         """
         return self.output(self.hidden(source, target, padding_mask))
 
@@ -458,12 +431,7 @@ class Transformer(Model):
         label_smoothing : float
             Part of the probability of a target that is spread over all tokens.
         reduction : {"mean", "sum", "none"}
-            "none" returns a loss for each position.
-
-        Returns
-        -------
-        Tensor
-            A scalar, or shape (N, L_t - 1) with reduction="none".
+            "none" returns a loss for each position, (N, L_t - 1).
         """
         batch, target = self._pair(source, target, padding_mask)
         following = self._next_tokens(target, target_mask)
@@ -473,23 +441,9 @@ class Transformer(Model):
     def targets(
         self, source: Any, target: Any, padding_mask: Any = None, target_mask: Any = None
     ) -> np.ndarray:
-        """Return the targets of `loss`: the target tokens after the first.
+        """Return the targets of `loss`: the target tokens after the first, -100 at padding.
 
-        Parameters
-        ----------
-        source : array of int, shape (N, L_s)
-            Not used.
-        target : array of int, shape (N, L_t)
-            Target token ids.
-        padding_mask : array of bool, optional
-            Not used.
-        target_mask : array of bool, shape (N, L_t), optional
-            As in `loss`.
-
-        Returns
-        -------
-        array of int, shape (N, L_t - 1)
-            -100 at padding.
+        Parameters: as `loss`.
         """
         return self._next_tokens(checked_ids("target", target), target_mask).targets
 
@@ -505,7 +459,7 @@ class Transformer(Model):
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
-        """Return logits of the next token, without gradients, and advance the state.
+        """Return logits of the next token, (N, target_vocab_size), and advance the state.
 
         Parameters
         ----------
@@ -513,11 +467,6 @@ class Transformer(Model):
             Target tokens that follow those of the steps before.
         state : DecodingState
             Changed in place.
-
-        Returns
-        -------
-        array, shape (N, target_vocab_size)
-            Unnormalized log-probabilities of the next token.
         """
         batch = Batch(checked_ids("tokens", tokens), positions=state.length)
         state.length += batch.ids.shape[1]
@@ -530,12 +479,12 @@ class LanguageModel(Model):
 
     Padding may be left or right of a sequence.
 
+    Other parameters: as `Model`.
+
     Parameters
     ----------
     config : LanguageModelConfig
-        Options of the model.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
+        Sizes and choices.
 
     References
     ----------
@@ -581,25 +530,7 @@ class LanguageModel(Model):
         return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, ids[:, 1:], IGNORED))
 
     def hidden(self, ids: Any, padding_mask: Any = None) -> Tensor:
-        """Return the input of the output projection.
-
-        Parameters
-        ----------
-        ids : array of int, shape (N, L)
-            Token ids.
-        padding_mask : array of bool, shape (N, L), optional
-            True = a real token. By default the tokens other than `config.pad_id` are real,
-            or all tokens if `pad_id` is one of `eos_id`.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            A vector for each token.
-        """
-        return self._hidden(self._batch("ids", ids, padding_mask))
-
-    def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
-        """Return logits of the token after each token.
+        """Return the input of the output projection, (N, L, d_model).
 
         Parameters
         ----------
@@ -608,11 +539,13 @@ class LanguageModel(Model):
         padding_mask : array of bool, shape (N, L), optional
             True = a real token. By default the tokens other than `config.pad_id` are real,
             or all tokens if `pad_id` is one of `eos_id`.
+        """
+        return self._hidden(self._batch("ids", ids, padding_mask))
 
-        Returns
-        -------
-        Tensor, shape (N, L, vocab_size)
-            Unnormalized log-probabilities.
+    def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
+        """Return logits of the token after each token, (N, L, vocab_size).
+
+        Parameters: as `hidden`.
         """
         return self.output(self._hidden(self._batch("ids", ids, padding_mask)))
 
@@ -632,25 +565,15 @@ class LanguageModel(Model):
         label_smoothing : float
             Part of the probability of a target that is spread over all tokens.
         reduction : {"mean", "sum", "none"}
-            "none" returns a loss for each position.
-
-        Returns
-        -------
-        Tensor
-            A scalar, or shape (N, L - 1) with reduction="none".
+            "none" returns a loss for each position, (N, L - 1).
         """
         batch = self._next_tokens(ids, padding_mask)
         return self._cross_entropy(self._hidden(batch), batch.targets, label_smoothing, reduction)
 
     def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
-        """Return the targets of `loss`: the token after each token but the last.
+        """Return the token after each token but the last, -100 at and before padding.
 
         Parameters: as `hidden`.
-
-        Returns
-        -------
-        array of int, shape (N, L - 1)
-            -100 at and before padding.
         """
         return self._next_tokens(ids, padding_mask).targets
 
@@ -667,21 +590,14 @@ class LanguageModel(Model):
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState, every: bool = False) -> np.ndarray:
-        """Return logits of the next token, without gradients, and advance the state.
+        """Return logits of the next token, (N, vocab_size), and advance the state.
+
+        Other parameters: as `Transformer.step`.
 
         Parameters
         ----------
-        tokens : array of int, shape (N, L)
-            Tokens that follow those of the steps before.
-        state : DecodingState
-            Changed in place.
         every : bool
-            Return the logits after each of the tokens.
-
-        Returns
-        -------
-        array, shape (N, vocab_size), or (N, L, vocab_size)
-            Unnormalized log-probabilities of the next token.
+            Return the logits after each of the tokens, (N, L, vocab_size).
         """
         ids, mask, start = checked_ids("tokens", tokens), state.padding_mask, state.length
         state.length += ids.shape[1]

@@ -48,11 +48,6 @@ def evaluating() -> Iterator[None]:
     """Put every module in evaluation mode within this block, in this thread or task.
 
     The modules' own `training` flags do not change.
-
-    Yields
-    ------
-    None
-        The block has no value.
     """
     token = _EVALUATING.set(True)
     try:
@@ -224,19 +219,14 @@ class Module(Methods):
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Copy arrays into the parameters and buffers of the same names, in their dtypes.
 
+        Nothing changes if it raises an error for names, shapes, dtypes or values that do not fit.
+
         Parameters
         ----------
         state : mapping of str to array_like
             An array for each name: see `state_dict`.
         strict : bool, default True
             Refuse missing and unexpected names.
-
-        Raises
-        ------
-        KeyError
-            If a name or shape does not match. Nothing is changed then.
-        TypeError, ValueError
-            If values are not numbers, or overflow. Nothing is changed then.
         """
         current = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
@@ -258,30 +248,19 @@ class Module(Methods):
             mark_changed(current[name])
 
     def train(self, mode: bool = True) -> Module:
-        """Put this module and all inside it in training mode, or in evaluation mode.
+        """Return this module, put in training mode or evaluation mode with all inside it.
 
         Parameters
         ----------
         mode : bool, default True
             False for evaluation mode.
-
-        Returns
-        -------
-        Module
-            This module.
         """
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Module:
-        """Put this module and all inside it in evaluation mode.
-
-        Returns
-        -------
-        Module
-            This module.
-        """
+        """Return this module, put in evaluation mode with all inside it."""
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -295,17 +274,12 @@ class Module(Methods):
         zero_grads(self.parameters(), set_to_none)
 
     def requires_grad_(self, requires_grad: bool = True) -> Module:
-        """Train all parameters, or freeze them.
+        """Return this module, whose parameters all become trained, or frozen.
 
         Parameters
         ----------
         requires_grad : bool, default True
             False freezes them.
-
-        Returns
-        -------
-        Module
-            This module.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
@@ -334,13 +308,7 @@ class Module(Methods):
     # -- representation --------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Return what `repr` shows between the parentheses.
-
-        Returns
-        -------
-        str
-            An empty string; subclasses override this method.
-        """
+        """Return what `repr` shows between the parentheses; nothing by default."""
         return ""
 
     def __repr__(self) -> str:
@@ -464,13 +432,7 @@ class Sequential(ModuleList):
         super().__init__(modules)
 
     def forward(self, x: Any) -> Tensor:
-        """Return the result of the last module.
-
-        Parameters
-        ----------
-        x : object
-            Argument of the first module.
-        """
+        """Return the result of the last module."""
         for module in self:
             x = module(x)
         return x

@@ -1,9 +1,8 @@
-"""Train the paper's Transformer by the small framework alone, and translate greedily.
+"""Train the paper's Transformer on sentences of a small grammar, and translate greedily.
 
     python examples/book/translator.py [EPOCHS SENTENCES]
 
-The model, the optimizer, the loop and the decoding are files directly in `minigrad/` and `nn/`,
-which need nothing else. The data are Chinese sentences of a small grammar, in English.
+The model, the optimizer, the loop and the decoding are files directly in `minigrad/` and `nn/`.
 """
 
 import runpy
@@ -11,14 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-import alone  # noqa: F401
 import numpy as np
 
-from minigrad.optimizer import Adam, noam_schedule
-from nn.config import TransformerConfig
-from nn.fit import TrainingLoop
-from nn.generation import generate
-from nn.models import Transformer
+import minigrad as mg
+import nn
 
 PAD, BOS, EOS, UNKNOWN = 0, 1, 2, 3
 BATCH, WARMUP = 64, 200
@@ -61,26 +56,28 @@ def batches(epoch):
 sizes = {"d_model": 128, "num_heads": 4, "d_ff": 256, "dropout": 0.05, "tie": "target"}
 layers = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 vocabularies = UNKNOWN + 1 + len(source_ids), UNKNOWN + 1 + len(target_ids)
-model = Transformer(TransformerConfig(*vocabularies, **sizes, **layers), np.random.default_rng(0))
-optimizer = Adam(model.parameters(), lr=0.6, betas=(0.9, 0.98), eps=1e-9, clip_norm=5.0)
-rate = noam_schedule(sizes["d_model"], WARMUP)
+config = nn.TransformerConfig(*vocabularies, **sizes, **layers)
+model = nn.Transformer(config, np.random.default_rng(0))
+optimizer = mg.optim.Adam(model.parameters(), lr=0.6, betas=(0.9, 0.98), eps=1e-9, clip_norm=5.0)
+rate = mg.optim.noam_schedule(config.d_model, WARMUP)
+options = {"rate": rate, "max_epochs": EPOCHS, "label_smoothing": 0.05}
 
 began = time.perf_counter()
-loop = TrainingLoop(model, optimizer, batches, rate=rate, max_epochs=EPOCHS, label_smoothing=0.05)
+loop = nn.TrainingLoop(model, optimizer, batches, **options)
 losses = loop.fit()
+print(f"loss {losses[0]:.2f} → {np.mean(losses[-20:]):.2f} in {loop.step} steps")
 
 sources, references = zip(*held_out)
-said = generate(model, np.full((200, 1), BOS), rows(sources, source_ids), max_len=30)
-translations = [[target_words.get(i, "") for i in ids if i != EOS] for ids in said]
-for source, translation in list(zip(sources, translations))[:5]:
-    print(" ".join(source), "→", " ".join(translation))
 source, target = rows(sources, source_ids), rows(references, target_ids, [BOS], [EOS])
-logits = model.output(model.decode(target[:, :-1], model.encode(source), source != PAD))
-next_words = np.argmax(logits.data, -1) == model.targets(source, target)
-assert np.allclose(model(source, target[:, :-1]).data, logits.data, atol=1e-4)
+generated = nn.generate(model, np.full((200, 1), BOS), source, max_len=30)
+translations = [[target_words.get(i, "") for i in ids if i != EOS] for ids in generated]
+for words, translation in list(zip(sources, translations))[:5]:
+    print(" ".join(words), "→", " ".join(translation))
 exact = np.mean([a == b for a, b in zip(translations, references)])
-print(f"loss {losses[0]:.2f} → {np.mean(losses[-20:]):.2f} in {loop.step} steps")
-print(
-    f"200 held-out sentences: {next_words.sum() / model.num_targets(source, target):.1%} of next words right"
+logits = model.output(model.decode(target[:, :-1], model.encode(source), source != PAD))
+assert np.allclose(model(source, target[:, :-1]).data, logits.data, atol=1e-4)
+right = (np.argmax(logits.data, -1) == model.targets(source, target)).sum() / model.num_targets(
+    source, target
 )
-print(f"200 held-out sentences: exact match {exact:.1%}; {time.perf_counter() - began:.0f} s")
+print(f"200 held-out sentences: {right:.1%} of next words right, exact match {exact:.1%}")
+print(f"{time.perf_counter() - began:.0f} s")

@@ -163,20 +163,19 @@ def _copied(value: Any, memo: dict[int, Any], shared: list[tuple[Parameter, np.n
         made = memo[id(value)] = value[:]
     elif isinstance(value, np.ndarray):
         made = memo[id(value)] = _frozen(value)
+    elif isinstance(value, Hooks):
+        made = Hooks(dict(value.before), dict(value.after))
     elif hasattr(value, "merged"):  # a map with adapters: one without them that does the same
         made = memo[id(value)] = _copied(value.merged(), {}, shared)
     elif isinstance(value, Module):
         kind: Any = next(k for k in type(value).__mro__ if not issubclass(k, _ReadOnly))
         made = memo[id(value)] = object.__new__(FAST.get(kind, kind))
         for name, part in vars(value).items():
-            made.__dict__[name] = dict(part) if name in _HOOKS else _copied(part, memo, shared)
+            made.__dict__[name] = _copied(part, memo, shared)
         made.__dict__["_training"] = False
         if hasattr(made, "prepare"):
             made.prepare()
     return made
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,12 +18,12 @@ __all__ = ["ModuleDict"]
 M = TypeVar("M")
 
 
+@dataclass
 class Hooks:
     """Hooks of one module, which are called before and after its forward pass."""
 
-    def __init__(self) -> None:
-        self.before: dict[int, Callable[..., Any]] = {}
-        self.after: dict[int, Callable[..., Any]] = {}
+    before: dict[int, Callable[..., Any]] = field(default_factory=dict)
+    after: dict[int, Callable[..., Any]] = field(default_factory=dict)
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of `forward` as hooks change it."""

@@ -2,19 +2,19 @@
 
     python tests/support/calls.py alone|library|definitions PROGRAM [ARGUMENT ...]
 
-"alone" runs the program as it is, with the book alone. The others let it import the whole library,
-and "definitions" calls the definitions of functions that have kernels. Calls that imports make do
-not count.
+"alone" runs the program with the book alone. The others let it import the whole library, and
+"definitions" calls the definitions of functions that have kernels. Calls that imports make do not
+count.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import runpy
 import sys
-import types
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -63,8 +63,9 @@ def main(mode: str, program: str, *arguments: str) -> None:
     sys.path[:0] = [str(ROOT), str(Path(program).parent)]
     sys.argv = [program, *arguments]
     definitions: Any = contextlib.nullcontext()
-    if mode != "alone":
-        sys.modules["alone"] = types.ModuleType("alone")
+    if mode == "alone":
+        importlib.import_module("alone")
+    else:
         import minigrad
         import nn  # noqa: F401
 
