@@ -13,6 +13,7 @@ from minigrad.io.mapped import copy_and_release
 
 from ..layers import Embedding, Linear
 from ..module import Module, Parameter
+from ..options.modules import Hooks
 from .fast import FAST, FastEmbedding, FastLinear
 from .int8 import Int8Matrix
 from .products import MOST_ROWS, in_fast_layout
