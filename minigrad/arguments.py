@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from .arrays import Ids, Mask, Shape
 from .tensor import Tensor, to_array
-
-Axis = int | tuple[int, ...] | None
 
 # -- numbers and options
 
@@ -90,7 +89,7 @@ def number(name: str, argument: str, value: Any) -> Any:
 # -- axes and shapes
 
 
-def shape_of(arrays: Any) -> tuple[int, ...]:
+def shape_of(arrays: Any) -> Shape:
     """Return the shape of a tensor, an array, or nested lists."""
     return arrays.shape if hasattr(arrays, "shape") else np.shape(arrays)
 
@@ -110,7 +109,7 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
         raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
 
 
-def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
+def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> Shape:
     """Return axes from 0 to ndim - 1; all of them if `axis` is None."""
     if axis is None:
         return tuple(range(ndim))
@@ -120,14 +119,14 @@ def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[i
         raise TypeError(f"{name}: axis must be an integer or integers, got {axis!r}") from None
 
 
-def check_shape(name: str, argument: str, value: Any, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, argument: str, value: Any, shape: Shape) -> None:
     """Raise a ValueError unless the argument has this shape."""
     got = shape_of(value)
     if got != shape:
         raise ValueError(f"{name}: {argument} must have shape {shape}, got {got}")
 
 
-def check_broadcast(name: str, argument: str, value: Any, shape: tuple[int, ...], of: str) -> None:
+def check_broadcast(name: str, argument: str, value: Any, shape: Shape, of: str) -> None:
     """Raise a ValueError unless the argument broadcasts to `shape`, the shape of `of`."""
     got = shape_of(value)
     if len(got) > len(shape) or any(n not in (1, m) for n, m in zip(got[::-1], shape[::-1])):
@@ -137,7 +136,7 @@ def check_broadcast(name: str, argument: str, value: Any, shape: tuple[int, ...]
 # -- masks and indices
 
 
-def booleans(name: str, mask: Any, means: str = "True = the element counts") -> np.ndarray:
+def booleans(name: str, mask: Mask, means: str = "True = the element counts") -> np.ndarray:
     """Return a mask as an array of bool, or raise a TypeError."""
     mask = to_array(mask)
     if mask.dtype != bool:
@@ -145,7 +144,7 @@ def booleans(name: str, mask: Any, means: str = "True = the element counts") -> 
     return mask
 
 
-def integers(name: str, indices: Any) -> np.ndarray:
+def integers(name: str, indices: Ids) -> np.ndarray:
     """Return indices as an array of integers, or raise a TypeError."""
     indices = to_array(indices)
     if indices.dtype.kind not in "iu":

@@ -9,9 +9,27 @@ extension points that `registry.py` lists. A first reader can skip this file: fo
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+Array: TypeAlias = Any
+"""An ndarray, a Tensor, or an `OtherArray`: what operations and their rules compute with."""
+
+ArrayLike: TypeAlias = Any
+"""An `Array`, a number, or nested lists of numbers."""
+
+Ids: TypeAlias = Any
+"""An `Array` of integers, or nested lists of them."""
+
+Mask: TypeAlias = Any
+"""An array of booleans, or None."""
+
+DType: TypeAlias = Any
+"""A dtype, or what NumPy makes one of, such as float or "float32"."""
+
+Shape: TypeAlias = tuple[int, ...]
+Axis: TypeAlias = int | Shape | None
 
 
 class OtherArray:
@@ -30,15 +48,15 @@ class OtherArray:
 
     values: np.ndarray
 
-    def astype(self, dtype: Any, **options: Any) -> Any:
+    def astype(self, dtype: DType, **options: Any) -> Any:
         """Return the elements in another dtype."""
         raise NotImplementedError
 
-    def in_this_type(self, x: Any) -> Any:
+    def in_this_type(self, x: Array) -> Any:
         """Return an array of any type as an array of this type."""
         raise NotImplementedError
 
-    def gradient_for(self, shape: tuple[int, ...], gradient: Any, collected: bool) -> Any:
+    def gradient_for(self, shape: tuple[int, ...], gradient: Array, collected: bool) -> Any:
         """Return a gradient of this type as the gradient of an operand of shape `shape`.
 
         `gradient` is this array, or a Tensor of it. `collected` is True if the backward pass adds
@@ -47,7 +65,7 @@ class OtherArray:
         raise NotImplementedError
 
 
-def as_array(x: Any, dtype: Any = None) -> Any:
+def as_array(x: Array, dtype: DType = None) -> Any:
     """Return an ndarray, or an OtherArray if x is one."""
     if isinstance(x, OtherArray):
         return x if dtype is None else x.astype(dtype, copy=False)
@@ -61,7 +79,7 @@ def as_array(x: Any, dtype: Any = None) -> Any:
     return y
 
 
-def as_forward_operand(x: Any, sparse: bool = False) -> Any:
+def as_forward_operand(x: Array, sparse: bool = False) -> Any:
     """Return an operand that is no ndarray as NumPy's functions take it: a list as an array.
 
     Matrices of scipy.sparse are allowed if `sparse`.
@@ -73,7 +91,7 @@ def as_forward_operand(x: Any, sparse: bool = False) -> Any:
     return x
 
 
-def _check_class(x: Any) -> None:
+def _check_class(x: Array) -> None:
     """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
     if hasattr(x, "filled"):
         fix = "x.filled(value), or x.compressed() for the elements that are not masked"
@@ -91,6 +109,6 @@ def _check_class(x: Any) -> None:
     )
 
 
-def all_values(x: Any) -> Any:
+def all_values(x: Array) -> Any:
     """Return the ndarray with all elements of an OtherArray, and anything else unchanged."""
     return x.values if isinstance(x, OtherArray) else x

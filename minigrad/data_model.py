@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Array
 from .errors import GradientError
 from .methods import Methods
 from .modes import MODE
@@ -57,7 +58,7 @@ class DataModel(Methods):
             raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(len(self)))
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: Array) -> bool:
         return bool(
             (self._array == (value._array if isinstance(value, DataModel) else value)).any()
         )

@@ -41,6 +41,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Array
 from .caller import caller
 from .graph import Backward, Node
 from .modes import enable_grad
@@ -210,7 +211,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 # -- helpers for rules and definitions
 
 
-def _alias(x: Any, /) -> Any:
+def _alias(x: Array, /) -> Any:
     """Return the same values as a new node, at which a derivative by them ends."""
     return x
 

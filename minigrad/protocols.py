@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import as_array
+from .arrays import Array, as_array
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -73,7 +73,7 @@ for _compare_arrays, _sign in (
     (operator.gt, ">"), (operator.ge, ">="),
 ):  # fmt: skip
 
-    def _compare(self: Tensor, other: Any, /, compare: Any = _compare_arrays) -> Tensor:
+    def _compare(self: Tensor, other: Array, /, compare: Any = _compare_arrays) -> Tensor:
         return wrap(as_array(compare(self._array, without_tensors(other))), None)
 
     _compare.__doc__ = f"Compute a {_sign} b for each element."
@@ -92,13 +92,13 @@ def check_writable(t: Tensor, name: str) -> None:
         )
 
 
-def _set_item(self: Tensor, index: Any, value: Any) -> None:
+def _set_item(self: Tensor, index: Any, value: Array) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
     extension.write(self, index, value, "item assignment")
 
 
-def _check_constant(t: Tensor, value: Any, name: str) -> None:
+def _check_constant(t: Tensor, value: Array, name: str) -> None:
     """Raise a GradientError if a write would lose a gradient."""
     if needs_gradient((t, value)):
         raise GradientError(
@@ -108,14 +108,14 @@ def _check_constant(t: Tensor, value: Any, name: str) -> None:
         )
 
 
-def _write(t: Tensor, index: Any, value: Any, name: str) -> None:
+def _write(t: Tensor, index: Any, value: Array, name: str) -> None:
     """Write a value at an index."""
     _check_constant(t, value, name)
     t._array[without_tensors(index)] = unwrap(value)
     mark_changed(t._array)
 
 
-def _update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
+def _update(t: Tensor, ufunc: np.ufunc, other: Array) -> None:
     """Write ufunc(t, other) into t."""
     _check_constant(t, other, ufunc.__name__)
     ufunc(t._array, unwrap(other), out=t._array)
@@ -132,7 +132,7 @@ for _name, _ufunc in {
     "lshift": np.left_shift, "rshift": np.right_shift,
 }.items():  # fmt: skip
 
-    def _in_place(self: Tensor, other: Any, /, ufunc: np.ufunc = _ufunc) -> Tensor:
+    def _in_place(self: Tensor, other: Array, /, ufunc: np.ufunc = _ufunc) -> Tensor:
         check_writable(self, ufunc.__name__)
         if ufunc is np.matmul and np.ndim(other) < 2:
             raise ValueError("matmul: in place, the other operand must be a matrix")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import as_array
+from .arrays import Array, ArrayLike, DType, as_array
 from .changes import LOG, NEVER, logs, mark_changed, tick
 from .data_model import DataModel
 from .errors import GradientError
@@ -66,7 +66,7 @@ class Tensor(DataModel):
     _seen: float  # time up to which `_last_node` describes the values in memory that is written
     _written: dict[int, Node]  # nodes of values that were written into this memory, by time
 
-    def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
+    def __init__(self, data: ArrayLike, requires_grad: bool = False, dtype: DType = None) -> None:
         if (
             isinstance(data, Tensor)
             and data._node is not None
@@ -112,7 +112,7 @@ class Tensor(DataModel):
         return self._array
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: ArrayLike) -> None:
         array = as_array(value._array if isinstance(value, Tensor) else value)
         if array is self._array:  # t.data += ..., which wrote into the array
             mark_changed(array)
@@ -210,7 +210,7 @@ class Tensor(DataModel):
         return wrap(value, None) if type(value) is ndarray else value
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: ArrayLike) -> None:
         node = node_of(self)
         if value is None:
             if node is not None:
@@ -222,7 +222,7 @@ class Tensor(DataModel):
         node.grad = value._array if isinstance(value, Tensor) and value._node is None else value
 
     def backward(
-        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+        self, gradient: ArrayLike = None, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
         """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
 
@@ -245,7 +245,7 @@ class Tensor(DataModel):
         with set_grad_enabled(create_graph):
             Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
 
-    def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
+    def _seed(self, caller: str, gradient: Array, create_graph: bool) -> Any:
         """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""
         if gradient is None:
             if self._array.size != 1:
@@ -263,7 +263,7 @@ class Tensor(DataModel):
             return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
         return gradient._array if isinstance(gradient, Tensor) else gradient
 
-    def _check_gradient(self, caller: str, gradient: Any) -> None:
+    def _check_gradient(self, caller: str, gradient: Array) -> None:
         if (
             not isinstance(gradient, (Tensor, ndarray))
             or gradient.shape != self.shape
@@ -311,7 +311,7 @@ class Tensor(DataModel):
 
     # -- NumPy
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> ndarray:
         if self._node is not None:
             raise TypeError(
                 "this tensor requires gradients, which an ndarray cannot have; "
@@ -407,16 +407,16 @@ def zero_grads(tensors: Iterable[Tensor], set_to_none: bool) -> None:
             t.grad = None if g is None else np.zeros(t.shape, t.dtype)
 
 
-def unwrap(value: Any) -> Any:
+def unwrap(value: ArrayLike) -> Any:
     """Return the array of a tensor, and any other value unchanged."""
     return value._array if isinstance(value, Tensor) else value
 
 
-def to_array(value: Any) -> Any:
+def to_array(value: ArrayLike) -> Any:
     """Return the array of a tensor or of an array_like."""
     return as_array(unwrap(value))
 
 
-def as_operand(value: Any) -> Any:
+def as_operand(value: ArrayLike) -> Any:
     """Return a tensor unchanged, and any other array_like as an array."""
     return value if isinstance(value, Tensor) else as_array(value)

@@ -6,10 +6,9 @@ Look at `MultiHeadAttention.forward`: project, attend, merge, project. What came
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from minigrad.arrays import Array, DType, Ids, Mask
 from minigrad.ops.attention import merge_heads, scaled_dot_product_attention, split_heads
 from minigrad.tensor import Tensor, unwrap
 
@@ -33,7 +32,7 @@ class KeysAndValues:
     keys, values : Tensor or array, shape (N, h_kv, L_kv, d_k)
     """
 
-    def __init__(self, keys: Any, values: Any) -> None:
+    def __init__(self, keys: Array, values: Array) -> None:
         self.keys, self.values = keys, values
 
     def select(self, rows: np.ndarray) -> None:
@@ -53,7 +52,7 @@ class AttentionCache:
         self.length = 0
         self._keys = self._values = np.empty((0, 0, 0, 0))
 
-    def append(self, keys: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
+    def append(self, keys: Array, values: Array) -> tuple[np.ndarray, np.ndarray]:
         """Return keys and values of all positions, (N, h_kv, length, d_k), after appending some.
 
         Gradients cannot flow through a cache, so recorded ones raise a RuntimeError.
@@ -105,7 +104,7 @@ def causal_mask(length: int, start: int = 0) -> np.ndarray:
     return np.tri(length, start + length, start, dtype=bool)
 
 
-def hide_later(mask: Any, length: int, cache: AttentionCache | None = None) -> Any:
+def hide_later(mask: Mask, length: int, cache: AttentionCache | None = None) -> Mask:
     """Return a mask that also hides later positions, or None if a query sees all of them.
 
     Parameters
@@ -122,7 +121,7 @@ def hide_later(mask: Any, length: int, cache: AttentionCache | None = None) -> A
     return earlier if mask is None else mask & earlier
 
 
-def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
+def padding_mask_of(ids: Ids, pad_id: int = 0) -> np.ndarray:
     """Return the padding mask of token ids (N, L), which is True where they are not padding.
 
     Parameters
@@ -162,7 +161,7 @@ class MultiHeadAttention(Module):
         num_heads: int,
         *,
         dropout: float = 0.0,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         if num_heads < 1 or d_model % num_heads:
@@ -175,7 +174,11 @@ class MultiHeadAttention(Module):
         )
 
     def forward(
-        self, query: Any, memory: Any = None, mask: Any = None, cache: AttentionCache | None = None
+        self,
+        query: Array,
+        memory: Array = None,
+        mask: Mask = None,
+        cache: AttentionCache | None = None,
     ) -> Tensor:
         """Return (N, L_q, d_model): each query attends to the positions that the mask allows.
 
@@ -195,7 +198,7 @@ class MultiHeadAttention(Module):
             k, v = cache.append(k, v)
         return self.out_proj(merge_heads(self.attend(q, k, v, mask)))
 
-    def project(self, query: Any, memory: Any) -> tuple[Any, Any, Any]:
+    def project(self, query: Array, memory: Array) -> tuple[Array, Array, Array]:
         """Return queries (N, h, L_q, d_k), keys and values (N, h, L_kv, d_k).
 
         Parameters: as `MultiHeadAttention.forward`.
@@ -205,7 +208,7 @@ class MultiHeadAttention(Module):
             memory = self.keys_and_values(memory)
         return q, memory.keys, memory.values
 
-    def keys_and_values(self, memory: Any) -> KeysAndValues:
+    def keys_and_values(self, memory: Array) -> KeysAndValues:
         """Return a memory's keys and values, for many calls: `forward` takes them as `memory`.
 
         Parameters
@@ -215,7 +218,7 @@ class MultiHeadAttention(Module):
         k, v = self.k_proj(memory), self.v_proj(memory)
         return KeysAndValues(*(split_heads(x, num_heads=self.num_heads) for x in (k, v)))
 
-    def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    def attend(self, q: Array, k: Array, v: Array, mask: Mask) -> Array:
         """Return the weighted values of each head, (N, h, L_q, d_k).
 
         Parameters

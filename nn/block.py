@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from minigrad.arrays import Array, DType, Ids, Mask
 from minigrad.tensor import Tensor
 
 from .attention import AttentionCache, KeysAndValues, MultiHeadAttention, hide_later
@@ -50,7 +51,7 @@ class TransformerLayer(Module):
         dropout: float = 0.1,
         activation: str = "relu",
         norm_first: bool = False,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         shared: dict[str, Any] = {"dropout": dropout, "dtype": dtype, "generator": generator}
@@ -67,7 +68,7 @@ class TransformerLayer(Module):
         else:
             self.norm2 = LayerNorm(d_model, dtype=dtype)
 
-    def residual(self, x: Any, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
+    def residual(self, x: Array, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
         """Return LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))).
 
         Every sublayer of a layer passes through this method. Override it to add something else
@@ -105,7 +106,7 @@ class TransformerEncoderLayer(TransformerLayer):
         norm(x + dropout(f(x))).
     """
 
-    def forward(self, x: Any, *, mask: Any = None, **options: Any) -> Tensor:
+    def forward(self, x: Array, *, mask: Mask = None, **options: Any) -> Tensor:
         """Return the output of the layer, (N, L, d_model).
 
         Parameters
@@ -131,11 +132,11 @@ class TransformerDecoderLayer(TransformerLayer):
 
     def forward(
         self,
-        x: Any,
-        memory: Any,
+        x: Array,
+        memory: Array,
         *,
-        mask: Any = None,
-        memory_mask: Any = None,
+        mask: Mask = None,
+        memory_mask: Mask = None,
         cache: AttentionCache | None = None,
         **options: Any,
     ) -> Tensor:
@@ -200,7 +201,7 @@ class InputEmbedding(Module):
             self.positions = SinusoidalPositions(config.max_len, d_model, dtype=config.dtype)
         self.dropout = Dropout(config.dropout, generator=generator)
 
-    def forward(self, ids: Any, positions: Any = 0) -> Tensor:
+    def forward(self, ids: Ids, positions: Ids = 0) -> Tensor:
         """Return the vectors of tokens, (N, L, d_model).
 
         Parameters
@@ -265,10 +266,10 @@ class Encoder(Stack):
 
     def forward(
         self,
-        x: Any,
-        mask: Any = None,
+        x: Array,
+        mask: Mask = None,
         caches: Sequence[AttentionCache] | None = None,
-        positions: Any = 0,
+        positions: Ids = 0,
     ) -> Tensor:
         """Return the output of the last layer, normalized if there is a final norm.
 
@@ -297,7 +298,7 @@ class Decoder(Stack):
 
     layer_class = TransformerDecoderLayer
 
-    def project_memory(self, memory: Any) -> list[KeysAndValues]:
+    def project_memory(self, memory: Array) -> list[KeysAndValues]:
         """Return the keys and values of each layer's cross-attention.
 
         Parameters
@@ -310,12 +311,12 @@ class Decoder(Stack):
 
     def forward(
         self,
-        x: Any,
-        memory: Any,
-        mask: Any = None,
-        memory_mask: Any = None,
+        x: Array,
+        memory: Array,
+        mask: Mask = None,
+        memory_mask: Mask = None,
         caches: Sequence[AttentionCache] | None = None,
-        positions: Any = 0,
+        positions: Ids = 0,
     ) -> Tensor:
         """Return the output of the last layer, normalized if there is a final norm.
 

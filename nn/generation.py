@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.arguments import checked_count, checked_number
+from minigrad.arrays import Ids
 from minigrad.random import default_generator
 
 from .module import evaluating
@@ -180,8 +181,8 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 def generate(
     model: Any,
-    tokens: Any,
-    source: Any = None,
+    tokens: Ids,
+    source: Ids = None,
     *,
     max_len: int = 128,
     choose: Chooser = likeliest,

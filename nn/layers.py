@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.arguments import check_choice, checked_number
+from minigrad.arrays import Array, DType, Ids
 from minigrad.ops.arithmetic import add
 from minigrad.ops.network import dropout, layer_norm, linear, relu, relu_dropout
 from minigrad.ops.shape import embedding, reshape
@@ -63,7 +64,7 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
@@ -75,7 +76,7 @@ class Linear(Module):
         if self.bias is not None:
             uniform_(self.bias, -bound, bound, generator)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Array) -> Tensor:
         """Return x @ weight.T + bias, (..., out_features), for x (..., in_features)."""
         return linear(as_input(self, x, self.weight.dtype), self.weight, self.bias)
 
@@ -111,7 +112,7 @@ class Embedding(Module):
         padding_idx: int | None = None,
         *,
         std: float = 1.0,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         if padding_idx is not None and not 0 <= padding_idx < num_embeddings:
@@ -126,7 +127,7 @@ class Embedding(Module):
         if padding_idx is not None:
             self.weight.data[padding_idx] = 0
 
-    def forward(self, indices: Any) -> Tensor:
+    def forward(self, indices: Ids) -> Tensor:
         """Return the vectors (..., embedding_dim) at the indices (...)."""
         return embedding(self.weight, indices, self.padding_idx)
 
@@ -160,7 +161,7 @@ class Dropout(Module):
         self.p = p
         self.generator = generator
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Array) -> Tensor:
         """Return x with some elements set to zero in training, and x itself in evaluation mode."""
         return dropout(x, self.p, self.training, generator=self.generator)
 
@@ -185,7 +186,7 @@ def activation_named(name: str) -> Callable[..., Tensor]:
 def normalize_trailing_axes(
     normalize: Callable[..., Tensor],
     name: str,
-    x: Any,
+    x: Array,
     shape: tuple[int, ...],
     eps: float | None,
     **parameters: Any,
@@ -249,14 +250,14 @@ class LayerNorm(TrailingNorm):
         elementwise_affine: bool = True,
         bias: bool = True,
         *,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
     ) -> None:
         super().__init__(normalized_shape, eps)
         shape = self.normalized_shape
         self.weight = Parameter(np.ones(shape, dtype)) if elementwise_affine else None
         self.bias = Parameter(np.zeros(shape, dtype)) if elementwise_affine and bias else None
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Array) -> Tensor:
         """Return x (..., *normalized_shape), normalized."""
         shape, weight, bias = self.normalized_shape, self.weight, self.bias
         x = x if weight is None else as_input(self, x, weight.dtype)
@@ -290,7 +291,7 @@ class FeedForward(Module):
         *,
         activation: str = "relu",
         dropout: float = 0.0,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
         self.activation, self.dropout, self.generator = activation, dropout, generator
@@ -300,7 +301,7 @@ class FeedForward(Module):
             for sizes in ((d_model, d_ff), (d_ff, d_model))
         )
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Array) -> Tensor:
         """Return the result (..., d_model) for x (..., d_model)."""
         h, options = self.linear1(x), {"training": self.training, "generator": self.generator}
         if self.activation == "relu":
@@ -348,7 +349,7 @@ def sinusoidal_table(
     return np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(max_len, d_model)
 
 
-def checked_positions(name: str, positions: Any, length: int) -> tuple[Any, int]:
+def checked_positions(name: str, positions: Ids, length: int) -> tuple[Any, int]:
     """Return positions, an int or an array (..., length), and the length of a table of them."""
     if np.ndim(positions):
         positions = np.asarray(positions)
@@ -376,7 +377,7 @@ class _Positions(Module):
         self.d_model = d_model
         self.offset = offset
 
-    def forward(self, x: Any, positions: Any = 0) -> Tensor:
+    def forward(self, x: Array, positions: Ids = 0) -> Tensor:
         """Add the vectors of positions.
 
         Parameters
@@ -421,7 +422,7 @@ class SinusoidalPositions(_Positions):
         d_model: int,
         *,
         halves: bool = False,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         offset: int = 0,
         last: bool = False,
     ) -> None:
@@ -449,7 +450,7 @@ class LearnedPositions(_Positions):
         d_model: int,
         *,
         std: float = 0.02,
-        dtype: Any = np.float32,
+        dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
         offset: int = 0,
     ) -> None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigrad.arguments import checked_count
+from minigrad.arrays import Array, Ids, Mask
 from minigrad.modes import no_grad
 from minigrad.ops.loss import cross_entropy, linear_cross_entropy
 from minigrad.tensor import Tensor, unwrap
@@ -108,7 +109,7 @@ class Model(Module):
                 if module.bias is not None:
                     module.bias.data[...] = 0
 
-    def _batch(self, name: str, ids: Any, padding_mask: Any = None) -> Batch:
+    def _batch(self, name: str, ids: Ids, padding_mask: Mask = None) -> Batch:
         """Check token ids (N, L), the argument `name`, and make their mask and positions."""
         ids, mask = checked_ids(name, ids), None
         if padding_mask is not None:
@@ -175,7 +176,7 @@ class Batch:
 
     ids: Any
     mask: np.ndarray | None = None
-    positions: Any = 0
+    positions: Ids = 0
     targets: Any = None
 
 
@@ -227,7 +228,7 @@ class DecodingState:
             cache.select(rows)
 
 
-def checked_ids(name: str, ids: Any) -> np.ndarray:
+def checked_ids(name: str, ids: Ids) -> np.ndarray:
     """Return token ids (N, L) as an array, or raise a ValueError with the name of the argument."""
     if not isinstance(ids, np.ndarray) and has_rows_of_different_lengths(ids):
         lengths = [len(row) for row in ids]
@@ -252,7 +253,7 @@ def checked_ids(name: str, ids: Any) -> np.ndarray:
 _BATCH = "text.batch(texts) of a tokenizer returns padded ids with their mask"
 
 
-def has_rows_of_different_lengths(ids: Any) -> bool:
+def has_rows_of_different_lengths(ids: Ids) -> bool:
     """Return whether ids are a list of lists, or of arrays (L,), that are not equally long."""
     if not isinstance(ids, (list, tuple)) or not all(
         isinstance(row, (list, tuple, np.ndarray)) for row in ids
@@ -262,7 +263,7 @@ def has_rows_of_different_lengths(ids: Any) -> bool:
 
 
 def checked_padding_mask(
-    padding_mask: Any, shape: tuple[int, ...], name: str = "padding_mask"
+    padding_mask: Mask, shape: tuple[int, ...], name: str = "padding_mask"
 ) -> np.ndarray:
     """Return a padding mask (N, L) as an array, or raise a ValueError."""
     mask = np.asarray(padding_mask)
@@ -327,11 +328,13 @@ class Transformer(Model):
         x = self.source_embedding(source.ids, source.positions)
         return self.encoder(x, source.mask, positions=source.positions)
 
-    def _decode(self, target: Batch, memory: Any, memory_mask: Any, caches: Any = None) -> Tensor:
+    def _decode(
+        self, target: Batch, memory: Array, memory_mask: Mask, caches: Any = None
+    ) -> Tensor:
         x = self.target_embedding(target.ids, target.positions)
         return self.decoder(x, memory, None, memory_mask, caches)
 
-    def _pair(self, source: Any, target: Any, padding_mask: Any) -> tuple[Batch, np.ndarray]:
+    def _pair(self, source: Ids, target: Ids, padding_mask: Mask) -> tuple[Batch, np.ndarray]:
         """Check source and target ids. Padding after the end of a target needs no mask."""
         batch, target = self._batch("source", source, padding_mask), checked_ids("target", target)
         if len(target) != len(batch.ids):
@@ -341,7 +344,7 @@ class Transformer(Model):
             )
         return batch, target
 
-    def _next_tokens(self, target: np.ndarray, target_mask: Any = None) -> Batch:
+    def _next_tokens(self, target: np.ndarray, target_mask: Mask = None) -> Batch:
         """Make the targets' batch of a loss: at each token but the last, predict the next one."""
         targets, hidden = target[:, 1:], self.config.masked_id
         if target_mask is not None:
@@ -355,7 +358,7 @@ class Transformer(Model):
             targets = np.where(targets == hidden, IGNORED, targets)
         return Batch(target[:, :-1], targets=targets)
 
-    def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
+    def encode(self, source: Ids, padding_mask: Mask = None) -> Tensor:
         """Return the output of the encoder, (N, L_s, d_model).
 
         Parameters
@@ -368,7 +371,7 @@ class Transformer(Model):
         """
         return self._encode(self._batch("source", source, padding_mask))
 
-    def decode(self, target: Any, memory: Any, memory_mask: Any = None) -> Tensor:
+    def decode(self, target: Ids, memory: Array, memory_mask: Mask = None) -> Tensor:
         """Return the input of the output projection, (N, L_t, d_model).
 
         Parameters
@@ -389,7 +392,7 @@ class Transformer(Model):
         mask = None if memory_mask is None else np.asarray(memory_mask)[:, None, None]
         return self._decode(batch, memory, mask)
 
-    def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
+    def hidden(self, source: Ids, target: Ids, padding_mask: Mask = None) -> Tensor:
         """Return the input of the output projection, (N, L_t, d_model).
 
         Other parameters: as `encode`.
@@ -402,7 +405,7 @@ class Transformer(Model):
         batch, target = self._pair(source, target, padding_mask)
         return self._decode(Batch(target), self._encode(batch), batch.mask)
 
-    def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
+    def forward(self, source: Ids, target: Ids, padding_mask: Mask = None) -> Tensor:
         """Return logits of the token after each target position, (N, L_t, target_vocab_size).
 
         Parameters: as `hidden`.
@@ -411,10 +414,10 @@ class Transformer(Model):
 
     def loss(
         self,
-        source: Any,
-        target: Any,
-        padding_mask: Any = None,
-        target_mask: Any = None,
+        source: Ids,
+        target: Ids,
+        padding_mask: Mask = None,
+        target_mask: Mask = None,
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
@@ -439,7 +442,7 @@ class Transformer(Model):
         return self._cross_entropy(hidden, following.targets, label_smoothing, reduction)
 
     def targets(
-        self, source: Any, target: Any, padding_mask: Any = None, target_mask: Any = None
+        self, source: Ids, target: Ids, padding_mask: Mask = None, target_mask: Mask = None
     ) -> np.ndarray:
         """Return the targets of `loss`: the target tokens after the first, -100 at padding.
 
@@ -448,7 +451,7 @@ class Transformer(Model):
         return self._next_tokens(checked_ids("target", target), target_mask).targets
 
     @no_grad()
-    def start(self, source: Any, padding_mask: Any = None) -> DecodingState:
+    def start(self, source: Ids, padding_mask: Mask = None) -> DecodingState:
         """Return the state for the first `step`, without gradients.
 
         Parameters: as `encode`.
@@ -458,7 +461,7 @@ class Transformer(Model):
         return DecodingState(self.config.num_decoder_layers, memory, batch.mask)
 
     @no_grad()
-    def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
+    def step(self, tokens: Ids, state: DecodingState) -> np.ndarray:
         """Return logits of the next token, (N, target_vocab_size), and advance the state.
 
         Parameters
@@ -519,7 +522,7 @@ class LanguageModel(Model):
         x = self.embedding(batch.ids, batch.positions)
         return self.layers(x, batch.mask, caches, batch.positions)
 
-    def _next_tokens(self, ids: Any, padding_mask: Any) -> Batch:
+    def _next_tokens(self, ids: Ids, padding_mask: Mask) -> Batch:
         """Make the batch of a loss: at each token but the last, predict the token after it."""
         batch = self._batch("ids", ids, padding_mask)
         ids, mask, positions = batch.ids, batch.mask, batch.positions
@@ -529,7 +532,7 @@ class LanguageModel(Model):
         both = mask[:, 0, 0, 1:] & mask[:, 0, 0, :-1]
         return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, ids[:, 1:], IGNORED))
 
-    def hidden(self, ids: Any, padding_mask: Any = None) -> Tensor:
+    def hidden(self, ids: Ids, padding_mask: Mask = None) -> Tensor:
         """Return the input of the output projection, (N, L, d_model).
 
         Parameters
@@ -542,7 +545,7 @@ class LanguageModel(Model):
         """
         return self._hidden(self._batch("ids", ids, padding_mask))
 
-    def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
+    def forward(self, ids: Ids, padding_mask: Mask = None) -> Tensor:
         """Return logits of the token after each token, (N, L, vocab_size).
 
         Parameters: as `hidden`.
@@ -551,8 +554,8 @@ class LanguageModel(Model):
 
     def loss(
         self,
-        ids: Any,
-        padding_mask: Any = None,
+        ids: Ids,
+        padding_mask: Mask = None,
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
@@ -570,14 +573,14 @@ class LanguageModel(Model):
         batch = self._next_tokens(ids, padding_mask)
         return self._cross_entropy(self._hidden(batch), batch.targets, label_smoothing, reduction)
 
-    def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
+    def targets(self, ids: Ids, padding_mask: Mask = None) -> np.ndarray:
         """Return the token after each token but the last, -100 at and before padding.
 
         Parameters: as `hidden`.
         """
         return self._next_tokens(ids, padding_mask).targets
 
-    def start(self, padding_mask: Any = None) -> DecodingState:
+    def start(self, padding_mask: Mask = None) -> DecodingState:
         """Return the state for the first `step`, which takes the prompts.
 
         Parameters
@@ -589,7 +592,7 @@ class LanguageModel(Model):
         return DecodingState(self.config.num_layers, padding_mask=mask)
 
     @no_grad()
-    def step(self, tokens: Any, state: DecodingState, every: bool = False) -> np.ndarray:
+    def step(self, tokens: Ids, state: DecodingState, every: bool = False) -> np.ndarray:
         """Return logits of the next token, (N, vocab_size), and advance the state.
 
         Other parameters: as `Transformer.step`.

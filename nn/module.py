@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
+from minigrad.arrays import Array, DType
 from minigrad.changes import mark_changed
 from minigrad.errors import GradientError, listed
 from minigrad.tensor import Tensor, unwrap, zero_grads
@@ -71,7 +72,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
+    def __init__(self, data: Any, requires_grad: bool = True, dtype: DType = None) -> None:
         super().__init__(data, requires_grad, dtype)
 
     def __repr__(self) -> str:
@@ -99,7 +100,9 @@ class Module(Methods):
         *args, **kwargs
             Arguments of the subclass.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define forward(): define it, or call the modules in it"
+        )
 
     if TYPE_CHECKING:  # a call takes and returns what `forward` of the class does
 
@@ -345,7 +348,7 @@ def _converted(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return converted
 
 
-def as_input(layer: Module, x: Any, dtype: np.dtype) -> Tensor:
+def as_input(layer: Module, x: Array, dtype: np.dtype) -> Tensor:
     """Return x as a tensor of `dtype`, the dtype of the layer's parameters.
 
     Arrays, and tensors that do not require gradients, are converted. A tensor that requires
@@ -431,7 +434,7 @@ class Sequential(ModuleList):
     def __init__(self, *modules: Module) -> None:
         super().__init__(modules)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Array) -> Tensor:
         """Return the result of the last module."""
         for module in self:
             x = module(x)

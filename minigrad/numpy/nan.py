@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis
+from ..arrays import Axis
 from ..ops import reduce as reduction
 from ..ops.shape import astype, clone, where
 from ..registry import function

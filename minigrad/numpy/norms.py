@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, all_axes
+from ..arguments import all_axes
+from ..arrays import Axis
 from ..nested import needs_gradient
 from ..ops import reduce as reduction
 from ..ops.arithmetic import absolute, power

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, all_axes, booleans, check_broadcast, shape_of
-from ..arrays import as_array
+from ..arguments import all_axes, booleans, check_broadcast, shape_of
+from ..arrays import Axis, as_array
 from ..ops import reduce, shape
 from ..ops.arithmetic import absolute, square, subtract
 from ..ops.reduce import is_half, keepdims_shape

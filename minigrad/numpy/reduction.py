@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, all_axes, one_axis
-from ..arrays import as_array
+from ..arguments import all_axes, one_axis
+from ..arrays import Axis, as_array
 from ..ops import reduce
 from ..ops.arithmetic import sqrt
 from ..ops.reduce import is_half, keepdims_shape, largest, restored, total

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_array
+from ..arrays import Array, as_array
 from ..op import Op, either
 from ..registry import op, ufunc
 
@@ -60,7 +60,7 @@ absolute = ufunc(
 sign = ufunc(np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambda g: _zeros(g))
 
 
-def _zeros(g: Any) -> Any:
+def _zeros(g: Array) -> Array:
     return np.where(False, g, 0)
 
 
@@ -68,14 +68,14 @@ def _zeros(g: Any) -> Any:
 # Elsewhere the constant would remove the value from the graph, and second derivatives with it.
 
 
-def _power_a(g: Any, a: Any, b: Any) -> Any:
+def _power_a(g: Array, a: Array, b: Array) -> Array:
     if isinstance(b, (int, float)):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else _zeros(g)
     # a⁰ has derivative 0, also at a = 0
     return g * (b * np.where(np.logical_and(a == 0, b == 0), 1, a) ** (b - 1.0))
 
 
-def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
+def _power_b(g: Array, y: Array, a: Array, b: Array) -> Array:
     # 0ᵇ has derivative 0, not 0 · log 0
     return g * y * np.log(np.where(np.logical_and(a == 0, b >= 0), 1.0, a))
 
@@ -123,7 +123,7 @@ tanh = ufunc(
 )
 
 
-def _over_cosh_squared(a: Any, x: Any, /) -> Any:
+def _over_cosh_squared(a: Array, x: Array, /) -> Array:
     """Compute a / cosh(x)²."""
     with np.errstate(over="ignore"):  # the square may be inf
         y = np.cosh(x)

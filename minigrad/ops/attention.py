@@ -8,11 +8,11 @@ formula of the paper. Look at it first. `_attention` multiplies its weights by t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from ..arguments import booleans, check_broadcast, number
+from ..arrays import Array, ArrayLike, Mask, Shape
 from ..fuse import fusible
 from ..registry import function, op
 from ..tensor import Tensor, as_operand
@@ -22,12 +22,12 @@ from .shape import broadcast_to, expand_dims
 __all__ = ["merge_heads", "scaled_dot_product_attention", "split_heads"]
 
 
-def _split(x: Any, num_heads: int) -> Any:
+def _split(x: Array, num_heads: int) -> Array:
     n, length, width = x.shape
     return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
-def _merge(x: Any) -> Any:
+def _merge(x: Array) -> Array:
     n, num_heads, length, d = x.shape
     return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * d)
 
@@ -73,7 +73,11 @@ def merge_heads(x, /):
 
 
 def attention_weights(
-    query: Any, key: Any, mask: Any = None, bias: Any = None, scale: float | None = None
+    query: ArrayLike,
+    key: ArrayLike,
+    mask: Mask = None,
+    bias: ArrayLike = None,
+    scale: float | None = None,
 ) -> Tensor:
     """Compute softmax(query @ key.T * scale + bias) of each head, (N, h, L_q, L_kv).
 
@@ -88,13 +92,13 @@ def attention_weights(
 
 @fusible
 def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any,
-    mask: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array,
+    mask: Mask,
     scale: float,
-    drop_mask: Any,
+    drop_mask: Mask,
     drop_scale: float,
 ) -> Tensor:
     """Compute dropout(softmax(query @ key.T * scale + bias)) @ value of each head."""
@@ -104,7 +108,7 @@ def _attention(
     return matmul(weights, _repeat_heads(value, query.shape[1]))
 
 
-def _repeat_heads(x: Any, num_heads: int) -> Any:
+def _repeat_heads(x: Array, num_heads: int) -> Array:
     """Repeat each head of keys or values for the group of queries that shares it."""
     n, kv_heads, length, d = x.shape
     if kv_heads == num_heads:
@@ -113,18 +117,18 @@ def _repeat_heads(x: Any, num_heads: int) -> Any:
     return groups.reshape(n, num_heads, length, d)
 
 
-def four_axes(x: Any) -> Any:
+def four_axes(x: ArrayLike) -> Array:
     return x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
 @function()
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: Mask = None,
     *,
-    bias: Any = None,
+    bias: ArrayLike = None,
     scale: float | None = None,
     dropout: float = 0.0,
     generator: np.random.Generator | None = None,
@@ -181,7 +185,7 @@ def scaled_dot_product_attention(
     )
 
 
-def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+def checked_mask(mask: Mask, shape: Shape) -> np.ndarray:
     """Return a boolean mask with four axes that broadcasts to `shape`, (N, h, L_q, L_kv)."""
     mask = booleans("mask", mask, "True = may attend")
     if mask.ndim not in (2, 4):

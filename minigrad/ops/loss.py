@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice, check_shape, shape_of
+from ..arrays import Array, ArrayLike, DType, Ids, Shape
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..registry import function
@@ -45,12 +46,12 @@ class Targets:
     def __init__(
         self,
         name: str,
-        shape: tuple[int, ...],
-        target: Any,
-        weight: Any,
+        shape: Shape,
+        target: Ids,
+        weight: ArrayLike,
         ignore_index: int | None,
         smoothing: float,
-        dtype: Any,
+        dtype: DType,
     ) -> None:
         flat = _checked_target(name, shape, target, weight, smoothing)
         classes, self.shape = shape[-1], shape[:-1]
@@ -75,9 +76,7 @@ class Targets:
         self.on_all = (counts * dtype.type(smoothing / classes)).astype(dtype)
 
 
-def _checked_target(
-    name: str, shape: tuple[int, ...], target: Any, weight: Any, smoothing: float
-) -> Any:
+def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothing: float) -> Array:
     """Return the targets of logits of some shape as a vector, or raise an error."""
     if not shape:
         raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
@@ -102,7 +101,7 @@ def _checked_target(
     return target.reshape(-1)
 
 
-def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:
+def reduced(losses: ArrayLike, choice: str, divisor: ArrayLike) -> Tensor:
     """Return the losses, their sum, or for "mean" their sum divided by `divisor`."""
     if choice == "none":
         return losses
@@ -112,12 +111,12 @@ def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:
     return reduce.sum(losses) / divisor
 
 
-def reduced_elements(losses: Any, reduction: str) -> Tensor:
+def reduced_elements(losses: ArrayLike, reduction: str) -> Tensor:
     """Return the losses of elements, their sum or their mean."""
     return reduce.mean(losses) if reduction == "mean" else reduced(losses, reduction, 1.0)
 
 
-def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
+def row_losses(log_probabilities: ArrayLike, targets: Targets) -> Tensor:
     """Return the cross-entropy of each row of log-probabilities (rows, C)."""
     rows = np.arange(log_probabilities.shape[0])
     loss = getitem(log_probabilities, (rows, targets.index)) * -targets.on_target
@@ -134,7 +133,7 @@ def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
 
 
 def class_probability_loss(
-    name: str, logits: Any, target: Any, weight: Any, smoothing: float, reduction: str
+    name: str, logits: ArrayLike, target: Ids, weight: ArrayLike, smoothing: float, reduction: str
 ) -> Tensor:
     """Return the cross-entropy for probabilities of classes, over the last axis."""
     if not 0 <= smoothing <= 1:
@@ -156,7 +155,7 @@ def class_probability_loss(
 
 
 @fusible
-def _cross_entropy(logits: Any, targets: Targets) -> Tensor:
+def _cross_entropy(logits: Array, targets: Targets) -> Tensor:
     """Compute the loss of each row."""
     rows = logits.reshape(-1, logits.shape[-1])
     logp = log_softmax(
@@ -167,9 +166,9 @@ def _cross_entropy(logits: Any, targets: Targets) -> Tensor:
 
 @function()
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
+    input: ArrayLike,
+    target: Ids,
+    weight: ArrayLike = None,
     *,
     ignore_index: int | None = -100,
     label_smoothing: float = 0.0,
@@ -211,19 +210,21 @@ def cross_entropy(
 
 
 @fusible
-def _linear_cross_entropy(x: Any, weight: Any, bias: Any, targets: Targets, divisor: Any) -> Tensor:
+def _linear_cross_entropy(
+    x: Array, weight: Array, bias: Array, targets: Targets, divisor: Array
+) -> Tensor:
     """Compute the sum of the losses of linear(x, weight, bias), divided by `divisor`."""
     return reduce.sum(_cross_entropy.definition(linear(x, weight, bias), targets)) / divisor
 
 
 @function()
 def linear_cross_entropy(
-    x: Any,
-    linear_weight: Any,
-    target: Any,
+    x: ArrayLike,
+    linear_weight: ArrayLike,
+    target: Ids,
     *,
-    linear_bias: Any = None,
-    weight: Any = None,
+    linear_bias: ArrayLike = None,
+    weight: ArrayLike = None,
     ignore_index: int | None = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",

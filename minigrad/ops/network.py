@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import booleans
-from ..arrays import as_array
+from ..arrays import Array, ArrayLike, Mask, Shape, as_array
 from ..fuse import fusible
 from ..op import either
 from ..random import random_words
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-def _matmul_a(g: Any, a_shape: tuple[int, ...], b: Any) -> Any:
+def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
     if type(b) is not np.ndarray and _is_sparse(b):
         return _product(g, b.T)
     if b.ndim == 1:
@@ -52,7 +52,7 @@ def _matmul_a(g: Any, a_shape: tuple[int, ...], b: Any) -> Any:
     return g @ b.swapaxes(-1, -2)
 
 
-def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
     if type(a) is not np.ndarray and _is_sparse(a):
         return _product(a.T, g)
     if a.ndim == 1:
@@ -100,7 +100,7 @@ def matmul(a, b, /):
         raise
 
 
-def _is_sparse(x: Any) -> bool:
+def _is_sparse(x: Array) -> bool:
     """Return whether x is a matrix of scipy.sparse, without importing it."""
     return hasattr(x, "tocsr")
 
@@ -112,13 +112,13 @@ _product: Any = either(matmul)
 
 
 @fusible
-def _linear(x: Any, weight: Any, bias: Any) -> Tensor:
+def _linear(x: Array, weight: Array, bias: Array) -> Tensor:
     y = matmul(x, weight.T)
     return y if bias is None else y + bias
 
 
 @function()
-def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
+def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike = None) -> Tensor:
     """Compute x @ weight.T + bias.
 
     Parameters
@@ -156,7 +156,7 @@ def relu(x, /):
     return np.maximum(x, 0)
 
 
-def as_floats(x: Any) -> Any:
+def as_floats(x: ArrayLike) -> Array:
     """Return an array of integers or booleans as float64."""
     x = as_array(x)
     return x.astype(float) if x.dtype.kind in "iub" else x
@@ -221,7 +221,7 @@ _LEVELS = 256  # a random byte for each element
 
 
 def dropout_mask(
-    shape: tuple[int, ...], p: float, generator: np.random.Generator | None
+    shape: Shape, p: float, generator: np.random.Generator | None
 ) -> tuple[np.ndarray, float]:
     """Return a mask that is True with probability 1 - q, and 1 / (1 - q).
 
@@ -236,13 +236,17 @@ def dropout_mask(
 
 
 @fusible(any_dtype=True)
-def _dropout(x: Any, mask: Any, scale: float) -> Tensor:
+def _dropout(x: Array, mask: Mask, scale: float) -> Tensor:
     return x * mask * scale
 
 
 @function()
 def dropout(
-    x: Any, p: float = 0.5, training: bool = True, *, generator: np.random.Generator | None = None
+    x: ArrayLike,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    generator: np.random.Generator | None = None,
 ) -> Tensor:
     """Set each element to 0 with probability `p`, and divide the others by 1 - p.
 
@@ -270,13 +274,17 @@ def dropout(
 
 
 @fusible(any_dtype=True)
-def _relu_dropout(x: Any, mask: Any, scale: float) -> Tensor:
+def _relu_dropout(x: Array, mask: Mask, scale: float) -> Tensor:
     return relu(x) * mask * scale
 
 
 @function()
 def relu_dropout(
-    x: Any, *, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+    x: ArrayLike,
+    *,
+    p: float = 0.5,
+    training: bool = True,
+    generator: np.random.Generator | None = None,
 ) -> Tensor:
     """Compute dropout(relu(x)). A kernel saves only the result for the gradient.
 
@@ -293,7 +301,7 @@ def relu_dropout(
 
 
 @fusible
-def _row_norm(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tensor:
+def _row_norm(x: Array, weight: Array, bias: Array, eps: float, centred: bool) -> Tensor:
     """Compute c / √(mean(c²) + eps) · weight + bias for each row; c = row - mean if `centred`."""
     c = x - centring_mean(x, -1) if centred else x
     y = c / sqrt(mean(square(c), -1, keepdims=True) + eps)
@@ -301,7 +309,7 @@ def _row_norm(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tens
     return y if bias is None else y + bias
 
 
-def _checked_row(name: str, x: Any, weight: Any, bias: Any) -> Any:
+def _checked_row(name: str, x: Array, weight: Array, bias: Array) -> Array:
     """Return x; raise a ValueError unless weight and bias have the shape of a row, or are None."""
     x = x if isinstance(x, Tensor) else as_array(x)
     if not x.shape:
@@ -319,7 +327,9 @@ def _checked_row(name: str, x: Any, weight: Any, bias: Any) -> Any:
 
 
 @function()
-def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: ArrayLike, *, weight: ArrayLike = None, bias: ArrayLike = None, eps: float = 1e-5
+) -> Tensor:
     """Normalize each row (last axis) of x to mean 0 and variance 1.
 
     Parameters
@@ -342,7 +352,7 @@ def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-
 
 
 @function()
-def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
+def rms_norm(x: ArrayLike, *, weight: ArrayLike = None, eps: float | None = None) -> Tensor:
     """Divide each row (last axis) of x by its root mean square.
 
     Other parameters and the result: as `layer_norm`.

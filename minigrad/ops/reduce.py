@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, all_axes
-from ..arrays import as_array
+from ..arguments import all_axes
+from ..arrays import Array, ArrayLike, Axis, Mask, Shape, as_array
 from ..registry import function, op
 from ..tensor import Tensor, to_array
 from .arithmetic import absolute, safe_divide, square, subtract
@@ -21,7 +21,7 @@ from .shape import astype
 __all__ = ["max", "mean", "min", "sum", "var"]
 
 
-def keepdims_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+def keepdims_shape(shape: Shape, axis: Axis) -> Shape:
     """Return `shape` with length 1 along the reduced axes."""
     if axis is None or not shape:
         return (1,) * len(shape)
@@ -29,12 +29,12 @@ def keepdims_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
     return tuple(1 if i in reduced else n for i, n in enumerate(shape))
 
 
-def restored(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
+def restored(g: ArrayLike, shape: Shape, axis: Axis) -> Array:
     """Return a value of the reduced shape with axes of length 1 in place of the reduced ones."""
     return g if g.ndim == len(shape) else g.reshape(keepdims_shape(shape, axis))
 
 
-def _spread(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
+def _spread(g: Array, shape: Shape, axis: Axis) -> Array:
     """Return a gradient of the reduced shape, repeated over `shape`."""
     g = restored(g, shape, axis)
     if type(g) is not np.ndarray or math.prod(shape) > 4096:
@@ -67,7 +67,7 @@ def sum(x, /, axis=None, *, keepdims=False):
     return np.add.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def is_half(x: Any) -> bool:
+def is_half(x: ArrayLike) -> bool:
     """Return whether x is float16, in which sums, squares and counts above 65,504 overflow."""
     return bool(getattr(x, "dtype", None) == _HALF)
 
@@ -75,12 +75,12 @@ def is_half(x: Any) -> bool:
 _HALF = np.dtype(np.float16)
 
 
-def total(x: Any, axis: Any, keepdims: Any = True) -> Any:
+def total(x: ArrayLike, axis: Any, keepdims: Any = True) -> Array:
     """Return the sum of arrays over `axis`; of float16 in float32."""
     return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32 if is_half(x) else None)
 
 
-def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
+def _mean_gradient(g: Array, x_shape: Shape, axis: Axis) -> Array:
     g = g.astype(np.float32) if is_half(g) else g
     return _spread(g / (math.prod(x_shape) // (g.size or 1)), x_shape, axis)
 
@@ -101,7 +101,7 @@ def mean(x, /, axis=None, *, keepdims=False):
     return y / (x.size // (y.size or 1))
 
 
-def centring_mean(x: Any, axis: Axis) -> Tensor:
+def centring_mean(x: ArrayLike, axis: Axis) -> Tensor:
     """Return the mean over `axis`, with keepdims, such that x - mean is exact to rounding.
 
     The mean of equal numbers may be rounded. So the mean of the remaining differences is added,
@@ -114,7 +114,7 @@ def centring_mean(x: Any, axis: Axis) -> Tensor:
 
 
 @function(numpy=np.var, methods="var")
-def var(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def var(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Compute the variance over `axis`, the mean of the squares of x - mean.
 
     Parameters and result: as `sum`.
@@ -133,7 +133,7 @@ def var(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 # -- extremes
 
 
-def _extreme(g: Any, y: Any, x: Any, axis: Axis) -> Any:
+def _extreme(g: Array, y: Array, x: Array, axis: Axis) -> Array:
     """Return g at the extreme elements of each slice (or its NaN), divided among equal ones."""
     chosen = np.logical_or(x == restored(y, x.shape, axis), x != x).astype(g.dtype)
     share = safe_divide(restored(g, x.shape, axis), total(chosen, axis))
@@ -158,7 +158,7 @@ def min(x, /, axis=None, *, keepdims=False):
     return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def largest(x: Any, axis: Axis, where: Any = True) -> Any:
+def largest(x: ArrayLike, axis: Axis, where: Mask = True) -> Array:
     """Return the largest element of each slice, with keepdims; -inf if there are none."""
     dtype = None if x.dtype.kind == "f" else np.result_type(x, 0.0)
     return np.maximum.reduce(x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=dtype)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import booleans, check_choice, integers, ints, one_axis, shape_of
-from ..arrays import as_array
+from ..arrays import Array, ArrayLike, Axis, Ids, Mask, Shape, as_array
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..op import either
@@ -57,7 +57,7 @@ def astype(x, /, dtype):
     return as_array(x).astype(dtype)
 
 
-def floating(x: Any) -> Any:
+def floating(x: ArrayLike) -> Array:
     """Return integers and booleans as float64, in which they do not wrap around."""
     x = as_operand(x)
     return astype(x, float) if x.dtype.kind in "iub" else x
@@ -88,7 +88,7 @@ def _reshape(x, /, shape):
 
 
 @function(methods="reshape")
-def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
+def reshape(x: ArrayLike, *shape: Any, order: str = "C") -> Tensor:
     """Return x in another shape of the same size.
 
     Parameters
@@ -110,13 +110,13 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
     return _reshape(x, ints(shape))
 
 
-def placeholder(shape: tuple[int, ...]) -> np.ndarray:
+def placeholder(shape: Shape) -> np.ndarray:
     """Return an array of this shape that takes no memory."""
     return np.broadcast_to(np.empty((), bool), shape)
 
 
 @function(numpy=np.expand_dims, methods="expand_dims")
-def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
+def expand_dims(x: ArrayLike, axis: int | Sequence[int]) -> Tensor:
     """Insert axes of length 1.
 
     Other parameters and the result: as `reshape`.
@@ -130,7 +130,7 @@ def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
 
 
 @function(numpy=np.squeeze, methods="squeeze")
-def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def squeeze(x: ArrayLike, axis: Axis = None) -> Tensor:
     """Remove axes of length 1.
 
     Other parameters and the result: as `reshape`.
@@ -151,7 +151,7 @@ def _transpose(x, /, axes=None):
     return (x if type(x) is np.ndarray else as_array(x)).transpose(axes)
 
 
-def reordered(x: Any, axes: Sequence[int] | None) -> Tensor:
+def reordered(x: ArrayLike, axes: Sequence[int] | None) -> Tensor:
     """Return x with its axes in this order, reversed for None."""
     return _transpose(x, axes=axes)
 
@@ -161,7 +161,7 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 
 @function(methods="transpose")
-def transpose(x: Any, *axes: Any) -> Tensor:
+def transpose(x: ArrayLike, *axes: Any) -> Tensor:
     """Reorder the axes, as `numpy.transpose`.
 
     Parameters
@@ -187,7 +187,7 @@ def transpose(x: Any, *axes: Any) -> Tensor:
 
 
 @function(numpy=np.swapaxes, methods="swapaxes")
-def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes.
 
     Other parameters and the result: as `transpose`.
@@ -232,7 +232,7 @@ def broadcast_to(x, /, shape):
 # -- joining
 
 
-def _parts(g: Any, arrays_shape: tuple[tuple[int, ...], ...], axis: int | None) -> list[Any]:
+def _parts(g: Array, arrays_shape: tuple[Shape, ...], axis: int | None) -> list[Any]:
     if axis is None:
         ends = np.cumsum([math.prod(shape) for shape in arrays_shape])
         return [p.reshape(shape) for p, shape in zip(np.split(g, ends[:-1]), arrays_shape)]
@@ -309,7 +309,7 @@ def where(condition, a, b, /):
 
 
 @function(methods="masked_fill")
-def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
+def masked_fill(x: ArrayLike, mask: Mask, value: ArrayLike) -> Tensor:
     """Replace elements where `mask` is True.
 
     Parameters
@@ -379,7 +379,7 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
     return narrow
 
 
-def plain_index(index: Any, x: Any = None) -> Any:
+def plain_index(index: Any, x: ArrayLike = None) -> Array:
     """Return an index with arrays in place of its tensors and sequences.
 
     Arrays are copied if x requires gradients, because they can change before the backward pass.
@@ -389,7 +389,7 @@ def plain_index(index: Any, x: Any = None) -> Any:
     return index if isinstance(index, _PLAIN) else _plain_part(index, x)
 
 
-def _plain_part(index: Any, x: Any) -> Any:
+def _plain_part(index: Any, x: Array) -> Array:
     """Return the array of a tensor or a sequence in an index."""
     index = unwrap(index)
     array = as_array(index)
@@ -401,7 +401,7 @@ def _plain_part(index: Any, x: Any) -> Any:
 
 
 @function(methods="__getitem__")
-def getitem(x: Any, index: Any) -> Tensor:
+def getitem(x: ArrayLike, index: Any) -> Tensor:
     """Return x[index], for every index of NumPy.
 
     Parameters
@@ -422,7 +422,7 @@ def getitem(x: Any, index: Any) -> Tensor:
 
 
 @fusible(any_dtype=True)
-def _embedding(weight: Any, indices: np.ndarray, padding_idx: int | None) -> Tensor:
+def _embedding(weight: Array, indices: np.ndarray, padding_idx: int | None) -> Tensor:
     """Return weight[indices], without a gradient for row `padding_idx`."""
     rows = getitem(weight, indices)
     return (
@@ -433,7 +433,7 @@ def _embedding(weight: Any, indices: np.ndarray, padding_idx: int | None) -> Ten
 
 
 @function()
-def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tensor:
+def embedding(weight: ArrayLike, indices: Ids, padding_idx: int | None = None) -> Tensor:
     """Return the rows of `weight` at `indices`.
 
     Parameters

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Axis, checked_count, ints, one_axis, shape_of
+from ..arguments import checked_count, ints, one_axis, shape_of
+from ..arrays import Axis
 from ..numpy.creation import as_dtype, on_cpu
 from ..numpy.elementwise import clip as clamp
 from ..numpy.joining import array_split, unstack

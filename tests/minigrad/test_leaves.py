@@ -14,6 +14,7 @@ from support.life_of_leaves import Ours, Program, all_programs, rounded
 import nn
 from minigrad import GradientError, Tensor, gradients
 from minigrad.optim import SGD
+from nn.options.modules import replace_array
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_parameter_replaced_while_frozen_starts_without_gradient() -> None:
     p = nn.Parameter(np.ones(2))
     (p * p).sum().backward()
     p.requires_grad = False
-    p.replace(np.ones(3))
+    replace_array(p, np.ones(3))
     assert p.grad is None
     p.requires_grad = True
     (p * 2).sum().backward()
