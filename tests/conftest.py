@@ -2,13 +2,15 @@
 
 The environment variable `HYPOTHESIS_PROFILE` selects a profile:
 
-- dev (default): new examples in each run, after the failures stored in `.hypothesis`
-- ci: the same examples in each run
-- thorough: as dev, with at least 1,000 examples of each property
+- dev (default): 25 new examples of each property, after the failures stored in `.hypothesis`
+- ci: 25 examples that are the same in each run
+- full: as ci, with at least 100 examples
+- thorough: as dev, with at least 1,000 examples; the seed is printed at the end
 """
 
 import gc
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -28,20 +30,36 @@ Report = TypeVar("Report", pytest.CollectReport, pytest.TestReport)
 
 settings.register_profile(
     "dev",
-    max_examples=8,
+    max_examples=25,
     derandomize=False,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
+settings.register_profile("full", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=1000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+settings.load_profile(PROFILE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "all extras are installed: a test that is skipped for a missing package fails"
     parser.addoption("--full", action="store_true", help=text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw a seed for the profile thorough, which processes of pytest-xdist inherit."""
+    if PROFILE == "thorough" and config.option.hypothesis_seed is None:
+        seed = os.environ.setdefault("HYPOTHESIS_SEED", str(secrets.randbelow(2**32)))
+        config.option.hypothesis_seed = seed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    seed = terminalreporter.config.option.hypothesis_seed
+    if seed is not None:
+        terminalreporter.write_line(f"repeat this run with --hypothesis-seed={seed}")
 
 
 def refuse_skip(report: Report, node: pytest.Item | pytest.Collector) -> Report:

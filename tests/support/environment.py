@@ -10,6 +10,8 @@ from hypothesis import settings
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 """Whether loops without hypothesis visit all cases."""
+SEARCHES = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "thorough")
+"""Whether slow properties have as many examples as fast ones."""
 
 OPTIONAL = {
     "tests/minigrad/numpy/test_recommended_calls.py": "calls of SciPy that errors recommend",
@@ -54,8 +56,8 @@ REMAINING = (
 
 
 def max_examples(count: int, **options: Any) -> settings:
-    """Return settings of a property with `count` examples, or more if the profile is thorough."""
-    count = max(count, settings.default.max_examples if THOROUGH else 0)
+    """Return settings of a property with `count` examples, or more in the profiles that search."""
+    count = max(count, settings.default.max_examples if SEARCHES else 0)
     return settings(max_examples=count, **options)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
 from support.opinfo import TABLE, cotangents, samples
@@ -31,7 +31,7 @@ def ops_of(y: Tensor) -> set[str]:
 
 
 @pytest.mark.parametrize("name", list(KERNELS))
-@max_examples(3 * settings.default.max_examples)
+@max_examples(30)
 @given(data=st.data(), thresholds=lowered())
 def test_kernel_has_values_and_derivatives_of_its_definition(
     name: str, data: st.DataObject, thresholds: dict[str, Any]

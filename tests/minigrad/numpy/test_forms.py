@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.environment import max_examples
 from support.forms import BEFORE_2_4, WRITING, Call, calls
 
 import minigrad as mg
@@ -206,6 +207,7 @@ def check(call: Call, seed: int) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@max_examples(8)
 @given(data=st.data())
 def test_function_of_tensors_in_drawn_forms_equals_numpy(
     function: Any, data: st.DataObject

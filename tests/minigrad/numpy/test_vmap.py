@@ -53,6 +53,7 @@ def test_vmap_of_einsum_equals_a_loop(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+@max_examples(8)
 @given(data=st.data())
 def test_vmap_of_op_equals_a_loop(info: OpInfo, data: st.DataObject) -> None:
     check_vmap(info, data)

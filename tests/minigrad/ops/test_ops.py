@@ -59,6 +59,7 @@ def test_table_has_entries_of_all_ops_and_functions_with_gradients() -> None:
 
 
 @every
+@max_examples(8)
 @given(data=st.data())
 def test_op_value_equals_reference_and_records_nothing_without_need(
     info: OpInfo, data: st.DataObject
@@ -76,6 +77,7 @@ def test_op_value_equals_reference_and_records_nothing_without_need(
 
 
 @every
+@max_examples(8)
 @given(data=st.data())
 def test_op_has_first_and_second_derivatives(info: OpInfo, data: st.DataObject) -> None:
     """Compare along a random direction, with a random cotangent, and by each element of a few.
@@ -94,6 +96,7 @@ def test_op_has_first_and_second_derivatives(info: OpInfo, data: st.DataObject) 
 
 
 @every
+@max_examples(8)
 @given(data=st.data())
 def test_op_gradients_do_not_depend_on_layout_dtype_or_other_operands(
     info: OpInfo, data: st.DataObject

@@ -1,0 +1,114 @@
+"""Derivatives of functions of `scipy.special` against differences of their definitions, without SciPy."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.environment import max_examples
+from support.special_functions import DEFINITIONS, INVERSES
+
+from minigrad.numpy import scipy_special
+from minigrad.numpy.scipy_special import RULES
+from minigrad.registry import OPS
+
+OWN = {name for name in RULES if name in OPS}
+"""Functions whose rules are those of operations, which have tests of their own."""
+FRACTION = st.floats(0.15, 0.85)
+POSITIVE = st.floats(0.3, 2.4)
+ANY = st.floats(-2.4, 2.4)
+SIGNED = st.floats(-2.4, -0.1) | st.floats(0.1, 2.4)
+SMALL = st.integers(0, 4).map(float)
+LARGE = st.integers(5, 6)
+RANGES: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
+    **dict.fromkeys(("logit", "ellipk", "ellipe", "ellipkm1"), (FRACTION,)),
+    **dict.fromkeys(("erfc", "erfcx", "erfi", "ndtr", "log_ndtr", "erfinv", "erfcinv", "ndtri", "log_expit", "exp10", "sindg", "cosdg", "tandg", "cosm1"), (ANY,)),
+    **dict.fromkeys(("j0", "j1", "i0", "i1", "i0e", "i1e"), (SIGNED,)),
+    "binom": (st.floats(1.5, 3), st.floats(0.3, 1.4)),
+    "dawsn": (ANY,),
+    "huber": (POSITIVE, ANY),
+    "pseudo_huber": (POSITIVE, ANY),
+    "_zeta": (st.floats(1.5, 3), POSITIVE),
+    "expn": (SMALL, POSITIVE),
+    "spence": (st.floats(0.3, 2.4) | st.floats(0.98, 1.02),),
+    **dict.fromkeys(("iv", "ive", "jv"), (SMALL, SIGNED)),
+    **dict.fromkeys(("betainc", "betaincc", "betaincinv", "betainccinv"), (POSITIVE, POSITIVE, FRACTION)),
+    "hyp2f1": (POSITIVE, POSITIVE, POSITIVE, st.floats(-0.8, 0.8)),
+    "hyp0f1": (POSITIVE, ANY),
+    "hyp1f1": (POSITIVE, POSITIVE, ANY),
+    "lpmv": (st.just(1), POSITIVE, FRACTION),
+    "yn": (SMALL, POSITIVE),
+    "stdtr": (POSITIVE, ANY),
+    "stdtrit": (POSITIVE, ANY),
+    **{name: (st.floats(0, 4), POSITIVE) for name in ("pdtr", "pdtrc", "pdtri")},
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), (SMALL, LARGE, FRACTION)),
+    **{name: (st.integers(0, 4), st.integers(1, 5), FRACTION) for name in ("nbdtr", "nbdtrc", "nbdtri")},
+}  # fmt: skip
+"""Values of the operands of functions whose operands are not all positive; of inverses, those of the function."""
+
+
+def difference(f: Any, x: float) -> float:
+    """Return the derivative of f at x, with an error of the order of h⁴."""
+    h = 1e-3
+    return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h)
+
+
+def derivatives(name: str, operands: tuple[Any, ...], y: float) -> list[Any]:
+    """Return what the rules of a function return for the cotangent 1.5; None without a rule."""
+    rules = RULES[name]
+    last = next(rule for rule in reversed(rules) if rule is not None)
+    read = lambda rule: rule.__code__.co_varnames[: rule.__code__.co_argcount]
+    names = ["x"] if len(rules) == 1 else [n for n in read(last) if n not in ("g", "y")]
+    values = dict(zip(names, map(np.float64, operands))) | {"g": 1.5, "y": np.float64(y)}
+    return [None if rule is None else rule(*[values[n] for n in read(rule)]) for rule in rules]
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in OWN])
+@max_examples(10)
+@given(data=st.data())
+def test_rule_of_special_function_equals_differences(name: str, data: st.DataObject) -> None:
+    strategies = RANGES.get(name, (POSITIVE,) * len(RULES[name]))
+    operands = data.draw(st.tuples(*strategies), label="operands")
+    f = INVERSES.get(name) or DEFINITIONS[name]
+    if name == "huber":
+        assume(abs(abs(operands[1]) - operands[0]) > 1e-2)
+    y = f(*operands)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scipy_special, "sp", SimpleNamespace(**DEFINITIONS))
+        if name in INVERSES:
+            found = derivatives(name, (*operands[:-1], y), operands[-1])
+        else:
+            found = derivatives(name, operands, y)
+    for i, value in enumerate(found):
+        if value is not None:
+            along = lambda t, i=i: f(*operands[:i], t, *operands[i + 1 :])
+            slope = difference(along, operands[i])
+            expected = 1.5 / slope if name in INVERSES else 1.5 * slope
+            assert value == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+@given(st.floats(200, 1e6), st.sampled_from([1, -1]))
+def test_slopes_far_from_zero_equal_their_expansions(x: float, sign: int) -> None:
+    """Of `dawsn` for both signs of x, and of `erfcx` for positive x, the products are almost 1."""
+    terms = lambda s: sum(
+        math.prod(range(1, 2 * k, 2)) / (s * 2 * x * x) ** k * (-s if s > 0 else -1)
+        for k in range(1, 6)
+    )
+    (dawsn,) = derivatives("dawsn", (sign * x,), sign / (2 * x))
+    assert dawsn == pytest.approx(1.5 * terms(1), rel=1e-12)
+    (erfcx,) = derivatives("erfcx", (x,), 1 / (x * math.sqrt(math.pi)))
+    assert erfcx == pytest.approx(-3 / math.sqrt(math.pi) * terms(-1), rel=1e-12)
+
+
+def test_slope_of_log_ndtr_where_ndtr_is_zero() -> None:
+    """The ratio of density and distribution function of -x is x + 1 / x - 2 / x³ ..."""
+    erfcx = lambda x: 1 / (x * math.sqrt(math.pi)) * (1 - 0.5 / x**2 + 0.75 / x**4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scipy_special, "sp", SimpleNamespace(erfcx=erfcx, ndtr=DEFINITIONS["ndtr"]))
+        (slope,) = derivatives("log_ndtr", (-1000.0,), -math.inf)
+    assert slope == pytest.approx(1.5 * (1000 + 1e-3 - 2e-9), rel=1e-12)
