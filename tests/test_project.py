@@ -82,7 +82,9 @@ def test_ci_runs_commands_of_readme_and_all_tests() -> None:
     readme, ci = ((ROOT / file).read_text(encoding="utf-8") for file in ("README.md", ".ci/run"))
     commands = re.findall(r"^pip install -e .* && .*", readme, re.MULTILINE)
     assert len(commands) == 2 and all(f"run '{command}'\n" in ci for command in commands)
-    assert re.search(r'^pytest --full .*-m "slow or not slow"$', ci, re.MULTILINE)
+    assert re.search(
+        r'^HYPOTHESIS_PROFILE=full pytest --full .*-m "slow or not slow"$', ci, re.MULTILINE
+    )
     assert "\nexport HYPOTHESIS_PROFILE=ci\n" in ci
 
 
