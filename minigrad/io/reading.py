@@ -19,6 +19,8 @@ LARGEST_FILE = 100_000_000
 The largest published tokenizer has about 40,000,000 bytes.
 """
 
+LONGEST_LINE = 10_000_000
+"""Largest size of a line: bytes of a file of text, or characters of standard input."""
 
 LFS_POINTER = "a Git LFS pointer to the file; run `git lfs pull`, or download the file"
 """Description of a file that `is_lfs_pointer`."""

@@ -27,10 +27,12 @@ from minigrad.io.reading import printable
 
 from ..text.labels import label_report, without_heading
 from ..text.pairs import read_pairs
+from .console import escaped
 from .inputs import (
     add_json,
     add_model_options,
     add_number,
+    announce,
     command_parser,
     print_json,
     read_batches,
@@ -86,13 +88,14 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
                 print_json(text=text, labels=scores)
                 continue
             columns = [f"{printable(label, 200)}\t{p:.3f}" for label, p in ranked]
-            print("\t".join([*columns, text]), flush=True)
+            print("\t".join([*columns, escaped(text)]), flush=True)
         found += labels
     return found
 
 
 def score(classify: Any, args: argparse.Namespace) -> list[str]:
     """Print a table of scores for the texts of a file, and return their chosen labels."""
+    announce(args.labels)
     pairs, heading = without_heading(read_pairs(args.labels, keep_repeated=True))
     if heading:
         print(f"{args.labels}: left out 1 row: a row of headings", file=sys.stderr)

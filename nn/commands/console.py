@@ -6,21 +6,26 @@ import argparse
 import io
 import math
 import os
+import re
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from typing import Any
 
 from minigrad.errors import MissingExtraError
 from minigrad.fast.launcher import launched
 from minigrad.fast.parallel import job
+from minigrad.io.reading import LONGEST_LINE
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["amount", "count", "piped", "run_script", "seed"]
+__all__ = ["amount", "count", "escaped", "piped", "run_script", "seed"]
 
+CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, line separators, and lone surrogates, which no terminal can show."""
 _USER_ERRORS = (
     OSError,
     ValueError,
@@ -80,10 +85,22 @@ def piped() -> Iterator[str]:
     if isinstance(sys.stdin, io.TextIOWrapper):  # regardless of the locale
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
     try:
-        for line in sys.stdin:
+        for number, line in enumerate(iter(partial(sys.stdin.readline, LONGEST_LINE + 1), ""), 1):
+            if len(line) > LONGEST_LINE:
+                raise ValueError(
+                    f"standard input, line {number} must have at most {LONGEST_LINE:,} characters; "
+                    "divide it"
+                )
             yield line.strip()
     except UnicodeDecodeError as error:
         raise ValueError(f"standard input: not UTF-8 ({error.reason})") from None
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """Return text for a terminal, with escapes for `CONTROLS` other than `kept`."""
+    return CONTROLS.sub(
+        lambda c: c[0] if c[0] in kept else c[0].encode("unicode_escape").decode(), text
+    )
 
 
 def _run(main: Callable[[], Any]) -> int:

@@ -37,6 +37,7 @@ from ..text.labels import label_report, label_warnings, split_by_label, without_
 from ..text.pairs import Pair, read_pairs
 from .inputs import (
     add_number,
+    announce,
     columns_of,
     command_parser,
     load_text,
@@ -226,6 +227,7 @@ def fine_tune(args: argparse.Namespace) -> float:
 
 def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> list[Pair]:
     """Return the labelled texts of a file, and print what is left out, or may be wrong."""
+    announce(path)
     left_out = Counter[str]()
     pairs = read_pairs(path, left_out=left_out, skip_bad=args.skip_bad, columns=args.columns)
     heading = None

@@ -22,8 +22,9 @@ from typing import Any
 import minigrad as mg
 import nn
 from minigrad.check.extras import require
-from nn.commands.console import amount, seed
+from nn.commands.console import amount, escaped, seed
 
+from ..decoding.text_generation import until_stop
 from .inputs import (
     add_json,
     add_model_options,
@@ -47,6 +48,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--chat", action="store_true", help="use the model's chat template")
     parser.add_argument("--system", metavar="TEXT", help="instructions before a --chat")
+    add_number(parser, "--top", 1, "texts to print for each prompt, the likeliest of a beam search")
     add_json(parser)
     add_model_options(parser)
     add_number(parser, "--seed", 0, "seed of the random numbers", seed)
@@ -74,6 +76,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_intermixed_args(argv)
     if args.system is not None and not args.chat:
         parser.error("--system needs --chat")
+    if args.top > 1 and (args.temperature is not None or drawing_options(args)):
+        parser.error("--top above 1 takes the likeliest texts: leave out what draws tokens")
     if args.temperature == 0 and (options := drawing_options(args)):
         parser.error(f"--{options[0].replace('_', '-')} needs a --temperature above 0")
     return args
@@ -118,30 +122,49 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     replies = []
     for prompt in read_texts(args.text):
         messages.append({"role": "user", "content": prompt})
-        pieces: list[str] = []
+        start = messages if args.chat else prompt
         tokens: list[int] = []
+        best = [""]
         if args.chat and args.max_len is None:
             options["max_len"] = room_of(model, text, messages)
         try:
-            for piece in nn.stream_text(
-                model, text, messages if args.chat else prompt, tokens=tokens, **options
-            ):
-                if not args.json:
-                    print(piece, end="", flush=True)
-                pieces.append(piece)
+            if args.top > 1:
+                best = best_texts(model, text, start, args.top, **options)
+            else:
+                for piece in nn.stream_text(model, text, start, tokens=tokens, **options):
+                    if not args.json:
+                        print(escaped(piece, "\n\t"), end="", flush=True)
+                    best[0] += piece
         except KeyboardInterrupt:
             if not is_talk:
                 raise
         if args.json:
-            print_json(text=prompt, continuation="".join(pieces))
+            several = {"continuations": best} if args.top > 1 else {}
+            print_json(text=prompt, continuation=best[0], **several)
+        elif args.top > 1:
+            print(*(escaped(reply, "\n\t") for reply in best), sep="\n", flush=True)
         else:
             print()
-        if len(tokens) == options.get("max_len") and tokens[-1] not in ends:
+        if tokens and len(tokens) == options.get("max_len") and tokens[-1] not in ends:
             limit = "--max-len" if args.max_len else "the context of the model"
             print(f"(cut after {len(tokens):,} tokens by {limit})", file=sys.stderr)
-        replies.append("".join(pieces))
-        messages.append({"role": "assistant", "content": replies[-1]})
+        replies.append(best[0])
+        messages.append({"role": "assistant", "content": best[0]})
     return replies
+
+
+def best_texts(
+    model: nn.LanguageModel,
+    text: Any,
+    start: Any,
+    top: int,
+    stop: Sequence[str] = (),
+    **options: Any,
+) -> list[str]:
+    """Return the likeliest texts after a prompt or chat, by a beam search."""
+    options |= {"num_beams": top, "n_best": top, "do_sample": False}
+    found = nn.generate_text(model, text, start, **options)
+    return ["".join(until_stop([reply], stop)) for reply in found]
 
 
 def room_of(model: nn.LanguageModel, text: Any, messages: Sequence[dict[str, str]]) -> int:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from minigrad.io import read_json
 from minigrad.io.json import Settings
 from minigrad.io.reading import printable, require_file
 from nn import text
-from nn.commands.console import count, piped
+from nn.commands.console import CONTROLS, count, piped
 from nn.published.load import refuse_gguf
 
 __all__ = [
     "add_json",
     "add_model_options",
     "add_number",
+    "announce",
     "columns_of",
     "command_parser",
     "is_run",
@@ -38,6 +40,8 @@ __all__ = [
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
 """Tokenizers of sacrebleu that need no other package."""
+LARGE_FILE = 5_000_000  # bytes
+LINES_AT_ONCE = 256  # of standard input, before their results are printed
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -134,7 +138,7 @@ def naming_settings(file: Path, resume: bool) -> Iterator[None]:
     is_used = resume and file.exists()
     try:
         yield
-    except (ValueError, MemoryError) as error:
+    except (ValueError, MemoryError, FileNotFoundError) as error:
         named = str(error).partition(":")[0].partition(" must ")[0]
         if not is_used or os.path.lexists(named):
             raise
@@ -162,7 +166,7 @@ def add_json(parser: Any) -> None:
 def print_json(**values: Any) -> None:
     """Print a line with a JSON object."""
     text = json.dumps(values, ensure_ascii=False)
-    print(text.encode("utf-8", "backslashreplace").decode(), flush=True)  # lone surrogates
+    print(CONTROLS.sub(lambda c: f"\\u{ord(c[0]):04x}", text), flush=True)
 
 
 def load_model(args: argparse.Namespace) -> Any:
@@ -207,7 +211,8 @@ def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]
             )
         yield list(texts)
     elif not sys.stdin.isatty():
-        yield list(piped())
+        lines = piped()
+        yield from iter(lambda: list(islice(lines, LINES_AT_ONCE)), [])
     else:
         print("One text a line; an empty line ends.", file=sys.stderr)
         while line := _ask(prompt):
@@ -217,6 +222,13 @@ def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]
 def read_texts(texts: Sequence[str], prompt: str = "> ") -> Iterator[str]:
     """Yield the texts of `read_batches` that are not empty, one by one."""
     return (text for batch in read_batches(texts, prompt) for text in batch if text)
+
+
+def announce(*files: Path | str | None) -> None:
+    """Print the names of large files, which take seconds to read, on standard error."""
+    for path in map(Path, filter(None, files)):
+        if path.is_file() and (size := path.stat().st_size) > LARGE_FILE:
+            print(f"reading {path}, {size / 1e6:,.0f} MB", file=sys.stderr, flush=True)
 
 
 def _ask(prompt: str) -> str:

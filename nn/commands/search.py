@@ -23,10 +23,12 @@ from minigrad.io import load_arrays, save_arrays
 
 from ..runs.progress import ProgressLine
 from ..text.pairs import read_lines
+from .console import escaped
 from .inputs import (
     add_json,
     add_model_options,
     add_number,
+    announce,
     command_parser,
     print_json,
     read_texts,
@@ -72,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
         Lines for each question, the most similar one first.
     """
     args = parse(argv)
+    announce(args.file)
     lines = [line for line in dict.fromkeys(map(str.strip, read_lines(args.file))) if line]
     if not lines:
         raise ValueError(f"{args.file} must have at least one line of text, got none")
@@ -94,9 +97,9 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
             found = [{"line": lines[i], "similarity": round(float(similarity[i]), 6)} for i in best]
             print_json(question=question, lines=found)
         else:
-            print(f"\n{question}")
+            print(f"\n{escaped(question)}")
             for i in best:
-                print(f"  {similarity[i]:.2f}  {lines[i]}")
+                print(f"  {similarity[i]:.2f}  {escaped(lines[i])}")
         results.append([lines[i] for i in best])
     return results
 

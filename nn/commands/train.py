@@ -40,7 +40,7 @@ from minigrad.optim import (
     linear_schedule,
     noam_schedule,
 )
-from nn.commands.console import seed
+from nn.commands.console import escaped, seed
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
 from nn.models import Transformer
@@ -62,6 +62,7 @@ from ..text.vocabulary import SPECIALS, UNK, Vocabulary
 from .inputs import (
     BLEU_TOKENIZERS,
     add_number,
+    announce,
     columns_of,
     command_parser,
     is_run,
@@ -83,6 +84,7 @@ CALL_OPTIONS = {"out", "resume", "quiet"}
 """Options that are not settings of a run."""
 MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test", "processes"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
+LARGE_CORPUS = 20_000  # pairs
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -263,6 +265,7 @@ def load_pairs(
 
 def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -> list[Pair]:
     """Return the pairs of one file with two columns, or of two files."""
+    announce(*files)
     target = files[1] if len(files) == 2 else None
     options |= {"skip_bad": args.skip_bad, "columns": args.columns}
     return read_pairs(files[0], target, args.reverse, **options)
@@ -427,8 +430,7 @@ def draw(
         vocabulary=len(translator.target_vocab),
         label_smoothing=args.label_smoothing,
     )
-    if not args.quiet:
-        print(f"pictures: {args.out / 'loss.png'}, {args.out / 'attention.png'}")
+    say(args, f"pictures: {args.out / 'loss.png'}, {args.out / 'attention.png'}")
 
 
 def report(
@@ -439,11 +441,16 @@ def report(
     samples = [judged[i] for i in np.random.default_rng(args.seed).permutation(len(judged))[:10]]
     if not args.quiet:
         for t, reference, match in samples:
-            print(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
+            mark = "=" if match else "≠"
+            print(
+                "  {}\n    → {}\n    {} {}".format(
+                    *map(escaped, (t.source, t.text, mark, reference))
+                )
+            )
         if result["bleu"] is not None:
             print(f"chrF {result['chrf']:.2f}; signature of BLEU: {result['bleu_signature']}")
         command = ["minigrad", "translate", str(args.out), samples[0][0].source]
-        print(f"try it: {shlex.join(command)}")
+        say(args, f"try it: {shlex.join(command)}")
     if find_spec("matplotlib"):
         shown = next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0])
         draw(translator, shown, trainer.history, args)
@@ -472,6 +479,8 @@ def build(
     mg.manual_seed(args.seed)
     left_out: Counter[str] = Counter()
     parts = load_pairs(args, left_out)
+    if (count := sum(map(len, parts))) > LARGE_CORPUS:
+        say(args, f"{count:,} pairs; splitting them into tokens")
     translator = make_translator(args, parts[0])
     model = translator.model
     splits = (translator.source_tokenizer, translator.target_tokenizer)
@@ -480,11 +489,10 @@ def build(
     )
     kept = len(train) + len(valid) + len(test)
     left_out[f"of more than {args.max_len} tokens"] += sum(map(len, parts)) - kept
-    if not args.quiet:
-        print(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out")
-        print(f"for example: {parts[0][0][0]}  →  {parts[0][0][1]}")
-        sizes = [len(vocab) for vocab in (translator.source_vocab, translator.target_vocab)]
-        print(f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
+    sizes = [len(vocab) for vocab in (translator.source_vocab, translator.target_vocab)]
+    say(args, f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out")
+    say(args, "for example: {}  →  {}".format(*map(escaped, parts[0][0])))
+    say(args, f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
         print(f"left out of {kept + left_out.total():,} rows: {reasons}", file=sys.stderr)
     for side, name in enumerate(("source", "target")):
@@ -537,6 +545,12 @@ def warn_of_words(
         )
 
 
+def say(args: argparse.Namespace, text: str) -> None:
+    """Print a line about the run, which is no result, on standard error."""
+    if not args.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
 def name_missing_extras() -> None:
     """Print what the end of the run lacks without optional packages."""
     for name, result in (("matplotlib", "pictures"), ("sacrebleu", "BLEU")):
@@ -554,8 +568,8 @@ def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace
             raise ValueError(
                 f"{args.out}: its vocabulary is not that of this data; has the data changed?"
             )
-    if args.resume and trainer.resume() and not args.quiet:
-        print(f"continuing from step {trainer.step:,}")
+    if args.resume and trainer.resume():
+        say(args, f"continuing from step {trainer.step:,}")
 
 
 def main(

@@ -26,11 +26,13 @@ from ..text.pairs import read_lines
 from ..text.scores import bleu_tokenizer, translation_scores
 from ..text.tokenize import SpaceTokenizer
 from ..text.vocabulary import SPECIALS
+from .console import escaped
 from .inputs import (
     BLEU_TOKENIZERS,
     add_json,
     add_model_options,
     add_number,
+    announce,
     command_parser,
     is_run,
     load_model,
@@ -42,7 +44,8 @@ from .inputs import (
 __all__ = ["main"]
 
 BEST = "best.safetensors"
-Translate = Callable[[list[str]], list[tuple[str, str]]]  # each translation, and its line
+Translate = Callable[[list[str]], list[list[tuple[str, str]]]]
+"""Returns the best translations of each sentence, each with what is printed after it."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -53,6 +56,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("text", nargs="*", help="sentences (default: lines of standard input, or a prompt)")
     add_number(parser, "--beam", None, "beam size; 1 is greedy (default: 4 for a run)")
+    add_number(parser, "--top", 1, "translations to print for each sentence, the best first")
     add_number(parser, "--max-len", None, "the most tokens of a translation")
     add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
     tokenizer = "tokenizer of sacrebleu (default: by the script of the references)"
@@ -74,6 +78,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_intermixed_args(argv)
     if args.bleu_tokenize and not args.references:
         parser.error("--bleu-tokenize needs --references")
+    if args.beam and args.beam < args.top:
+        parser.error(f"--beam must be at least --top ({args.top}), got {args.beam}")
     return args
 
 
@@ -93,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     if args.references:
         require("sacrebleu", "minigrad translate --references")
+    announce(args.references)
     references = list(read_lines(args.references)) if args.references else []
     check, translate = (
         make_run_functions(args) if is_run(args.model) else make_published_functions(args)
@@ -109,13 +116,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"error: {error}", file=sys.stderr)
                 status = 1
         translations = dict(zip(possible, translate(possible)))
-        batch = [translations.get(sentence, ("", "")) for sentence in sentences]
-        if args.json:
-            for sentence, (translation, _) in zip(sentences, batch):
-                print_json(text=sentence, translation=translation)
-        else:
-            print("".join(f"{line}\n" for _, line in batch), end="", flush=True)
-        texts += [text for text, _ in batch]
+        for sentence in sentences:
+            best = translations.get(sentence, [("", "")] * args.top)
+            found = [translation for translation, _ in best]
+            if args.json:
+                several = {"translations": found} if args.top > 1 else {}
+                print_json(text=sentence, translation=found[0], **several)
+            else:
+                print(*(escaped(text) + score for text, score in best), sep="\n")
+            texts.append(found[0])
+        sys.stdout.flush()
     if args.references:
         tokenize = args.bleu_tokenize or bleu_tokenizer(references)
         scores = translation_scores(texts, references, tokenize=tokenize)
@@ -148,16 +158,17 @@ def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None],
     translator = load_run(args)
     if args.int8:
         translator.model = nn.for_inference(translator.model, "int8")
-    beam = args.beam or 4
+    beam = args.beam or max(4, args.top)
 
-    def translate(sentences: list[str]) -> list[tuple[str, str]]:
+    def translate(sentences: list[str]) -> list[list[tuple[str, str]]]:
         options = (beam, args.length_penalty, args.max_len)
-        translations = translator.translate(sentences, *options)
-        for t in translations:
-            if unknown := translator.unknown(t):
-                print(f"not in the vocabulary: {' '.join(unknown)}", file=sys.stderr)
+        found = translator.translate(sentences, *options, n_best=args.top)
+        for best, *_ in found:
+            if unknown := translator.unknown(best):
+                words = escaped(" ".join(unknown))
+                print(f"not in the vocabulary: {words}", file=sys.stderr)
         score = "\t{:.3f}" if args.scores else ""
-        return [(t.text, t.text + score.format(t.score)) for t in translations]
+        return [[(t.text, score.format(t.score)) for t in row] for row in found]
 
     def check(sentence: str) -> None:
         translator.encode([sentence])
@@ -187,12 +198,19 @@ def make_published_functions(args: argparse.Namespace) -> tuple[Callable[[str], 
         "max_len": args.max_len,
     }
     options = {name: value for name, value in settings.items() if value is not None}
+    if args.top > 1:
+        options |= {"num_beams": args.beam or max(4, args.top), "do_sample": False}
+    n_best = args.top if args.top > 1 else None
     text.encode("", language=args.language)  # a wrong language is one error, not one a sentence
 
-    def translate(sentences: list[str]) -> list[tuple[str, str]]:
+    def translate(sentences: list[str]) -> list[list[tuple[str, str]]]:
         parts = (sentences[i : i + 16] for i in range(0, len(sentences), 16))
-        lines = (line for part in parts for line in nn.generate_text(model, text, part, **options))
-        return [(line, line) for line in lines]
+        found = [
+            row
+            for part in parts
+            for row in nn.generate_text(model, text, part, n_best=n_best, **options)
+        ]
+        return [[(line, "") for line in ([row] if n_best is None else row)] for row in found]
 
     def check(sentence: str) -> None:
         length = text.batch([sentence], language=args.language)[0].shape[1]

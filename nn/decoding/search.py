@@ -188,6 +188,7 @@ def generate_tokens(
     length_penalty: float = 1.0,
     early_stopping: bool | str = False,
     prompt_lookup_num_tokens: int | None = None,
+    n_best: int | None = None,
     generator: Generator | None = None,
     **options: Any,
 ) -> Any:
@@ -227,6 +228,9 @@ def generate_tokens(
         When a beam search stops: see `beam_search`. Requires `num_beams` above 1.
     prompt_lookup_num_tokens : int, optional
         Most tokens that a pass of greedy search adds: see `greedy_search`.
+    n_best : int, optional
+        Return a list of this number of sequences for each row, best first, in place of the best
+        one. Requires a `num_beams` as large.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator if not given.
     **options
@@ -240,22 +244,23 @@ def generate_tokens(
     beams, sampling = num_beams != 1, Sampling(temperature, top_k, top_p, min_p)
     drafts = prompt_lookup_num_tokens
     _check_search(beams, length_penalty, early_stopping, do_sample, sampling, drafts)
-    if "n_best" in options:
-        raise TypeError(
-            "generate_tokens: n_best must be given to beam_search; the best is returned"
-        )
     check_options("generate_tokens", options, ("max_len", "eos"))
     inputs = {"source": source, "prompt": prompt, "padding_mask": padding_mask, **options}
     if beams:
         inputs |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
-        hypotheses = [best for best, *_ in beam_search(model, beam_size=num_beams, **inputs)]
+        count = 1 if n_best is None else n_best
+        best = beam_search(model, beam_size=num_beams, n_best=count, **inputs)
+        rows: list[Any] = [[h.tokens for h in row] for row in best]
+        rows = [row[0] for row in rows] if n_best is None else rows
+    elif n_best is not None:
+        raise ValueError(f"num_beams must be above 1 with n_best={n_best}; a beam search finds it")
     elif do_sample:
-        hypotheses = sample(model, generator=generator, **vars(sampling), **inputs)
+        rows = [h.tokens for h in sample(model, generator=generator, **vars(sampling), **inputs)]
     else:
         inputs |= {"prompt_lookup_num_tokens": drafts}
-        hypotheses = greedy_search(model, **inputs, scores=False)
+        rows = [h.tokens for h in greedy_search(model, **inputs, scores=False)]
     single = prompt is not None and np.ndim(prompt[0]) == 0
-    return hypotheses[0].tokens if single else [h.tokens for h in hypotheses]
+    return rows[0] if single else rows
 
 
 def stream(

@@ -206,7 +206,8 @@ class Translator:
         max_len: int | None = None,
         batch_size: int = 64,
         done: Callable[[int], Any] | None = None,
-    ) -> list[Translation]:
+        n_best: int | None = None,
+    ) -> list[Any]:
         """Return the translations of texts, in the same order.
 
         Parameters
@@ -224,6 +225,9 @@ class Translator:
             Number of sentences that are translated at once.
         done : callable, optional
             Called after each batch with the number of sentences that are translated.
+        n_best : int, optional
+            Return a list of this number of translations for each text, best first, in place of the
+            best one. At most `beam_size`.
         """
         checked_count("translate", "batch_size", batch_size)
         if isinstance(texts, str):
@@ -234,32 +238,35 @@ class Translator:
             return []
         ids, tokens = self.encode(texts)
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # similar lengths together
-        translations: dict[int, Translation] = {}
+        translations: dict[int, list[Translation]] = {}
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             width = len(tokens[rows[-1]]) + self.source_eos
             limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
             source = ids[rows, :width]
-            if beam_size == 1:
-                results = greedy_search(self.model, source, max_len=limit)
+            if beam_size == 1 and n_best in (None, 1):
+                results = [[h] for h in greedy_search(self.model, source, max_len=limit)]
             else:
-                beams = beam_search(
+                results = beam_search(
                     self.model,
                     source,
                     max_len=limit,
                     beam_size=beam_size,
                     length_penalty=length_penalty,
+                    n_best=1 if n_best is None else n_best,
                 )
-                results = [best for best, *_ in beams]
             for i, best in zip(rows, results):
-                words = self.target_vocab.decode(best.tokens)
-                text = self.target_tokenizer.join(words)
-                translations[i] = Translation(
-                    texts[i], tokens[i], words, text, best.score, best.tokens
-                )
+                words = [self.target_vocab.decode(h.tokens) for h in best]
+                translations[i] = [
+                    Translation(
+                        texts[i], tokens[i], w, self.target_tokenizer.join(w), h.score, h.tokens
+                    )
+                    for h, w in zip(best, words)
+                ]
             if done is not None:
                 done(start + len(rows))
-        return [translations[i] for i in range(len(texts))]
+        ordered = [translations[i] for i in range(len(texts))]
+        return [best for best, *_ in ordered] if n_best is None else ordered
 
     def unknown(self, translation: Translation) -> list[str]:
         """Return the source tokens that are not in the vocabulary.

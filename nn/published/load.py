@@ -238,7 +238,7 @@ class _Directory:
             if lacks_output:
                 config = with_options(config, tie=True)
         try:
-            with init.skipped():
+            with init.skipped(), name_keys_of_file(self.family.keys, self.settings.where):
                 model: Any = self.family.models[head](with_options(config, dtype=dtype))
         except MemoryError as error:
             raise ValueError(

@@ -16,8 +16,9 @@ __all__ = ["ProgressLine"]
 class ProgressLine:
     """Progress of a run on standard error.
 
-    In a terminal, if tqdm is installed, `update` moves a bar. Elsewhere `milestone` writes lines of
-    at most 80 characters, and `update` writes nothing.
+    In a terminal, if tqdm is installed, `update` moves a bar. Elsewhere lines of at most 80
+    characters are written: by `milestone`, and by `update` after 2 seconds, then at intervals that
+    grow with the time that has passed.
 
     Parameters
     ----------
@@ -42,6 +43,7 @@ class ProgressLine:
         self.stream = sys.stderr if shown else None
         self._bar: Any = None
         self._began = time.monotonic()
+        self._next = self._began + 2
 
     def update(self, step: int, **figures: Any) -> None:
         """Show that `step` steps are done, with these figures.
@@ -57,6 +59,8 @@ class ProgressLine:
             with suppress(OSError, ValueError):  # a closed terminal does not end a run
                 self._bar.set_postfix(figures, refresh=False)
                 self._bar.update(step - self._bar.n)
+        elif step != self.total and time.monotonic() >= self._next:
+            self.milestone(step, **figures)
 
     def milestone(self, step: int, **figures: Any) -> None:
         """Write a line that stays, with the time that is left if it is 10 seconds or more.
@@ -68,10 +72,12 @@ class ProgressLine:
         **figures : any
             Values to write, by name.
         """
+        now = time.monotonic()
+        self._next = now + max(2, (now - self._began) / 2)
         of = f"/{self.total:,}" if self.total else ""
         line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
         if self.total and step > self.initial:
-            pace = (time.monotonic() - self._began) / (step - self.initial)
+            pace = (now - self._began) / (step - self.initial)
             if (left := round(pace * (self.total - step))) >= 10:
                 line += f"  {left // 60}:{left % 60:02} left"
         with suppress(OSError, ValueError):
@@ -82,6 +88,7 @@ class ProgressLine:
 
     def __enter__(self) -> ProgressLine:
         self._began = time.monotonic()
+        self._next = self._began + 2
         if self.stream is not None and self.stream.isatty():
             with suppress(ImportError):
                 tqdm = require("tqdm", "a progress bar").tqdm

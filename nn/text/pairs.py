@@ -14,15 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad.io.reading import require_file
+from minigrad.io.reading import LONGEST_LINE, require_file
 
 __all__ = ["read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
 MOST_LISTED = 20
 """Largest number of bad lines in an error."""
-LONGEST_LINE = 10_000_000
-"""Largest number of bytes of a line."""
 
 _HEADINGS = {
     "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",

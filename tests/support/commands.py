@@ -28,7 +28,7 @@ def call(main: Callable[[list[str]], Any], line: str | list[str]) -> SimpleNames
 
 
 def error_of(main: Callable[[list[str]], Any], line: str | list[str]) -> str:
-    """Return the line with which `main` ends; at most a line of usage comes before it."""
+    """Return the line with which `main` ends; usage and lines about the data may come before."""
 
     def code_of(argv: list[str]) -> Any:
         try:
@@ -38,7 +38,8 @@ def error_of(main: Callable[[list[str]], Any], line: str | list[str]) -> str:
 
     done = call(code_of, line)
     assert done.result not in (0, None), f"{line} succeeds"
-    assert "error: " in done.err[-1] and len(done.err) <= 2, done.err
+    assert "error: " in done.err[-1] and done.err[-1].isprintable(), done.err
+    assert not any(word in line for word in ("rror", "Traceback") for line in done.err[:-1])
     return done.err[-1]
 
 

@@ -17,6 +17,7 @@ from support.scripts import load
 import minigrad as mg
 import nn
 from minigrad import MPIParallel, Tensor, optim
+from minigrad.fast.parallel import job
 from nn.commands import fine_tune, train
 from nn.commands.console import run_script
 from nn.runs import agreement
@@ -235,6 +236,32 @@ def print_error(t: nn.Trainer) -> None:
         t.fit()
     except ValueError as error:
         print(error)
+
+
+def saves(out: str, trials: str) -> None:
+    """Save a model and an adapter of each rank into the same directories, at one moment."""
+    ranks = job.world()
+    config = nn.DecoderOnlyConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0)
+    new_model = lambda seed: nn.LanguageModel(config, np.random.default_rng(seed))
+    model, adapted = new_model(ranks.rank), nn.lora(new_model(9), rank=2)
+    for p in adapted.parameters():
+        if p.requires_grad:
+            p.data[...] = np.random.default_rng(ranks.rank).standard_normal(p.shape)
+
+    def is_of_one_rank(loaded: nn.Module, saved: nn.Module) -> bool:
+        logits, saved_logits = (m.eval()(np.arange(9)[None]).data for m in (loaded, saved))
+        equal = [np.allclose(logits, x, atol=1e-5) for x in ranks.allgather(saved_logits)]
+        return equal.count(True) == 1
+
+    for trial in range(int(trials)):
+        directory = Path(out) / str(trial % 3)  # new ones, and then those of older models
+        ranks.Barrier()
+        nn.save(directory / "model", model)
+        nn.save_adapter(directory / "adapter", adapted)
+        ranks.Barrier()
+        assert is_of_one_rank(nn.load(directory / "model"), model)
+        assert is_of_one_rank(nn.load_adapter(directory / "adapter", new_model(9)), adapted)
+        assert not list(directory.rglob(".*"))
 
 
 # -- examples ----------------------------------------------------------------------------------------

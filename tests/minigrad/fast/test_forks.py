@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -77,6 +80,59 @@ def test_in_parallel_during_fork_goes_on_in_both_processes(blas: list[int]) -> N
             assert exit_code(process) == 0
         assert results == [[*range(5)]] and blas == [3]
         assert runtime.in_parallel(abs, range(5)) == [*range(5)]
+
+    in_process_of_its_own(test)
+
+
+def forked() -> int:
+    """Return the exit code of a forked process."""
+    return exit_code(fork(double, 5))
+
+
+def with_preexec_fn() -> int:
+    """Return the exit code of another program, before which a function of this one runs."""
+
+    def hook() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)  # ends it if it hangs
+        double()
+
+    return subprocess.run([sys.executable, "-S", "-c", ""], preexec_fn=hook).returncode
+
+
+def by_multiprocessing() -> int | None:
+    """Return the exit code of a process of multiprocessing's context "fork"."""
+    process = multiprocessing.get_context("fork").Process(target=double)
+    process.start()
+    process.join(5)
+    code = process.exitcode
+    process.kill()
+    return code
+
+
+def double() -> None:
+    assert runtime.in_parallel(lambda x: 2 * x, range(3)) == [0, 2, 4]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads
+@pytest.mark.parametrize("start", [forked, with_preexec_fn, by_multiprocessing])
+def test_processes_started_beside_in_parallel_end(blas: list[int], start: Any) -> None:
+    """A thread shares one call after another, and the processes do so, too."""
+
+    def test() -> None:
+        ended, results = threading.Event(), []
+
+        def share() -> None:
+            while not ended.is_set():
+                results.append(runtime.in_parallel(abs, range(6)))
+
+        with other_thread(share):
+            try:
+                for _ in range(10):
+                    assert start() == 0
+            finally:
+                ended.set()
+        assert results and all(result == [*range(6)] for result in results)
 
     in_process_of_its_own(test)
 

@@ -33,7 +33,9 @@ def train(run: Path, options: str) -> list[str]:
 
 def wait_for_step(process: subprocess.Popen[str]) -> None:
     """Wait until training has printed its first step."""
-    assert process.stderr is not None and process.stderr.readline().startswith("step ")
+    assert process.stderr is not None
+    while not (line := process.stderr.readline()).startswith("step "):
+        assert line
 
 
 def last_lines(process: subprocess.Popen[str]) -> list[str]:
@@ -169,6 +171,15 @@ def test_run_script_closed_standard_input_is_empty() -> None:
 def test_run_script_standard_input_with_a_byte_order_mark_drops_it() -> None:
     done = subprocess.run(python("print([*piped()])"), input=b"\xef\xbb\xbfa\n", stdout=PIPE)
     assert done.stdout == b"['a']\n"
+
+
+def test_run_script_standard_input_with_a_long_line_is_refused() -> None:
+    code = "list(map(len, piped()))"
+    for size in (10_000_000, 10_000_001):
+        done = subprocess.run(python(code), input=b"a\n" + b"x" * size, capture_output=True)
+        assert done.returncode == (size > 10_000_000)
+    expected = b"error: standard input, line 2 must have at most 10,000,000 characters; divide it\n"
+    assert done.stderr == expected
 
 
 def test_run_script_standard_input_of_another_encoding_is_one_line() -> None:

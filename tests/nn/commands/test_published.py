@@ -6,7 +6,9 @@ import importlib
 import io
 import itertools
 import json
+import math
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from support.tiny_folders import (
 import minigrad as mg
 import nn
 from minigrad.io import load_arrays
-from nn.commands import classify, explore, fine_tune, generate, search, translate
+from nn.commands import classify, explore, fine_tune, generate, inputs, search, translate
 
 needs("tokenizers")
 
@@ -230,6 +232,32 @@ def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.M
     assert len(call(generate.main, f"{gpt} --max-len 4").result) == 2
 
 
+def test_generate_with_top_prints_the_likeliest_texts(gpt: Path) -> None:
+    model, text = opened(gpt)
+    best = nn.beam_search(model, prompt=[text.encode("the cat")], beam_size=3, n_best=3, max_len=4)
+    expected = [text.decode(h.tokens) for h in best[0]]
+    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4")
+    assert done.out == expected and done.result == expected[:1]
+    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4 --json")
+    assert json.loads(done.out[0])["continuations"] == expected
+    word = max(expected, key=len).split()[-1]
+    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4 --stop {word}")
+    assert done.out == [reply.partition(word)[0] for reply in expected]
+    for option in ("--temperature 2", "--top-k 3", "--min-p 0.1"):
+        assert "--top above 1 takes" in error_of(generate.main, f"{gpt} why --top 2 {option}")
+
+
+def test_generate_chat_with_top_continues_after_the_first(
+    gpt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("jinja2")
+    type_lines(monkeypatch, "the cat", "the dog", "")
+    first, second = call(generate.main, f"{gpt} --chat --top 2 --max-len 3").result
+    model, text = opened(gpt)
+    prompt = text.encode(f"the cat {first} the dog")
+    assert second == text.decode(nn.generate_tokens(model, prompt, max_len=3, num_beams=2))
+
+
 def test_generate_options_that_exclude_each_other_are_refused(gpt: Path) -> None:
     error = error_of(generate.main, f"{gpt} why --temperature 0 --top-p 0.5")
     assert error.endswith("--top-p needs a --temperature above 0")
@@ -304,6 +332,67 @@ def test_translate_arguments_or_standard_input_prints_translations(
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
     assert call(translate.main, line).out == [expected[0], "", expected[1]]
     assert "not a model that translates" in error_of(translate.main, f"{encoder} why")
+
+
+@pytest.mark.parametrize("beam", ["", "--beam 3"])
+def test_translate_with_top_prints_the_best_of_a_beam(marian: Path, beam: str) -> None:
+    model, text = opened(marian)
+    options = {"num_beams": 3 if beam else 4, "n_best": 2, "max_len": 6}
+    expected = nn.generate_text(model, text, ["the cat", "why"], **options)
+    assert all(len(set(best)) == 2 for best in expected)
+    line = f"{marian} 'the cat' why --top 2 --max-len 6 {beam}"
+    assert call(translate.main, line).out == [*expected[0], *expected[1]]
+    objects = [json.loads(line) for line in call(translate.main, f"{line} --json").out]
+    assert objects == [
+        {"text": source, "translation": best[0], "translations": best}
+        for source, best in zip(["the cat", "why"], expected)
+    ]
+    error = error_of(translate.main, f"{marian} why --top 3 --beam 2")
+    assert error.endswith("--beam must be at least --top (3), got 2")
+
+
+def test_commands_print_lines_of_files_and_texts_without_control_characters(
+    marian: Path, gpt: Path, encoder: Path, mine: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A title of the terminal, a colour, and a line break, which only generated texts keep."""
+    hostile = "\x1b]0;title\x07 the\x9b31m\u2028cat"
+    (tmp_path / "lines").write_text(f"{hostile}\tdog\n", encoding="utf-8")
+    shown = r"\x1b]0;title\x07 the\x9b31m\u2028cat"
+    done = call(search.main, [str(encoder), f"{tmp_path}/lines", hostile])
+    assert shown in done.out and f"{shown}\\tdog" in done.out[-1]
+    assert call(classify.main, [str(mine), hostile]).out[0].split("\t")[2] == shown
+    monkeypatch.setattr(nn, "generate_text", lambda *_, **__: [f"{hostile}\n"])
+    assert call(translate.main, f"{marian} why").out == [f"{shown}\\n"]
+    monkeypatch.setattr(nn, "stream_text", lambda *_, **__: iter([*hostile, "\n", "\r", "\t."]))
+    assert call(generate.main, f"{gpt} why").out == [shown, "\\r\t."]
+    for command, line in ((search, f"{encoder} {tmp_path}/lines"), (generate, str(gpt))):
+        done = call(command.main, [*line.split(), "--json", hostile])
+        assert len(done.out) == 1 and hostile in json.loads(done.out[0]).values()
+        assert done.out[0].isprintable()
+
+
+def test_commands_print_the_name_of_a_large_file_before_they_read_it(
+    encoder: Path, mine: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "LARGE_FILE", 10)
+    expected = f"reading {lines}, 0 MB"
+    assert call(search.main, f"{encoder} {lines} why").err[0] == expected
+    lines.write_text("the cat\tfact\nthe dog\tquestion\nwhy\tfact\n")
+    assert call(classify.main, f"{mine} --labels {lines}").err[0] == expected
+    assert call(fine_tune.main, f"{encoder} {lines} --out {tmp_path}/out").err[0] == expected
+
+
+def test_translate_of_many_lines_prints_parts(
+    marian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(inputs, "LINES_AT_ONCE", 3)
+    monkeypatch.setattr("sys.stdin", io.StringIO("why\n" * 8))
+    monkeypatch.setattr(
+        nn, "generate_text", lambda model, text, part, **_: sizes.append(len(part)) or part
+    )
+    assert call(translate.main, str(marian)).out == ["why"] * 8 and sizes == [3, 3, 2]
 
 
 def test_translate_too_long_line_is_left_empty(
@@ -444,14 +533,6 @@ def test_command_with_the_name_of_a_file_as_text_says_so(mine: Path, tmp_path: P
     assert len(done.result) == 1 and f"... < {tmp_path}/in.txt" in done.err[-1]
 
 
-def test_classify_prints_labels_without_control_characters(mine: Path) -> None:
-    settings = json.loads((mine / "config.json").read_text())
-    settings["id2label"] = {k: f"a\tb\n{k}" for k in settings["id2label"]}
-    (mine / "config.json").write_text(json.dumps(settings))
-    (line,) = call(classify.main, f"{mine} 'the cat'").out
-    assert len(line.split("\t")) == 3
-
-
 def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:
     names = nn.classifier(mine).labels
     found, _ = nn.classifier(mine)(["the cat", "why is it"])
@@ -527,29 +608,35 @@ def test_fine_tune_resumed_with_other_labels_is_refused(
         fine_tune.main([*line.split(), "--resume"])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epochs", 0),
-        ("epochs", 1.5),
-        ("batch_size", None),
-        ("lr", "x"),
-        ("seed", -1),
-        ("train", "no"),
-    ]
-    + [("skip_bad", 1), ("max_len", True), ("save_adapter", 3), ("out", "x")],
-)
+@pytest.mark.parametrize("bad", [None, 0, -1, 1.5, math.nan, "x", True, [], {}], ids=str)
 def test_fine_tune_resumed_with_a_damaged_setting_names_the_file(
-    encoder: Path, lines: Path, tmp_path: Path, name: str, value: Any
+    encoder: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any
 ) -> None:
-    file = tmp_path / "run" / "settings.json"
+    """Of each setting in turn."""
+
+    def reached(*_: Any) -> None:
+        sys.exit(0)
+
+    file, refused = tmp_path / "run" / "settings.json", 0
     file.parent.mkdir()
     lines.write_text("the cat\ta\nthe dog\tb\nwhy\ta\n")
     settings = vars(fine_tune.parse([str(encoder), str(lines), "--out", str(tmp_path)]))
     settings = {key: x for key, x in settings.items() if key not in fine_tune.CALL_OPTIONS}
-    file.write_text(json.dumps(settings | {name: value}))
-    error = error_of(fine_tune.main, f"{encoder} {lines} --out {tmp_path} --resume")
-    assert f"error: {file}" in error
+    monkeypatch.setattr(nn.Trainer, "fit", lambda self, resume: reached())  # the run goes on
+    for name in (*settings, "out"):
+        file.write_text(json.dumps(settings | {name: bad}))
+        line = f"{encoder} {lines} --out {tmp_path} --resume"
+        try:
+            call(fine_tune.main, line)
+        except (ValueError, OSError, SystemExit) as error:
+            if getattr(error, "code", 1) == 0:
+                continue
+            is_usage = isinstance(error, SystemExit)
+            text = error_of(fine_tune.main, line) if is_usage else str(error)
+            text = text.removeprefix("minigrad fine-tune: error: ")
+            assert text.startswith(str(file)), (name, text)
+            refused += 1
+    assert refused > 5
 
 
 def test_classify_prints_a_label_in_one_line_without_escape_sequences(

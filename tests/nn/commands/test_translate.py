@@ -24,6 +24,16 @@ def test_translate_with_beam_and_scores(run: SimpleNamespace, beam: int) -> None
     assert done.out == [f"{t.text}\t{t.score:.3f}" for t in expected]
 
 
+def test_translate_with_top_prints_the_best_of_a_beam(run: SimpleNamespace) -> None:
+    expected = run.translator.translate(["hello world"], beam_size=5, n_best=5)[0]
+    done = call(translate.main, [str(run.directory), "hello world", "--top", "5", "--scores"])
+    assert done.out == [f"{t.text}\t{t.score:.3f}" for t in expected]
+    (best,) = run.translator.translate(["hello world"], beam_size=5)
+    assert best == expected[0] and len({t.text for t in expected}) > 1
+    done = call(translate.main, [str(run.directory), "", "hello world", "--top", "2"])
+    assert done.out[:2] == ["", ""] and len(done.out) == 4
+
+
 LONG = "hello " * 300
 
 

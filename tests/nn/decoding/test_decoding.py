@@ -163,7 +163,7 @@ def test_search_keeps_the_modes_of_the_model() -> None:
         (nn.greedy_search, {"max_len": 0}, "max_len must be at least 1, got 0"),
         (nn.greedy_search, {"max_len": 13, "eos": None}, "x must have at most 12 positions, got 13"),
         (nn.greedy_search, {"source": None}, "source must hold token ids for a Transformer, got None"),
-        (nn.generate_tokens, {"num_beams": 3, "n_best": 2}, "n_best must be given to beam_search"),
+        (nn.generate_tokens, {"n_best": 2}, "num_beams must be above 1 with n_best=2"),
         (nn.generate_tokens, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
         (nn.generate_tokens, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
         (nn.generate_tokens, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),

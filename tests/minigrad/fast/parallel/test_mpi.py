@@ -104,6 +104,15 @@ def test_commands_of_two_ranks_print_on_first_rank_only(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"train", "tuned"}
 
 
+@under_mpiexec
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_that_save_into_one_directory_leave_the_files_of_one(
+    tmp_path: Path, size: int
+) -> None:
+    assert run(size, "saves", tmp_path, 12) == ("", "")
+    assert len(list(tmp_path.glob("*/*/*config.json"))) == 6
+
+
 # -- faults ------------------------------------------------------------------------------------------------
 
 
