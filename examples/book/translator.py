@@ -47,6 +47,7 @@ def rows(sentences, ids, first=(), last=()):
 
 def batches(epoch):
     """Yield the source and target ids of batches, in an order of each epoch."""
+    print(f"epoch {epoch + 1} of {EPOCHS}, {time.perf_counter() - began:.0f} s", flush=True)
     order = np.random.default_rng(epoch).permutation(len(train))
     for start in range(0, len(order), BATCH):
         sources, targets = zip(*[train[i] for i in order[start : start + BATCH]])
