@@ -9,7 +9,7 @@ drafts    a given text written with and without drafts that are looked up in it
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
-imports   what `import` costs over `import numpy`
+imports   CPU time of `import` beyond `import numpy`
 mpi       a training step by 1 and 2 ranks of MPI, by forked processes, and by PyTorch with gloo
 scale     the efficiency of up to 1,000 machines, by the α-β model, from the step of this one
 
@@ -326,10 +326,10 @@ def scaling(rounds: int) -> dict[str, Any]:
 
 def imports(rounds: int) -> dict[str, Any]:
     result = {}
-    for library in ("minigrad", "torch", "jax", "autograd", "mygrad"):
+    for library in ("minigrad", "minigrad, nn", "torch", "jax", "autograd", "mygrad"):
         code = (
-            f"import numpy, time; t = time.perf_counter(); import {library}; "
-            "print(time.perf_counter() - t)"
+            f"import numpy, time; t = time.process_time(); import {library}; "
+            "print(time.process_time() - t)"
         )
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         command = [sys.executable, "-c", code]
@@ -339,7 +339,7 @@ def imports(rounds: int) -> dict[str, Any]:
         ]
         if runs[0].returncode == 0:
             result[library] = 1e3 * median(float(run.stdout) for run in runs[1:])
-            print(f"import {library:10}{result[library]:8.0f} ms over import numpy", flush=True)
+            print(f"import {library:13}{result[library]:8.0f} ms beyond import numpy", flush=True)
     return result
 
 
