@@ -34,6 +34,7 @@ from . import fast as fast
 from . import optim as optim
 from .check.anomaly import *
 from .check.custom_op import *
+from .check.extras import *
 from .check.extras import check_nn_package as _check_nn_package
 from .check.gradcheck import *
 from .check.memory import *

@@ -1,30 +1,17 @@
-"""Exceptions of minigrad, and names and texts in their messages.
+"""The exception of a gradient that cannot be computed, and names and texts in messages.
 
-Each exception is a subclass of the Python exception that fits. Look at `GradientError`. The others
-belong to tools that check gradients and packages.
+A first reader can skip this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["GradientError", "AnomalyError", "GradcheckError", "MissingExtraError"]
+__all__ = ["GradientError"]
 
 
 class GradientError(RuntimeError):
     """Error for a gradient that the graph cannot give: it is freed, changed, or not recorded."""
-
-
-class AnomalyError(FloatingPointError):
-    """Error of `detect_anomaly()` for the first NaN or Inf, with the operation and the line."""
-
-
-class GradcheckError(AssertionError):
-    """Error for a gradient that differs from its numerical derivative."""
-
-
-class MissingExtraError(ImportError):
-    """Error for a missing optional dependency, with the packages to install."""
 
 
 def printable(text: object, most: int = 60) -> str:

@@ -36,7 +36,7 @@ class Methods:
     def __ge__(self, other: Any) -> Tensor:
         """Compute a >= b for each element."""
     def __getitem__(self, index: Any) -> Tensor:
-        """Return x[index], for every index of NumPy."""
+        """Return x[index], for every index of NumPy; a view of x if NumPy returns one."""
     def __gt__(self, other: Any) -> Tensor:
         """Compute a > b for each element."""
     def __iadd__(self, other: Any) -> Tensor:
@@ -88,7 +88,7 @@ class Methods:
     def __pos__(self) -> Tensor:
         """Return a copy of x."""
     def __pow__(self, other: Any) -> Tensor:
-        """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
+        """Compute a to the power b; the derivative of 0ᵇ by b is 0."""
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
     def __rdivmod__(self, other: Any) -> Tensor: ...
@@ -151,7 +151,7 @@ class Methods:
     def bool(self) -> Tensor:
         """Convert to bool."""
     def broadcast_to(self, shape: Any) -> Tensor:
-        """Repeat x to a shape, by NumPy's rules of broadcasting."""
+        """Return a view of x, repeated to a shape by NumPy's rules of broadcasting."""
     def ceil(self) -> Tensor:
         """Round up to integers."""
     def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
@@ -163,13 +163,13 @@ class Methods:
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
         """Limit x to a range."""
     def clone(self) -> Tensor:
-        """Copy x."""
+        """Return the elements of x in new memory, with a gradient to x."""
     def conj(self) -> Tensor:
         """Return x, or the conjugates of complex numbers."""
     def contiguous(self) -> Tensor:
         """Return x; operations accept arrays of any strides."""
     def copy(self) -> Tensor:
-        """Copy x."""
+        """Return the elements of x in new memory, with a gradient to x."""
     def cos(self) -> Tensor:
         """Compute the cosine; x is in radians."""
     def cosh(self) -> Tensor:
@@ -207,7 +207,7 @@ class Methods:
     def expand(self, *shape: Any) -> Tensor:
         """Broadcast x to a shape."""
     def expand_dims(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """Insert axes of length 1."""
+        """Return x with new axes of length 1, a view."""
     def expm1(self) -> Tensor:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
@@ -257,7 +257,7 @@ class Methods:
     def long(self) -> Tensor:
         """Convert to int64."""
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
-        """Replace elements where `mask` is True."""
+        """Return x with a value in place of the elements where `mask` is True."""
     def masked_select(self, mask: Any) -> Tensor:
         """Return the elements of x where `mask` is True."""
     def matmul(self, b: Any, /) -> Tensor:
@@ -293,9 +293,9 @@ class Methods:
     def outer(self, b: Any) -> Tensor:
         """Multiply each element of a by each element of b."""
     def permute(self, *axes: Any) -> Tensor:
-        """Reorder the axes, as `numpy.transpose`."""
+        """Return a view of x with its axes in another order, as `numpy.transpose`."""
     def pow(self, b: Any, /) -> Tensor:
-        """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
+        """Compute a to the power b; the derivative of 0ᵇ by b is 0."""
     def prod(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Multiply the elements over `axis`."""
     def rad2deg(self) -> Tensor:
@@ -309,7 +309,7 @@ class Methods:
     def repeat(self, repeats: builtins.int | Sequence[builtins.int], *more: builtins.int, axis: builtins.int | None = ..., dim: Any = ...) -> Tensor:
         """Repeat each element."""
     def reshape(self, *shape: Any, order: builtins.str = ...) -> Tensor:
-        """Return x in another shape of the same size."""
+        """Return x in another shape of the same size, a view if its memory layout permits."""
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """Shift elements along `axis`; those beyond the end continue at the start."""
     def round(self, decimals: Any = ...) -> Tensor:
@@ -341,7 +341,7 @@ class Methods:
     def square(self) -> Tensor:
         """Compute x²."""
     def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
-        """Remove axes of length 1."""
+        """Return x without axes of length 1, a view."""
     def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute the standard deviation over `axis`, the square root of `var`."""
     def sub(self, other: Any, **options: Any) -> Tensor:
@@ -349,9 +349,9 @@ class Methods:
     def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
-        """Exchange two axes."""
+        """Return a view of x with two axes exchanged."""
     def swapdims(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
-        """Exchange two axes."""
+        """Return a view of x with two axes exchanged."""
     def t(self) -> Tensor:
         """Transpose a matrix; return a vector or scalar unchanged."""
     def take(self, indices: Any, axis: builtins.int | None = ..., *, mode: builtins.str = ..., dim: Any = ...) -> Tensor:
@@ -373,7 +373,7 @@ class Methods:
     def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
         """Sum the elements of a diagonal."""
     def transpose(self, *axes: Any) -> Tensor:
-        """Reorder the axes, as `numpy.transpose`."""
+        """Return a view of x with its axes in another order, as `numpy.transpose`."""
     def tril(self, k: builtins.int = ...) -> Tensor:
         """Replace the elements above a diagonal by 0."""
     def triu(self, k: builtins.int = ...) -> Tensor:
@@ -385,7 +385,7 @@ class Methods:
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`."""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """Insert axes of length 1."""
+        """Return x with new axes of length 1, a view."""
     def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute the variance over `axis`."""
     def view(self, *shape: Any) -> Tensor:

@@ -214,7 +214,7 @@ class Optimizer:
         zero_grads(self.state, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change the parameters that have a gradient.
+        """Change the parameters that have a gradient, which must be finite.
 
         Parameters
         ----------
@@ -225,11 +225,6 @@ class Optimizer:
         -------
         float or Tensor
             Norm of all gradients before clipping, or the result of `closure`.
-
-        Raises
-        ------
-        FloatingPointError
-            If a gradient is not finite.
         """
         if closure is None:
             return self.stepper.take()
@@ -239,12 +234,12 @@ class Optimizer:
         return loss
 
     def clip_factor(self, norm: float) -> float:
-        """Return the factor that clips gradients of this norm, which must be finite.
+        """Return the factor that clips gradients.
 
         Parameters
         ----------
         norm : float
-            Norm of all gradients.
+            Norm of all gradients, which must be finite.
         """
         if not math.isfinite(norm):
             raise FloatingPointError(
@@ -268,11 +263,8 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """Return copies of settings, step counts and state, each array as one vector for a group.
 
-        Returns
-        -------
-        dict
-            `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`. "steps" is
-            a list if parameters of a group have taken different numbers of steps.
+        The form is `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`.
+        "steps" is a list if parameters of a group have taken different numbers of steps.
         """
         groups, arrays = [], {}
         for i, (number, parameters) in enumerate(self.groups()):
@@ -355,9 +347,9 @@ def norm_of(arrays: Sequence[np.ndarray], squares: float | None = None) -> float
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
-    """Scale all gradients down together, in place, to a norm of at most `max_norm`.
+    """Return the norm of gradients, which are scaled down, in place, to at most `max_norm`.
 
-    An optimizer's `clip_norm` does the same without an additional pass.
+    An optimizer's `clip_norm` does the same without an additional pass. Gradients must be finite.
 
     Parameters
     ----------
@@ -365,16 +357,6 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> f
         Parameters without a gradient are skipped.
     max_norm : float
         Largest norm.
-
-    Returns
-    -------
-    float
-        Norm of the gradients before scaling.
-
-    Raises
-    ------
-    FloatingPointError
-        If a gradient is not finite.
     """
     max_norm = checked_number("clip_grad_norm_", "max_norm", max_norm)
     parameters = [parameters] if isinstance(parameters, Tensor) else parameters
@@ -400,18 +382,16 @@ class SGD(Optimizer):
 
     With a momentum, m = momentum * m + d replaces d.
 
+    Other parameters: as `Optimizer`.
+
     Parameters
     ----------
-    params : iterable of Tensor, or of dict
-        Leaf tensors, or parameter groups with their own settings.
     lr : float
         Learning rate; 0.001 by default.
     momentum : float
         Decay of the sum m; 0, no momentum, by default.
     weight_decay : float
         Multiple of a parameter that is added to its gradient; 0 by default.
-    **options
-        As for `Optimizer`.
     """
 
     def __init__(
@@ -447,20 +427,14 @@ class Adam(Optimizer):
     The state consists of the averages before the correction of their bias, `exp_avg` and
     `exp_avg_sq`, as in PyTorch.
 
+    Other parameters: as `SGD`.
+
     Parameters
     ----------
-    params : iterable of Tensor, or of dict
-        Leaf tensors, or parameter groups with their own settings.
-    lr : float
-        Learning rate; 0.001 by default.
     betas : tuple of two floats
         Decay of the averages of gradients, and of their squares; (0.9, 0.999) by default.
     eps : float
         Added to the root of the average of squares; 1e-8 by default.
-    weight_decay : float
-        Multiple of a parameter that is added to its gradient; 0 by default.
-    **options
-        As for `Optimizer`.
 
     References
     ----------
@@ -552,19 +526,14 @@ class AdamW(Adam):
 
 
 def noam_schedule(d_model: int, warmup: int = 4000) -> Callable[[int], float]:
-    """Return the factor d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), for lr=1.
+    """Return the factor d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), a function, for lr=1.
 
     Parameters
     ----------
     d_model : int
         Width of the model.
     warmup : int
-        The step at which the factor is largest; 4000 by default.
-
-    Returns
-    -------
-    function of int
-        Returns the factor of a step, from 1.
+        The step, counted from 1, at which the factor is largest; 4000 by default.
 
     References
     ----------

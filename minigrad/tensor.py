@@ -188,7 +188,6 @@ class Tensor(DataModel):
         Parameters
         ----------
         requires_grad : bool
-            New value; True by default.
         """
         self.requires_grad = requires_grad
         return self
@@ -290,17 +289,12 @@ class Tensor(DataModel):
         notes_of(self._needed_node("retain_grad")).retain = True
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
-        """Call `hook(gradient)` when the gradient of this tensor is complete.
+        """Return a handle of `hook(gradient)`, called when the gradient of this tensor is complete.
 
         Parameters
         ----------
         hook : callable
             If it returns a tensor, that tensor replaces the gradient.
-
-        Returns
-        -------
-        HookHandle
-            `handle.remove()` removes the hook.
         """
         return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
 

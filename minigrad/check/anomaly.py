@@ -12,12 +12,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..errors import AnomalyError, GradientError
+from ..errors import GradientError
 from ..graph import Node
 from .memory import arrays_in
 from .watch import Watch
 
-__all__ = ["detect_anomaly"]
+__all__ = ["AnomalyError", "detect_anomaly"]
+
+
+class AnomalyError(FloatingPointError):
+    """Error of `detect_anomaly()` for the first NaN or Inf, with the operation and the line."""
+
 
 _ROOT = Path(__file__).parents[2]  # contains minigrad and nn
 

@@ -10,7 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError
+__all__ = ["MissingExtraError"]
+
+
+class MissingExtraError(ImportError):
+    """Error for a missing optional dependency, with the packages to install."""
+
 
 _PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}
 """Packages to install for a module, if its name is not enough."""

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GradcheckError
 from ..grad import gradients
 from ..modes import no_grad, traced
 from ..numpy.derivatives import vjp
 from ..tensor import Tensor, to_array, unwrap
 
-__all__ = ["gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(AssertionError):
+    """Error for a gradient that differs from its numerical derivative."""
+
 
 Function = Callable[..., Any]
 

@@ -82,17 +82,12 @@ def _power_b(g: Array, y: Array, a: Array, b: Array) -> Array:
 
 @op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)
 def power(a, b, /):
-    """Raise a to the power b; the derivative of 0ᵇ by b is 0.
+    """Compute a to the power b; the derivative of 0ᵇ by b is 0.
 
     Parameters
     ----------
     a, b : array_like
         Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        Broadcast shape of a and b.
     """
     if getattr(a, "dtype", np.dtype(bool)).kind == "b":
         # ** of bools is int8, and of Python's numbers complex

@@ -34,18 +34,13 @@ def _merge(x: Array) -> Array:
 
 @op(view=True, x=lambda g: _merge(g))
 def split_heads(x, /, num_heads):
-    """Split x (N, L, h·d) into heads (N, h, L, d).
+    """Return the heads (N, h, L, d) of x (N, L, h·d), a view if its memory layout permits.
 
     Parameters
     ----------
     x : Tensor, shape (N, L, h·d)
     num_heads : int
         Number of heads, h.
-
-    Returns
-    -------
-    Tensor, shape (N, h, L, d)
-        View of x if its memory layout permits.
     """
     if len(x.shape) != 3:
         raise ValueError(f"x must have shape (N, L, h * d), got {x.shape}")
@@ -56,16 +51,11 @@ def split_heads(x, /, num_heads):
 
 @op(view=True, x=lambda g, x_shape: _split(g, x_shape[1]))
 def merge_heads(x, /):
-    """Concatenate heads (N, h, L, d) to (N, L, h·d).
+    """Return heads (N, h, L, d) side by side, (N, L, h·d).
 
     Parameters
     ----------
     x : Tensor, shape (N, h, L, d)
-
-    Returns
-    -------
-    Tensor, shape (N, L, h·d)
-        Heads of each position side by side.
     """
     if len(x.shape) != 4:
         raise ValueError(f"x must have shape (N, h, L, d), got {x.shape}")

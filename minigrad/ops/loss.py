@@ -174,7 +174,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Compute the cross-entropy of logits.
+    """Compute the cross-entropy of logits, a scalar, or (...) with `reduction` "none".
 
     Parameters
     ----------
@@ -191,11 +191,6 @@ def cross_entropy(
     reduction : {"mean", "sum", "none"}
         "mean", the default, divides the sum by the weights of the targets that are not ignored,
         and is 0 if all rows are ignored. For probabilities it divides by the number of rows.
-
-    Returns
-    -------
-    Tensor, scalar, or shape (...) with `reduction` "none"
-        Reduced loss, or the loss of each row.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
     if shape_of(target) == shape_of(input) != () and to_array(target).dtype.kind == "f":
@@ -229,10 +224,9 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Compute the cross-entropy of a linear layer's output.
+    """Compute cross_entropy(linear(x, linear_weight, linear_bias), target, weight, ...).
 
-    The result is `cross_entropy(linear(x, linear_weight, linear_bias), target, weight, ...)`. The
-    kernel stores no logits of a whole batch: it computes them for blocks of rows, and their
+    The kernel stores no logits of a whole batch: it computes them for blocks of rows, and their
     gradient replaces them.
 
     Other parameters: as `cross_entropy`.
@@ -245,11 +239,6 @@ def linear_cross_entropy(
     linear_bias : Tensor, shape (C,), optional
     reduction : {"mean", "sum"}
         Reduction of the losses of rows; "mean" by default.
-
-    Returns
-    -------
-    Tensor
-        Mean or sum of the losses, a scalar.
     """
     check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     x, linear_weight = as_operand(x), as_operand(linear_weight)

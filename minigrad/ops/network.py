@@ -248,7 +248,7 @@ def dropout(
     *,
     generator: np.random.Generator | None = None,
 ) -> Tensor:
-    """Set each element to 0 with probability `p`, and divide the others by 1 - p.
+    """Return x with elements set to 0 with probability `p`, and the others divided by 1 - p.
 
     Parameters
     ----------
@@ -260,11 +260,6 @@ def dropout(
         Drop elements, as by default; False returns x unchanged.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x, with 0 for dropped elements.
     """
     x = x if isinstance(x, Tensor) else Tensor(x)
     if not training or p == 0:
@@ -330,7 +325,7 @@ def _checked_row(name: str, x: Array, weight: Array, bias: Array) -> Array:
 def layer_norm(
     x: ArrayLike, *, weight: ArrayLike = None, bias: ArrayLike = None, eps: float = 1e-5
 ) -> Tensor:
-    """Normalize each row (last axis) of x to mean 0 and variance 1.
+    """Return x with each row (last axis) normalized to mean 0 and variance 1.
 
     Parameters
     ----------
@@ -341,11 +336,6 @@ def layer_norm(
         Added to the normalized rows.
     eps : float
         Added to the variance, whose divisor is d; 1e-5 by default.
-
-    Returns
-    -------
-    Tensor, shape (..., d)
-        Normalized rows.
     """
     x = _checked_row("layer_norm", x, weight, bias)
     return _row_norm(x, weight, bias, eps=eps, centred=True)
@@ -353,9 +343,9 @@ def layer_norm(
 
 @function()
 def rms_norm(x: ArrayLike, *, weight: ArrayLike = None, eps: float | None = None) -> Tensor:
-    """Divide each row (last axis) of x by its root mean square.
+    """Return x with each row (last axis) divided by its root mean square.
 
-    Other parameters and the result: as `layer_norm`.
+    Other parameters: as `layer_norm`.
 
     Parameters
     ----------

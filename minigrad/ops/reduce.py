@@ -49,7 +49,7 @@ def _spread(g: Array, shape: Shape, axis: Axis) -> Array:
 
 @op(numpy=np.sum, methods="sum", x=lambda g, x_shape, axis: _spread(g, x_shape, axis))
 def sum(x, /, axis=None, *, keepdims=False):
-    """Sum the elements over `axis`.
+    """Return the sum of the elements over `axis`.
 
     Parameters
     ----------
@@ -58,11 +58,6 @@ def sum(x, /, axis=None, *, keepdims=False):
         All axes by default.
     keepdims : bool
         Keep the reduced axes with length 1; False by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without the reduced axes.
     """
     return np.add.reduce(x, axis=axis, keepdims=keepdims)
 
@@ -89,7 +84,7 @@ def _mean_gradient(g: Array, x_shape: Shape, axis: Axis) -> Array:
 def mean(x, /, axis=None, *, keepdims=False):
     """Compute the mean over `axis`.
 
-    Parameters and result: as `sum`.
+    Parameters: as `sum`.
     """
     x = x if type(x) is np.ndarray else as_array(x)
     if axis is not None and not x.ndim:
@@ -117,7 +112,7 @@ def centring_mean(x: ArrayLike, axis: Axis) -> Tensor:
 def var(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Compute the variance over `axis`, the mean of the squares of x - mean.
 
-    Parameters and result: as `sum`.
+    Parameters: as `sum`.
     """
     if is_half(x):
         return astype(var(astype(x, np.float32), axis, keepdims=keepdims), np.float16)
@@ -144,7 +139,7 @@ def _extreme(g: Array, y: Array, x: Array, axis: Axis) -> Array:
 def max(x, /, axis=None, *, keepdims=False):
     """Return the largest element over `axis`; equal ones share the gradient.
 
-    Parameters and result: as `sum`.
+    Parameters: as `sum`.
     """
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
@@ -153,7 +148,7 @@ def max(x, /, axis=None, *, keepdims=False):
 def min(x, /, axis=None, *, keepdims=False):
     """Return the smallest element over `axis`; equal ones share the gradient.
 
-    Parameters and result: as `sum`.
+    Parameters: as `sum`.
     """
     return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
 

@@ -42,17 +42,12 @@ __all__ = [
 
 @op(methods="astype", x=lambda g: g)
 def astype(x, /, dtype):
-    """Convert x to `dtype`; the gradient has the dtype of x.
+    """Return a copy of x in another dtype; the gradient has the dtype of x.
 
     Parameters
     ----------
     x : array_like
     dtype : dtype
-
-    Returns
-    -------
-    Tensor
-        Copy of x in this dtype.
     """
     return as_array(x).astype(dtype)
 
@@ -65,16 +60,11 @@ def floating(x: ArrayLike) -> Array:
 
 @op(methods="clone copy", numpy=np.copy, x=lambda g: g)
 def clone(x, /):
-    """Copy x.
+    """Return the elements of x in new memory, with a gradient to x.
 
     Parameters
     ----------
     x : array_like
-
-    Returns
-    -------
-    Tensor
-        Elements of x in new memory, with a gradient to x.
     """
     return np.copy(x)
 
@@ -89,7 +79,7 @@ def _reshape(x, /, shape):
 
 @function(methods="reshape")
 def reshape(x: ArrayLike, *shape: Any, order: str = "C") -> Tensor:
-    """Return x in another shape of the same size.
+    """Return x in another shape of the same size, a view if its memory layout permits.
 
     Parameters
     ----------
@@ -98,11 +88,6 @@ def reshape(x: ArrayLike, *shape: Any, order: str = "C") -> Tensor:
         One length can be -1.
     order : {"C", "F"}
         The index that changes fastest: the last or the first.
-
-    Returns
-    -------
-    Tensor
-        View of x if its memory layout permits.
     """
     if order != "C":
         check_choice("reshape", "order", order, "C", "F")
@@ -117,9 +102,9 @@ def placeholder(shape: Shape) -> np.ndarray:
 
 @function(numpy=np.expand_dims, methods="expand_dims")
 def expand_dims(x: ArrayLike, axis: int | Sequence[int]) -> Tensor:
-    """Insert axes of length 1.
+    """Return x with new axes of length 1, a view.
 
-    Other parameters and the result: as `reshape`.
+    Other parameters: as `reshape`.
 
     Parameters
     ----------
@@ -131,9 +116,9 @@ def expand_dims(x: ArrayLike, axis: int | Sequence[int]) -> Tensor:
 
 @function(numpy=np.squeeze, methods="squeeze")
 def squeeze(x: ArrayLike, axis: Axis = None) -> Tensor:
-    """Remove axes of length 1.
+    """Return x without axes of length 1, a view.
 
-    Other parameters and the result: as `reshape`.
+    Other parameters: as `reshape`.
 
     Parameters
     ----------
@@ -162,18 +147,13 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 @function(methods="transpose")
 def transpose(x: ArrayLike, *axes: Any) -> Tensor:
-    """Reorder the axes, as `numpy.transpose`.
+    """Return a view of x with its axes in another order, as `numpy.transpose`.
 
     Parameters
     ----------
     x : array_like
     *axes : int or tuple of int
         Axes of x in the new order, as ints or one tuple; reversed by default.
-
-    Returns
-    -------
-    Tensor
-        View of x.
     """
     order = ints(axes)
     if len(axes) == 2 == len(shape_of(x)) and order in ((0, 1), (-2, -1)):
@@ -188,9 +168,9 @@ def transpose(x: ArrayLike, *axes: Any) -> Tensor:
 
 @function(numpy=np.swapaxes, methods="swapaxes")
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Tensor:
-    """Exchange two axes.
+    """Return a view of x with two axes exchanged.
 
-    Other parameters and the result: as `transpose`.
+    Other parameters: as `transpose`.
 
     Parameters
     ----------
@@ -213,18 +193,12 @@ Tensor.mT = property(  # type: ignore
 
 @op(view=True, numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
 def broadcast_to(x, /, shape):
-    """Repeat x to a shape, by NumPy's rules of broadcasting.
+    """Return a view of x, repeated to a shape by NumPy's rules of broadcasting.
 
     Parameters
     ----------
     x : array_like
     shape : tuple of int
-        Shape of the result, to which the shape of x broadcasts.
-
-    Returns
-    -------
-    Tensor
-        View of x of this shape.
     """
     return np.broadcast_to(x, shape)
 
@@ -246,7 +220,7 @@ def _concatenate(*arrays, axis=0):
 
 @function(numpy=np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Join arrays along an existing axis.
+    """Return arrays joined along an existing axis.
 
     Parameters
     ----------
@@ -254,30 +228,19 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
         Arrays whose shapes agree except along `axis`.
     axis : int or None
         0 by default; None joins the flattened arrays.
-
-    Returns
-    -------
-    Tensor
-        Elements of all arrays, in order.
     """
     return _concatenate(*arrays, axis=axis)
 
 
 @function(numpy=np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
-    """Join arrays of one shape along a new axis.
+    """Return arrays of one shape joined along a new axis.
 
     Parameters
     ----------
     arrays : sequence of array_like
-        Arrays of one shape.
     axis : int
         Position of the new axis in the result; 0 by default.
-
-    Returns
-    -------
-    Tensor
-        One axis more than each array.
     """
     shapes = {shape_of(x) for x in arrays}
     if len(shapes) != 1:
@@ -310,7 +273,7 @@ def where(condition, a, b, /):
 
 @function(methods="masked_fill")
 def masked_fill(x: ArrayLike, mask: Mask, value: ArrayLike) -> Tensor:
-    """Replace elements where `mask` is True.
+    """Return x with a value in place of the elements where `mask` is True.
 
     Parameters
     ----------
@@ -319,11 +282,6 @@ def masked_fill(x: ArrayLike, mask: Mask, value: ArrayLike) -> Tensor:
         True = the element is replaced.
     value : float or array_like
         The replacement.
-
-    Returns
-    -------
-    Tensor
-        Broadcast shape of x, `mask` and `value`.
     """
     return where(booleans("masked_fill: mask", mask, "True for what is replaced"), value, x)
 
@@ -402,18 +360,13 @@ def _plain_part(index: Any, x: Array) -> Array:
 
 @function(methods="__getitem__")
 def getitem(x: ArrayLike, index: Any) -> Tensor:
-    """Return x[index], for every index of NumPy.
+    """Return x[index], for every index of NumPy; a view of x if NumPy returns one.
 
     Parameters
     ----------
     x : array_like
     index : index of NumPy
         Integers, slices, ..., None, arrays of int or bool, or a tuple of them.
-
-    Returns
-    -------
-    Tensor
-        View of x if NumPy returns one.
     """
     return _getitem(x, index=plain_index(index, x))
 

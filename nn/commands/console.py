@@ -16,7 +16,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from typing import Any
 
-from minigrad.errors import MissingExtraError
+from minigrad.check.extras import MissingExtraError
 from minigrad.fast.launcher import launched
 from minigrad.fast.parallel import job
 from minigrad.io.reading import LONGEST_LINE

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.arguments import check_choice
-from minigrad.check.extras import require
-from minigrad.errors import MissingExtraError
+from minigrad.check.extras import MissingExtraError, require
 from minigrad.io.reading import printable
 
 from .vocabulary import SPECIALS

@@ -15,8 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from ...check.extras import require
-from ...errors import MissingExtraError
+from ...check.extras import MissingExtraError, require
 from ..launcher import launched
 
 __all__ = ["abort", "begin", "mark_working", "wait", "world"]

@@ -13,7 +13,7 @@ from support.environment import needs
 from support.tiny_folders import language_model_folder, text_files, translator_folder
 
 import nn
-from minigrad.errors import MissingExtraError
+from minigrad.check.extras import MissingExtraError
 from nn.published.load import FAMILIES
 from nn.text import loading
 from nn.text.legacy_tokenizers import CLASS_OF_MODEL, CLASSES

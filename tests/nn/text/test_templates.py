@@ -13,7 +13,7 @@ import pytest
 from support.damage import limits
 from support.environment import needs
 
-from minigrad.errors import MissingExtraError
+from minigrad.check.extras import MissingExtraError
 from nn.text.templates import render
 
 needs("jinja2")
