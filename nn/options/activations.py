@@ -54,12 +54,7 @@ class Identity(Module):
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def forward(self, x: Any) -> Any:
-        """Return x.
-
-        Parameters
-        ----------
-        x : Tensor
-        """
+        """Return x."""
         return x
 
 
@@ -77,12 +72,7 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, x: Any) -> Tensor:
-        """Return x with merged axes.
-
-        Parameters
-        ----------
-        x : Tensor
-        """
+        """Return x with merged axes."""
         return mg.flatten(x, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -129,12 +119,7 @@ class Activation(FunctionModule):
         self.options = options
 
     def forward(self, x: Any) -> Tensor:
-        """Return the function of each element of x.
-
-        Parameters
-        ----------
-        x : Tensor
-        """
+        """Return the function of each element of x."""
         return type(self).function(x, **self.options)
 
 
@@ -154,12 +139,12 @@ class ReLU(Activation, function=mg.relu):
 class LeakyReLU(Activation, function=mg.leaky_relu):
     """Leaky rectified linear unit: x if positive, else negative_slope * x.
 
+    Other parameters: as `ReLU`.
+
     Parameters
     ----------
     negative_slope : float, default 0.01
         Factor of negative elements.
-    inplace : bool, default False
-        Has no effect: it saves memory in PyTorch.
     """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
@@ -169,12 +154,12 @@ class LeakyReLU(Activation, function=mg.leaky_relu):
 class ELU(Activation, function=mg.elu):
     """Exponential linear unit: x if positive, else alpha * (eˣ - 1).
 
+    Other parameters: as `ReLU`.
+
     Parameters
     ----------
     alpha : float, default 1
         The limit for large negative x is -alpha.
-    inplace : bool, default False
-        Has no effect: it saves memory in PyTorch.
     """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
@@ -198,10 +183,7 @@ class GELU(Activation, function=mg.gelu):
 class SiLU(Activation, function=mg.silu):
     """Sigmoid linear unit, also called swish: x * sigmoid(x).
 
-    Parameters
-    ----------
-    inplace : bool, default False
-        Has no effect: it saves memory in PyTorch.
+    Parameters: as `ReLU`.
     """
 
     def __init__(self, inplace: bool = False) -> None:
@@ -221,10 +203,7 @@ class Sigmoid(Activation, function=mg.sigmoid):
 class Tanh(Activation, function=mg.tanh):
     """Hyperbolic tangent.
 
-    Parameters
-    ----------
-    **options
-        Not used: the function has no options.
+    Parameters: as `Sigmoid`.
     """
 
 
@@ -244,10 +223,7 @@ class Softplus(Activation, function=mg.softplus):
 class LogSigmoid(Activation, function=mg.log_sigmoid):
     """Logarithm of the sigmoid, without underflow.
 
-    Parameters
-    ----------
-    **options
-        Not used: the function has no options.
+    Parameters: as `Sigmoid`.
     """
 
 
@@ -267,10 +243,7 @@ class Softmax(Activation, function=mg.softmax):
 class LogSoftmax(Activation, function=mg.log_softmax):
     """Logarithm of the softmax, without underflow.
 
-    Parameters
-    ----------
-    dim : int, default -1
-        Axis of the sum.
+    Parameters: as `Softmax`.
     """
 
     def __init__(self, dim: int = -1) -> None:

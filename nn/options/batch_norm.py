@@ -66,12 +66,7 @@ class BatchNorm1d(Module):
         self.register_buffer("running_var", np.ones(d, dtype))
 
     def forward(self, x: Any) -> Tensor:
-        """Return x (n, d) or (n, L, d), normalized.
-
-        Parameters
-        ----------
-        x : Tensor, shape (n, d) or (n, L, d)
-        """
+        """Return x (n, d) or (n, L, d), normalized."""
         shape, d = np.shape(x), self.num_features
         if len(shape) not in (2, 3) or shape[-1] != d:
             fix = "; write x.swapaxes(1, 2)" if len(shape) == 3 and shape[1] == d else ""

@@ -36,12 +36,12 @@ class EncoderModel(Model):
     If `config.patch_size` is set, it takes images, as `pixels` returns them. Its tokens are a
     learned one and the patches.
 
+    Other parameters: as `Model`.
+
     Parameters
     ----------
     config : EncoderConfig
         Options of the model.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
     """
 
     config: EncoderConfig
@@ -78,7 +78,7 @@ class EncoderModel(Model):
         return self.encoder(x, batch.mask, positions=batch.positions)
 
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Return the vectors of the tokens.
+        """Return the vectors of the tokens, (N, L, d_model).
 
         Parameters
         ----------
@@ -86,15 +86,9 @@ class EncoderModel(Model):
             Token ids, or images if `config.patch_size` is set.
         padding_mask : array of bool, shape (N, L), optional
             True = a real token. By default the tokens other than `config.pad_id` are real,
-            or all tokens if `pad_id` is one of `eos_id`.
-            Images have no padding.
+            or all tokens if `pad_id` is one of `eos_id`. Images have no padding.
         types : array of int, shape (N, L), optional
             Segment types; 0 by default.
-
-        Returns
-        -------
-        Tensor, shape (N, L, d_model)
-            A vector for each token.
         """
         return self._hidden(self._sequences(ids, padding_mask, types))
 
@@ -122,23 +116,9 @@ class _WithOutput(EncoderModel):
         return x if self.config.output_scale == 1 else x * self.config.output_scale
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Return logits of the classes, or of the tokens.
+        """Return logits of the classes, (N, classes) or (N, L, classes), or of the tokens.
 
-        Parameters
-        ----------
-        ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
-            Token ids, or images if `config.patch_size` is set.
-        padding_mask : array of bool, shape (N, L), optional
-            True = a real token. By default the tokens other than `config.pad_id` are real,
-            or all tokens if `pad_id` is one of `eos_id`.
-            Images have no padding.
-        types : array of int, shape (N, L), optional
-            Segment types; 0 by default.
-
-        Returns
-        -------
-        Tensor, shape (N, classes) or (N, L, classes)
-            Unnormalized log-probabilities.
+        Parameters: as `EncoderModel.hidden`.
         """
         return self.output(self._scaled(self._sequences(ids, padding_mask, types)))
 
@@ -147,16 +127,7 @@ class _WithOutput(EncoderModel):
     ) -> np.ndarray:
         """Return the targets as integers, -100 where they are ignored.
 
-        Parameters
-        ----------
-        ids : array
-            As in `forward`.
-        targets : array of int
-            A target for each row of logits.
-        padding_mask : array of bool, optional
-            As in `forward`.
-        types : array of int, optional
-            As in `forward`.
+        Parameters: as `EncoderClassifier.loss`.
         """
         return self._sequences(ids, padding_mask, types, targets).targets
 
@@ -171,25 +142,16 @@ class _WithOutput(EncoderModel):
     ) -> Tensor:
         """Compute the cross-entropy of the targets.
 
+        Other parameters: as `EncoderModel.hidden`.
+
         Parameters
         ----------
-        ids : array
-            As in `forward`.
         targets : array of int
             A target for each row of logits. -100 is ignored.
-        padding_mask : array of bool, optional
-            As in `forward`.
-        types : array of int, optional
-            As in `forward`.
         label_smoothing : float
             Part of the probability of a target that is spread over all tokens.
         reduction : {"mean", "sum", "none"}
-            "none" returns a loss for each position.
-
-        Returns
-        -------
-        Tensor
-            A scalar, or the shape of `targets` with reduction="none".
+            "none" returns a loss for each position, in the shape of `targets`.
         """
         batch = self._sequences(ids, padding_mask, types, targets)
         return self._cross_entropy(self._scaled(batch), batch.targets, label_smoothing, reduction)

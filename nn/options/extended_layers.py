@@ -123,15 +123,12 @@ class ExtendedAttention(MultiHeadAttention):
         value: Any = None,
         positions: Any = None,
     ) -> Tensor:
-        """Attend from each query to all positions of the memory that the mask allows.
+        """Return (N, L_q, d_model): each query attends to the positions that the mask allows.
 
         Other parameters: as `MultiHeadAttention.forward`.
 
         Parameters
         ----------
-        query : Tensor, shape (N, L_q, query_size)
-        memory : Tensor, shape (N, L_kv, key_size), or KeysAndValues, optional
-            `query` by default.
         value : Tensor, shape (N, L_kv, value_size), optional
             `memory` by default.
         positions : int or array of int, shape (L,) or (N, L), optional
@@ -150,15 +147,9 @@ class ExtendedAttention(MultiHeadAttention):
     ) -> tuple[Any, Any, Any]:
         """Return queries (N, h, L_q, d_k), and keys and values (N, h_kv, L_kv, d_k).
 
-        Parameters
-        ----------
-        query : Tensor, shape (N, L_q, query_size)
-        memory : Tensor, shape (N, L_kv, key_size), or KeysAndValues
-            Projected keys and values are used unchanged, except for rotation.
-        value : Tensor, shape (N, L_kv, value_size), optional
-            `memory` by default.
-        positions : int or array of int, shape (L,) or (N, L)
-            Positions for `rotary`.
+        Projected keys and values are used unchanged, except for rotation.
+
+        Parameters: as `ExtendedAttention.forward`.
         """
         q = split_heads(self.q_proj(query), num_heads=self.num_heads)
         q = q if self.q_norm is None else self.q_norm(q)
@@ -172,11 +163,7 @@ class ExtendedAttention(MultiHeadAttention):
     def keys_and_values(self, memory: Any, value: Any = None) -> KeysAndValues:
         """Return keys and values for many calls, without rotation.
 
-        Parameters
-        ----------
-        memory : Tensor, shape (N, L_kv, key_size)
-        value : Tensor, shape (N, L_kv, value_size), optional
-            `memory` by default.
+        Parameters: as `ExtendedAttention.forward`.
         """
         k = split_heads(self.k_proj(memory), num_heads=self.num_kv_heads)
         v = self.v_proj(memory if value is None else value)
@@ -186,10 +173,7 @@ class ExtendedAttention(MultiHeadAttention):
         )
 
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        """Return the weighted values of each head, (N, h, L_q, d_k).
-
-        Parameters: as `MultiHeadAttention.attend`, with keys and values (N, h_kv, L_kv, d_k).
-        """
+        """Return the weighted values of each head, (N, h, L_q, d_k)."""
         return scaled_dot_product_attention(
             q,
             k,
@@ -278,12 +262,7 @@ class ExtendedFeedForward(FeedForward):
         self.linear2 = linear(d_ff, d_model)
 
     def forward(self, x: Any) -> Tensor:
-        """Return the result (..., d_model) for x (..., d_model).
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., d_model)
-        """
+        """Return the result (..., d_model) for x (..., d_model)."""
         if self.gate is None:
             return super().forward(x)
         h = self.function(self.linear1(x)) * self.gate(x)
@@ -349,10 +328,10 @@ class ExtendedLayer(TransformerLayer):
     ) -> Tensor:
         """Return the result of a sublayer: see `TransformerEncoderLayer.residual`.
 
-        Other parameters: as there.
-
         Parameters
         ----------
+        x, norm, sublayer
+            As there.
         onto : Tensor, shape (N, L, d_model), optional
             Added to the sublayer's output in place of x, if two sublayers get the same x.
         """
@@ -387,15 +366,7 @@ class ExtendedEncoderLayer(ExtendedLayer, TransformerEncoderLayer):
     """
 
     def forward(self, x: Any, *, mask: Any = None, **options: Any) -> Tensor:
-        """Compute the layer.
-
-        Other parameters: as `TransformerEncoderLayer.forward`.
-
-        Parameters
-        ----------
-        **options
-            `cache` and `positions` of `ExtendedAttention.forward`.
-        """
+        """Return the output of the layer, (N, L, d_model); `options` can have `positions`, too."""
         if not self.parallel:
             return super().forward(x, mask=mask, **options)
         x = as_input(self, x, self.feed_forward.linear1.weight.dtype)

@@ -50,20 +50,7 @@ class PatchEmbedding(Module):
         self.dropout = Dropout(config.dropout, generator=generator)
 
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
-        """Return the vectors of images.
-
-        Parameters
-        ----------
-        images : array of float, shape (N, C, H, W)
-            Images of `config.image_size`.
-        positions, types : Any
-            Not used; they are those of tokens.
-
-        Returns
-        -------
-        Tensor, shape (N, 1 + patches, d_model)
-            The learned vector, then a vector for each patch.
-        """
+        """Return the vectors of images."""
         shape, dtype = np.shape(images), getattr(images, "dtype", None)
         if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
             raise ValueError(

@@ -58,20 +58,17 @@ class MSELoss(_Loss, function=mg.mse_loss):
 class L1Loss(_Loss, function=mg.l1_loss):
     """Mean of |input - target|.
 
-    Parameters
-    ----------
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
+    Parameters: as `MSELoss`.
     """
 
 
 class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
     """Mean of d² / (2 * beta) if d = |input - target| < beta, else of d - beta / 2.
 
+    Other parameters: as `MSELoss`.
+
     Parameters
     ----------
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
     beta : float, default 1
         Limit of the quadratic part. The loss is `L1Loss` if `beta` is 0.
     """
@@ -83,10 +80,10 @@ class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
 class HuberLoss(_Loss, function=mg.huber_loss):
     """Mean of d² / 2 if d = |input - target| <= delta, else of delta * (d - delta / 2).
 
+    Other parameters: as `MSELoss`.
+
     Parameters
     ----------
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
     delta : float, default 1
         Limit of the quadratic part; must be positive.
     """
@@ -98,12 +95,12 @@ class HuberLoss(_Loss, function=mg.huber_loss):
 class BCELoss(_Loss, function=mg.binary_cross_entropy):
     """Binary cross-entropy of probabilities, with targets from 0 to 1 of the same shape.
 
+    Other parameters: as `MSELoss`.
+
     Parameters
     ----------
     weight : array_like, optional
         Weights of the elements.
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
     """
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
@@ -132,14 +129,14 @@ class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
 
     Classes are on the last axis. For PyTorch's (N, C, L), write `logits.moveaxis(1, -1)`.
 
+    Other parameters: as `MSELoss`.
+
     Parameters
     ----------
     weight : array_like, shape (C,), optional
         Weights of the classes.
     ignore_index : int or None, default -100
         Target of positions that are left out.
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
     label_smoothing : float, default 0
         Share of the target probability that is spread over all classes.
     """

@@ -55,12 +55,7 @@ class RMSNorm(TrailingNorm):
         self.weight = Parameter(initial) if elementwise_affine else None
 
     def forward(self, x: Any) -> Tensor:
-        """Return x (..., *normalized_shape), normalized.
-
-        Parameters
-        ----------
-        x : Tensor, shape (..., *normalized_shape)
-        """
+        """Return x (..., *normalized_shape), normalized."""
         shape, weight = self.normalized_shape, self.weight
         x = x if weight is None else as_input(self, x, weight.dtype)
         scale = weight + 1 if self.zero_centred and weight is not None else weight

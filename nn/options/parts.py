@@ -34,16 +34,10 @@ __all__: list[str] = []
 class ExtendedEmbedding(InputEmbedding):
     """Embeddings of tokens with segment types, a norm and a width of their own.
 
+    Other parameters: as `InputEmbedding`, without an effect of `scale`, which `config` has.
+
     Parameters
     ----------
-    config : ExtendedConfig
-        Options of the model.
-    vocab_size : int
-        Number of tokens.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
-    scale : float
-        Not used: `config.embeddings` has a factor.
     num_types : int
         Number of segment types. 0: there are none.
     std : float, optional
@@ -208,15 +202,7 @@ class ExtendedEncoder(Encoder):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = 0,
     ) -> Tensor:
-        """Apply all layers.
-
-        Other parameters: as `Encoder.forward`.
-
-        Parameters
-        ----------
-        positions : int or array of int, shape (N, L), optional
-            Positions for rotation, see `ExtendedAttention.forward`.
-        """
+        """Return the output of the last layer; `positions` are for rotation."""
         if self.causal:
             mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
         for i, layer in enumerate([*self.layers] * self.repeats):
@@ -246,10 +232,7 @@ class ExtendedDecoder(Decoder):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = 0,
     ) -> Tensor:
-        """Apply all layers; positions for rotation follow those in the caches.
-
-        Parameters: as `Decoder.forward`.
-        """
+        """Return the output of the last layer; positions follow those in the caches."""
         x = super().forward(x, memory, mask, memory_mask, caches)
         return x if self.output_scale == 1 else x * self.output_scale
 

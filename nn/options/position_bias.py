@@ -72,18 +72,7 @@ class RelativePositionBias(Module):
         )
 
     def forward(self, query_length: int, key_length: int) -> Tensor:
-        """Return the bias (h, L_q, L_kv).
-
-        Parameters
-        ----------
-        query_length, key_length : int
-            The last query has the position of the last key.
-
-        Returns
-        -------
-        Tensor, shape (h, L_q, L_kv)
-            The learned value for the distance of each query and key.
-        """
+        """Return the bias (h, L_q, L_kv)."""
         buckets = self.buckets(_distances(query_length, key_length))
         return mg.transpose(mg.embedding(self.weight, buckets), 2, 0, 1)
 

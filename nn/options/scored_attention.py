@@ -20,7 +20,7 @@ __all__ = ["AdditiveAttention", "DotProductAttention", "valid_lens_mask"]
 
 
 def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a mask of the first `valid_lens` keys.
+    """Return a mask of the first `valid_lens` keys, (N, 1, L_kv) or (N, L_q, L_kv).
 
     Parameters
     ----------
@@ -28,11 +28,6 @@ def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
         Number of keys for each sequence or query.
     shape : (N, L_q, L_kv)
         Shape of the mask or of the scores.
-
-    Returns
-    -------
-    array of bool, shape (N, 1, L_kv) or (N, L_q, L_kv)
-        True = may attend.
     """
     lens = np.asarray(unwrap(valid_lens))
     if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
@@ -59,11 +54,17 @@ class _ScoredAttention(Module):
         self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
 
     def scores(self, query: Any, key: Any) -> Tensor:
-        """Return the scores (N, L_q, L_kv) of queries and keys."""
+        """Return the scores (N, L_q, L_kv) of queries and keys.
+
+        Parameters
+        ----------
+        query : Tensor, shape (N, L_q, d_q)
+        key : Tensor, shape (N, L_kv, d_k)
+        """
         raise NotImplementedError
 
     def forward(self, query: Any, key: Any, value: Any, valid_lens: Any = None) -> Tensor:
-        """Compute the weighted values, and keep the weights in `weights`.
+        """Return a weighted mean of values for each query, (N, L_q, d_v), and keep the `weights`.
 
         Parameters
         ----------
@@ -72,11 +73,6 @@ class _ScoredAttention(Module):
         value : Tensor, shape (N, L_kv, d_v)
         valid_lens : array of int, shape (N,) or (N, L_q), optional
             Number of keys that each sequence or query attends to.
-
-        Returns
-        -------
-        Tensor, shape (N, L_q, d_v)
-            A weighted mean of values for each query.
         """
         scores = self.scores(query, key)  # (N, L_q, L_kv)
         mask = None if valid_lens is None else valid_lens_mask(valid_lens, scores.shape)
@@ -98,23 +94,14 @@ class DotProductAttention(_ScoredAttention):
     """
 
     def scores(self, query: Any, key: Any) -> Tensor:
-        """Return the scores (N, L_q, L_kv) of queries and keys.
-
-        Parameters
-        ----------
-        query : Tensor, shape (N, L_q, d)
-        key : Tensor, shape (N, L_kv, d)
-
-        Returns
-        -------
-        Tensor, shape (N, L_q, L_kv)
-            Larger scores get larger weights.
-        """
+        """Return Q Kᵀ / √d, (N, L_q, L_kv), for queries (N, L_q, d) and keys (N, L_kv, d)."""
         return mg.matmul(query, mg.swapaxes(key, 1, 2)) * (np.shape(query)[-1] ** -0.5)
 
 
 class AdditiveAttention(_ScoredAttention):
     """Additive attention: softmax(wᵀ tanh(W_q q + W_k k)) V.
+
+    Other parameters: as `DotProductAttention`.
 
     Parameters
     ----------
@@ -122,12 +109,8 @@ class AdditiveAttention(_ScoredAttention):
         Sizes of queries and keys.
     num_hiddens : int
         Size of the projections of queries and keys.
-    dropout : float, default 0
-        Probability of dropping a weight in training.
     dtype : dtype, default float32
         dtype of the parameters.
-    generator : numpy.random.Generator, optional
-        Draws the weights and dropout; the default generator if not given.
 
     References
     ----------
@@ -151,37 +134,12 @@ class AdditiveAttention(_ScoredAttention):
         self.score_proj = linear(num_hiddens, 1)
 
     def forward(self, query: Any, key: Any, value: Any, valid_lens: Any = None) -> Tensor:
-        """Compute the weighted values: see `DotProductAttention.forward`.
-
-        Parameters
-        ----------
-        query : Tensor, shape (N, L_q, query_size)
-        key : Tensor, shape (N, L_kv, key_size)
-        value : Tensor, shape (N, L_kv, d_v)
-        valid_lens : array of int, shape (N,) or (N, L_q), optional
-            Number of keys that each sequence or query attends to.
-
-        Returns
-        -------
-        Tensor, shape (N, L_q, d_v)
-            A weighted mean of values for each query.
-        """
+        """Compute the weighted values: see `DotProductAttention.forward`."""
         value = as_input(self, value, self.query_proj.weight.dtype)
         return super().forward(query, key, value, valid_lens)
 
     def scores(self, query: Any, key: Any) -> Tensor:
-        """Return the scores (N, L_q, L_kv) of queries and keys.
-
-        Parameters
-        ----------
-        query : Tensor, shape (N, L_q, query_size)
-        key : Tensor, shape (N, L_kv, key_size)
-
-        Returns
-        -------
-        Tensor, shape (N, L_q, L_kv)
-            Larger scores get larger weights.
-        """
+        """Return wᵀ tanh(W_q q + W_k k), (N, L_q, L_kv)."""
         q, k = self.query_proj(query), self.key_proj(key)  # (N, L_q, hidden), (N, L_kv, hidden)
         features = mg.tanh(mg.expand_dims(q, 2) + mg.expand_dims(k, 1))  # (N, L_q, L_kv, hidden)
         return mg.squeeze(self.score_proj(features), -1)
