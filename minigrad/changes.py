@@ -122,6 +122,7 @@ LOG: dict[str, Callable[..., Any]] = {"restored": _unchanged}
 """Functions of a log.
 
 "read" gets tensors that an operation is about to read, and gives each the node of its values.
-"saved" gets each new node. Both are called while a log exists. "restored" returns the edges of a
+"needed" gets a tensor that has such a node, whose gradient is asked for. "saved" gets each new
+node. These are called while a log exists. "restored" returns the edges of a
 node with the values that it saved; its first argument is a dict for the copies of a backward pass.
 """

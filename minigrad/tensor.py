@@ -301,7 +301,9 @@ class Tensor(DataModel):
     def _needed_node(self, caller: str) -> Node:
         if self._node is None:
             raise GradientError(f"{caller}: this tensor does not require gradients")
-        return self._node
+        if logs:
+            LOG["needed"](self)
+        return self._last_node
 
     # -- NumPy
 

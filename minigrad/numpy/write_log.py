@@ -202,6 +202,7 @@ class Log:
         self.time = 0  # of the last entry
         self.first_node = NEVER  # time of the first entry with a node
         self.savers: weakref.WeakSet[Node] = weakref.WeakSet()  # nodes that saved this memory
+        self.views: list[tuple[Any, Place, int | None]] = []  # nodes of views read since a write
         logs[key] = self
 
     def later(self, time: float, place: Place) -> list[Entry]:
@@ -232,6 +233,7 @@ class Log:
             self.entries.remove(before)
         changes.last = self.time = e.time = tick()
         self.entries.append(e)
+        self.views.clear()
         if e.has_node and self.first_node is NEVER:
             self.first_node = e.time
         return before if is_dropped else None
@@ -273,9 +275,41 @@ def look(t: Tensor) -> None:
     if node is None:
         seen = max(seen, log.first_node - 1)
     entries = log.later(seen, place)
-    if entries:
-        _overwrite(t, place, nodes_written(first) or {}, entries)
+    if first is not t and leaf is not None and leaf.notes is not None:
+        look(first)
+        set_node(t, Node(_WRITTEN, *_through(first, log, place, _examples(t._array)), t._array))
+    elif entries or (first is not t and node is not None):
+        parts = _visible_parts(t, place, nodes_written(first) or {}, entries)
+        if parts or node is not None:  # also if constants replaced all elements
+            node = _node_of_parts(t, parts)
+        set_node(t, node)
+        if node is not None and first is t:
+            node.seq = entries[-1].time
+        elif node is not None:
+            log.views.append((weakref.ref(node), place, _examples(t._array)))
     t._seen = log.time
+
+
+def needed(t: Tensor) -> None:
+    """Let the gradients of views that were read since the last write pass through a tensor.
+
+    A hook of the tensor, or a caller of `gradients`, gets what reaches its views, too.
+    """
+    log = log_of(t._array)
+    if log is None or first_of(t) is not t:
+        return
+    for reference, place, length in log.views:
+        node = reference()
+        if node is not None and node.edges is not None:
+            node.op, (node.edges, node.inputs) = _WRITTEN, _through(t, log, place, length)
+    log.views.clear()
+
+
+def _through(first: Tensor, log: Log, place: Place, length: int | None) -> tuple[Any, Any]:
+    """Return the edges and inputs of the node of a view that is taken of `first` again."""
+    e = Entry(first._array, log.address, ..., "")
+    node: Any = first._last_node
+    return _edges([Part(node, *_visible(place, e), e.shape, e.is_batched)], length)
 
 
 UNDER_NO_GRAD = "under no_grad()"
@@ -289,12 +323,18 @@ def _cut_error(what: str, how: str) -> GradientError:
     )
 
 
-def _overwrite(t: Tensor, place: Place, written: dict[int, Node], entries: list[Entry]) -> None:
-    """Give `t` the node of its old elements overwritten by entries. No value is computed."""
+def _visible_parts(
+    t: Tensor, place: Place, written: dict[int, Node], entries: list[Entry]
+) -> list[Part]:
+    """Return where the elements of `t` came from: its old node, or entries."""
     old, nodes = t._last_node, [written.get(e.time) for e in entries]
     parts: list[Part] = []
+    is_batched = isinstance(t._array, BatchedArray)
     visible: list[tuple[Entry, Node | None, Any, Any]]
-    if entries[-1].index is ... and entries[-1].place == place:  # the usual t += u
+    if not entries:  # a view beside all that was written
+        return [Part(t._last_node, _ALL, _ALL, None, False)]
+    is_hidden = entries[-1].index is ... and entries[-1].place == place
+    if is_hidden:  # the usual t += u
         visible = [(entries[-1], nodes[-1], _ALL, _ALL)]
     else:
         last = np.full(math.prod(place.shape), -1)
@@ -311,14 +351,15 @@ def _overwrite(t: Tensor, place: Place, written: dict[int, Node], entries: list[
                 visible.append((entries[i], nodes[i], mine, at))
         is_kept = last < 0
         if old is not None and is_kept.any():
-            is_batched = isinstance(t._array, BatchedArray)
             parts.append(Part(old, is_kept.reshape(place.shape), None, None, is_batched))
     for e, node, mine, at in visible:
         if (e.has_node and node is None) or (e.cut and (old is not None or any(nodes))):
             raise _cut_error("the memory of this tensor was", e.cut or THROUGH_ANOTHER)
         if node is not None:
             parts.append(Part(node, mine, at, e.shape, e.is_batched))
-    set_node(t, _node_of_parts(t, parts))
+    if not parts and old is not None and not is_hidden and not entries[0].hides(place):
+        parts.append(Part(old, np.zeros(place.shape, bool), None, None, is_batched))
+    return parts
 
 
 _ALL = slice(None)
@@ -336,6 +377,7 @@ def set_node(t: Tensor, node: Node | None) -> None:
         old = t._last_node or frozen_node(t)
         if old is not None and (old.notes is not None or old.grad is not None):
             move_gradient(old, node)
+            notes_of(node)  # so that views that are read later pass through it
         t._frozen = None
     t._last_node = node
 
@@ -402,16 +444,25 @@ class Part(NamedTuple):
         return (g if is_whole else _scattered(g, self.at, (size,))).reshape(shape)
 
 
-def _node_of_parts(t: Tensor, parts: list[Part]) -> Node | None:
+def _node_of_parts(t: Tensor, parts: list[Part]) -> Node:
     """Return the node of a tensor whose elements came from several values."""
     if not parts:
-        return None
+        return Node(_WRITTEN_WHOLE, (), (), t._array)
     node, shape = parts[0].node, t._array.shape
     if parts[0].at is _ALL and node.shape == shape and type(node.shape) is type(shape):
         return Node(_WRITTEN_WHOLE, ((node, _same, ()),), (node,), t._array)
+    return Node(_WRITTEN, *_edges(parts, _examples(t._array)), t._array)
+
+
+def _edges(parts: list[Part], length: int | None) -> tuple[Any, Any]:
+    """Return the edges and the inputs of a node whose elements came from several values."""
     nodes = tuple([part.node for part in parts])
-    values = (parts, len(t._array.values) if isinstance(t._array, BatchedArray) else None)
-    return Node(_WRITTEN, [(node, _gradients, values) for node in nodes], nodes, t._array)
+    return [(node, _gradients, (parts, length)) for node in nodes], nodes
+
+
+def _examples(array: Any) -> int | None:
+    """Return the length of the hidden axis of examples, or None."""
+    return len(array.values) if isinstance(array, BatchedArray) else None
 
 
 def _gradients(g: Any, parts: list[Part], length: int | None) -> tuple[Any, ...]:
@@ -522,4 +573,4 @@ def read(tensors: Any) -> None:
             look(t)
 
 
-LOG.update(read=read, saved=note_saved, restored=restored)
+LOG.update(read=read, needed=needed, saved=note_saved, restored=restored)

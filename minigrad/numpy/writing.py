@@ -32,7 +32,16 @@ from ..tensor import (
 from .creation import tensor
 from .indexing import index_add
 from .nested import fitting, on_arrays
-from .write_log import THROUGH_ANOTHER, UNDER_NO_GRAD, Entry, Log, nodes_written, place_of, set_node
+from .write_log import (
+    THROUGH_ANOTHER,
+    UNDER_NO_GRAD,
+    Entry,
+    Log,
+    look,
+    nodes_written,
+    place_of,
+    set_node,
+)
 
 
 def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:
@@ -73,9 +82,11 @@ def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) ->
     if not isinstance(view, OtherArray):
         new = np.asarray(new, order="C")  # NumPy writes in the order of memory
     e = _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
-    if is_new and is_recorded:
+    if is_new and is_recorded and first is t:
         set_node(t, node)
         t._seen = e.time
+    elif first._last_node is not None and first._last_node.notes is not None:
+        look(first)
 
 
 def change(t: Tensor, function: Callable[[], Any]) -> None:

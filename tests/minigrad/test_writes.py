@@ -214,3 +214,27 @@ def test_write_that_would_lose_a_gradient_raises(
     t = kept[-1] if isinstance(kept, tuple) else kept
     with pytest.raises(kind, match=message):
         t[0 if np.ndim(value) == 0 else slice(None)] = value
+
+
+def test_hook_of_a_written_tensor_gets_what_reaches_its_views() -> None:
+    """A view that was read before the hook was registered, or later, passes its gradient to the tensor."""
+    x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 1.0
+    head, tail = y[:2], y[1:]
+    y[0] = 5.0
+    early = head * 2.0
+    seen: list[Tensor] = []
+    y.register_hook(lambda g: (seen.append(g), g * 10.0)[1])
+    total = early.sum() + tail.sum() + y.sum()
+    (g,) = mg.gradients(total, [y], retain_graph=True)
+    total.backward()
+    np.testing.assert_array_equal([g.data, seen[-1].data], [[30.0, 40.0, 20.0], [3.0, 4.0, 2.0]])
+    np.testing.assert_array_equal(x.grad.data, [0.0, 40.0, 20.0])
+
+
+def test_mask_that_selects_all_elements_leaves_zero_gradients() -> None:
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    y = x - 5.0
+    y[y.data < 0] = 0.0
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [0.0, 0.0])
