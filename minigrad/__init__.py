@@ -38,7 +38,7 @@ from .check.extras import *
 from .check.extras import check_nn_package as _check_nn_package
 from .check.gradcheck import *
 from .check.memory import *
-from .check.missing import missing as _missing
+from .check.namespace import namespace as _namespace
 from .check.profiler import *
 from .check.report import list_names as _list_names
 from .errors import *
@@ -103,6 +103,4 @@ _check_nn_package()
 __doc__ += _list_names(_sys.modules[__name__])  # names of operations are listed nowhere else
 
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        _missing("minigrad", name)
+    __all__, __getattr__, __dir__ = _namespace(__name__, "linalg", "optim", "torch")

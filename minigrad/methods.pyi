@@ -116,8 +116,8 @@ class Methods:
     def _repr_html_(self) -> builtins.str: ...
     def abs(self) -> Tensor:
         """Compute |x|; its derivative at 0 is 0."""
-    def add(self, other: Any, **options: Any) -> Tensor:
-        """Compute x + other, as `add` does."""
+    def add(self, b: Any, /) -> Tensor:
+        """Add a and b."""
     def all(self, axis: Any = ..., *, keepdims: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return True where all elements along `axis` are true."""
     def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -167,7 +167,7 @@ class Methods:
     def conj(self) -> Tensor:
         """Return x, or the conjugates of complex numbers."""
     def contiguous(self) -> Tensor:
-        """Return x; operations accept arrays of any strides."""
+        """Return x; operations accept any strides."""
     def copy(self) -> Tensor:
         """Return the elements of x in new memory, with a gradient to x."""
     def cos(self) -> Tensor:
@@ -190,8 +190,8 @@ class Methods:
         """Compute differences of neighbours along `axis`."""
     def dim(self) -> Tensor:
         """Return the number of axes."""
-    def div(self, other: Any, **options: Any) -> Tensor:
-        """Compute x / other, as `divide` does."""
+    def div(self, b: Any, /) -> Tensor:
+        """Divide a by b."""
     def dot(self, b: Any) -> Tensor:
         """Sum products over the last axis of a and the second-to-last axis of b."""
     def double(self) -> Tensor:
@@ -276,8 +276,8 @@ class Methods:
         """Move axes to other positions; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Move axes to other positions; the others keep their order."""
-    def mul(self, other: Any, **options: Any) -> Tensor:
-        """Compute x * other, as `multiply` does."""
+    def mul(self, b: Any, /) -> Tensor:
+        """Multiply a and b."""
     def nan_to_num(self, *, nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
         """Replace NaN, inf and -inf."""
     def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -344,8 +344,8 @@ class Methods:
         """Return x without axes of length 1, a view."""
     def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Compute the standard deviation over `axis`, the square root of `var`."""
-    def sub(self, other: Any, **options: Any) -> Tensor:
-        """Compute x - other, as `subtract` does."""
+    def sub(self, b: Any, /) -> Tensor:
+        """Subtract b from a."""
     def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:

@@ -21,6 +21,7 @@ if not hasattr(_minigrad, "custom_op"):  # PyPI has another project of that name
         f"{_minigrad.__file__}; run: pip uninstall minigrad, then reinstall minigrad-nn"
     )
 
+from minigrad.check.namespace import namespace as _namespace
 from minigrad.check.report import list_names as _list_names
 
 from . import functional as functional
@@ -59,9 +60,7 @@ from .runs import *
 
 __doc__ += _list_names(_sys.modules[__name__])
 
-if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from minigrad.check.missing import missing
-
-        missing("nn", name)
+if not _typing.TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = _namespace(
+        __name__, "functional", "init", "plots", "text", "utils"
+    )

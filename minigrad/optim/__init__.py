@@ -17,16 +17,13 @@ represent the new values.
 
 import typing as _typing
 
+from ..check.namespace import namespace as _namespace
 from ..optimizer import SGD as SGD
 from ..optimizer import Adam as Adam
 from ..optimizer import AdamW as AdamW
 from ..optimizer import Optimizer as Optimizer
 from ..optimizer import clip_grad_norm_ as clip_grad_norm_
-from .schedules import *
+from .lr_scheduler import *
 
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ..check.missing import missing
-
-        missing("minigrad.optim", name)
+    __all__, __getattr__, __dir__ = _namespace(__name__, "lr_scheduler")

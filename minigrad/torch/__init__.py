@@ -13,6 +13,8 @@ names and the differences.
 import importlib as _importlib
 import typing as _typing
 
+from ..check.namespace import namespace as _namespace
+
 _PACKAGES = ("amp", "nn", "optim", "utils")
 
 _SAME = (
@@ -54,9 +56,7 @@ else:  # loaded on first use, since minigrad itself imports parts of this packag
             module = _importlib.import_module(f"{__name__}.{part}")
             if name in module.__all__:
                 return getattr(module, name)
-        from ..check.missing import missing
-
-        return missing(__name__, name)
+        return _namespace(__name__)[1](name, 2)
 
     def __dir__():
         parts = [_importlib.import_module(f"{__name__}.{part}") for part in ("functions", "dtypes")]

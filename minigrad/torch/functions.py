@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from minigrad.numpy.creation import on_cpu
 from minigrad.random import default_generator
 from minigrad.tensor import unwrap
 
-from .names import cuda, device
 from .names import split_by_size as split
 
 __all__ = [
@@ -57,22 +57,24 @@ def _select(x: Any, indices: np.ndarray, dim: int, keepdim: bool = True) -> Sele
     return Selected(mg.squeeze(values, dim), Tensor(indices.squeeze(dim)))
 
 
-def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the maximum, the pair (values, indices) along `dim`, or an elementwise maximum."""
-    if isinstance(dim, (Tensor, np.ndarray)):
-        return mg.maximum(x, dim)
-    if dim is None:
-        return mg.max(x)
-    return _select(x, np.argmax(unwrap(x), dim, keepdims=True), dim, keepdim)
+def _extreme(reduce: Any, elementwise: Any, position: Any) -> Callable[..., Any]:
+    def function(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, (Tensor, np.ndarray)):
+            return elementwise(x, dim)
+        if dim is None:
+            return reduce(x)
+        return _select(x, position(unwrap(x), dim, keepdims=True), dim, keepdim)
+
+    function.__name__ = function.__qualname__ = reduce.__name__
+    function.__doc__ = (
+        f"Return the {elementwise.__name__}, the pair (values, indices) along `dim`, or an "
+        f"elementwise {elementwise.__name__}."
+    )
+    return function
 
 
-def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the minimum, the pair (values, indices) along `dim`, or an elementwise minimum."""
-    if isinstance(dim, (Tensor, np.ndarray)):
-        return mg.minimum(x, dim)
-    if dim is None:
-        return mg.min(x)
-    return _select(x, np.argmin(unwrap(x), dim, keepdims=True), dim, keepdim)
+max = _extreme(mg.max, mg.maximum, np.argmax)
+min = _extreme(mg.min, mg.minimum, np.argmin)
 
 
 def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -137,11 +139,6 @@ def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
     return Tensor(np.stack(indices, -1) if indices else np.zeros((int(array != 0), 0), np.int64))
 
 
-def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-    """Return coordinate matrices, in the order of the tensors by default."""
-    return mg.meshgrid(*tensors, indexing=indexing)
-
-
 def flip(x: Any, *dims: Any) -> Tensor:
     """Reverse the order along the axes `dims`."""
     return mg.flip(x, ints(dims))
@@ -157,29 +154,23 @@ def norm(x: Any, p: Any = 2.0, dim: Any = None, keepdim: bool = False) -> Tensor
     return mg.vector_norm(x, axis=dim, keepdims=keepdim, ord=2.0 if p == "fro" else p)
 
 
-def diag(x: Any, diagonal: int = 0) -> Tensor:
-    """Return a diagonal of a matrix, or a matrix with this diagonal."""
-    return mg.diag(x, diagonal)
+def _renamed(f: Callable[..., Any], **names: str) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        return f(*args, **{names.get(name, name): value for name, value in options.items()})
+
+    function.__name__ = function.__qualname__ = f.__name__
+    function.__doc__ = f"As `minigrad.{f.__name__}`, with {', '.join(names)}."
+    return function
 
 
-def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """Return diagonals of the axes `dim1` and `dim2`, along the last axis."""
-    return mg.diagonal(x, offset, dim1, dim2)
+diag, tril, triu = (_renamed(f, diagonal="k") for f in (mg.diag, mg.tril, mg.triu))
+diagonal = _renamed(mg.diagonal, dim1="axis1", dim2="axis2")
+roll = _renamed(mg.roll, shifts="shift", dims="axis")
 
 
-def tril(x: Any, diagonal: int = 0) -> Tensor:
-    """Return x with zeros above a diagonal."""
-    return mg.tril(x, diagonal)
-
-
-def triu(x: Any, diagonal: int = 0) -> Tensor:
-    """Return x with zeros below a diagonal."""
-    return mg.triu(x, diagonal)
-
-
-def roll(x: Any, shifts: Any, dims: Any = None) -> Tensor:
-    """Shift elements cyclically along the axes `dims`."""
-    return mg.roll(x, shifts, dims)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
+    """Return coordinate matrices, in the order of the tensors by default."""
+    return mg.meshgrid(*tensors, indexing=indexing)
 
 
 def tile(x: Any, *dims: Any) -> Tensor:
@@ -336,6 +327,18 @@ def multinomial(
 
 
 # -- files and devices
+
+
+class device(str):
+    """Device "cpu"; any other name raises a ValueError."""
+
+    type = "cpu"
+
+    def __new__(cls, name: Any = "cpu") -> device:  # noqa: D102
+        return super().__new__(cls, on_cpu(name))
+
+
+cuda = SimpleNamespace(is_available=lambda: False, device_count=lambda: 0)
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arguments import checked_count, ints, one_axis, shape_of
 from ..arrays import Axis
-from ..numpy.creation import as_dtype, on_cpu
+from ..numpy.creation import as_dtype
 from ..numpy.elementwise import clip as clamp
 from ..numpy.joining import array_split, unstack
 from ..numpy.linalg import inv as inverse
@@ -30,7 +30,8 @@ from ..ops.network import matmul as bmm
 from ..ops.network import matmul as mm
 from ..ops.reduce import max as maximum_of
 from ..ops.reduce import min as minimum_of
-from ..ops.shape import astype, broadcast_to, clone, concatenate, getitem, reshape, swapaxes
+from ..ops.shape import astype, broadcast_to, clone, getitem, reshape, swapaxes
+from ..ops.shape import concatenate as cat
 from ..ops.shape import expand_dims as unsqueeze
 from ..ops.shape import transpose as permute
 from ..registry import FORMS, function
@@ -54,42 +55,6 @@ __all__ = [
     "topk",
     "unsqueeze",
 ]
-
-
-class device(str):
-    """Device "cpu"; any other name raises a ValueError.
-
-    Parameters
-    ----------
-    name : str
-        "cpu", the default.
-    """
-
-    __slots__ = ()
-    type = "cpu"
-
-    def __new__(cls, name: Any = "cpu") -> device:
-        """Return the device "cpu"."""
-        return super().__new__(cls, on_cpu(name))
-
-
-@function()
-def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """Concatenate tensors along `axis`, as `concatenate` does.
-
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-        Tensors whose shapes agree except along `axis`.
-    axis : int
-        0 by default.
-
-    Returns
-    -------
-    Tensor
-        Longer tensor.
-    """
-    return concatenate(tensors, axis)
 
 
 @function(methods="chunk")
@@ -269,37 +234,6 @@ def _view(self: Tensor, *shape: Any) -> Tensor:
     return reshape(self, *shape) if shape else getitem(self, ...)
 
 
-_ARITHMETIC = """Compute x {sign} other, as `{name}` does.
-
-Parameters
-----------
-other : array_like
-    Broadcasts with x.
-**options
-    Raise a TypeError: PyTorch's `alpha` and `rounding_mode` are not supported.
-
-Returns
--------
-Tensor
-    Broadcast shape of x and `other`.
-"""
-
-
-def _arithmetic(f: Any, sign: str) -> Any:
-    """Return a method of PyTorch's signature that refuses its options."""
-
-    def method(self: Tensor, other: Any, **options: Any) -> Tensor:
-        if options:
-            raise TypeError(
-                f"{f.__name__}: {', '.join(options)}= is not supported; scale `other`, and write "
-                f"x {sign} other"
-            )
-        return f(self, other)
-
-    method.__doc__ = _ARITHMETIC.format(sign=sign, name=f.__name__)
-    return method
-
-
 class Size(int):
     """Number of elements. A call returns the shape, or the length of one axis."""
 
@@ -345,73 +279,51 @@ def _dlpack_device(self: Tensor) -> Any:
     return self.data.__dlpack_device__()
 
 
-class NoDevices:
-    """Module such as `torch.cuda` without devices."""
-
-    @staticmethod
-    def is_available() -> bool:
-        """Return False."""
-        return False
-
-    @staticmethod
-    def device_count() -> int:
-        """Return 0."""
-        return 0
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no `{name}`: the only device is the CPU")
+def _described(summary: str, method: Any) -> Any:
+    method.__doc__ = summary
+    return method
 
 
-cuda = NoDevices()
+def _conversion(dtype: Any) -> Any:
+    return _described(f"Convert to {np.dtype(dtype)}.", lambda self: astype(self, dtype))
+
 
 METHODS: dict[str, Any] = {
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
-    "add": _arithmetic(add, "+"),
-    "bool": lambda self: astype(self, bool),
+    "add": add,
+    "bool": _conversion(bool),
     "clamp": clamp,
-    "contiguous": lambda self: self,
-    "cpu": lambda self: self,
-    "dim": lambda self: self.data.ndim,
-    "div": _arithmetic(divide, "/"),
-    "double": lambda self: astype(self, np.float64),
-    "float": lambda self: astype(self, np.float32),
-    "half": lambda self: astype(self, np.float16),
-    "int": lambda self: astype(self, np.int32),
-    "long": lambda self: astype(self, np.int64),
+    "contiguous": _described("Return x; operations accept any strides.", lambda self: self),
+    "cpu": _described("Return x.", lambda self: self),
+    "device": property(lambda self: "cpu", doc='Device "cpu".'),
+    "dim": _described("Return the number of axes.", lambda self: self.data.ndim),
+    "div": divide,
+    "double": _conversion(np.float64),
+    "float": _conversion(np.float32),
+    "half": _conversion(np.float16),
+    "int": _conversion(np.int32),
+    "long": _conversion(np.int64),
     "movedim": movedim,
-    "mul": _arithmetic(multiply, "*"),
-    "numel": lambda self: self.data.size,
+    "mul": multiply,
+    "numel": _described("Return the number of elements.", lambda self: self.data.size),
     "permute": permute,
     "pow": pow,
+    "size": property(_size, doc=Size.__doc__),
     "split": split_by_size,
-    "sub": _arithmetic(subtract, "-"),
+    "sub": subtract,
     "swapdims": swapaxes,
-    "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
+    "t": _described(
+        "Transpose a matrix; return a vector or scalar unchanged.",
+        lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
+    ),
     "to": _to,
     "topk": topk,
     "unbind": unstack,
     "unsqueeze": unsqueeze,
     "view": _view,
-    "device": property(lambda self: device(), doc='Device "cpu".'),
-    "size": property(_size, doc=Size.__doc__),
 }
 """Methods and properties of tensors with PyTorch's names."""
-
-_SUMMARIES = {
-    "bool": "Convert to bool.",
-    "contiguous": "Return x; operations accept arrays of any strides.",
-    "cpu": "Return x.",
-    "dim": "Return the number of axes.",
-    "double": "Convert to float64.",
-    "float": "Convert to float32.",
-    "half": "Convert to float16.",
-    "int": "Convert to int32.",
-    "long": "Convert to int64.",
-    "numel": "Return the number of elements.",
-    "t": "Transpose a matrix; return a vector or scalar unchanged.",
-}
-"""Docstrings of the lambdas in METHODS."""
 
 OPTIONS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 """NumPy's names of options by PyTorch's names."""
@@ -468,6 +380,4 @@ def _by_torch_names(
 FORMS.append(_by_torch_names)
 
 for _name, _method in METHODS.items():
-    if _name in _SUMMARIES:
-        _method.__doc__ = _SUMMARIES[_name]
     setattr(Tensor, _name, _method)

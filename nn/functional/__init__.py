@@ -9,9 +9,8 @@ another order, and `scaled_dot_product_attention` takes an additive mask as `bia
 from __future__ import annotations
 
 import math
-import typing as _typing
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from minigrad import (
 )
 from minigrad import log_sigmoid as logsigmoid
 from minigrad.arguments import check_broadcast
+from minigrad.check.namespace import namespace
 from minigrad.tensor import Tensor, unwrap
 
 from ..layers import normalize_trailing_axes
@@ -270,9 +270,5 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     return mg.sum(mg.multiply(mg.divide(x1, lengths[0]), mg.divide(x2, lengths[1])), dim)
 
 
-if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from minigrad.check.missing import missing
-
-        missing("nn.functional", name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__)

@@ -1,4 +1,4 @@
-"""Initialization of parameters, in place, by PyTorch's names.
+"""Initialization of parameters, in place, by PyTorch's names. Each function returns the tensor.
 
 `fan_in` is the number of inputs of a unit, `fan_out` the number of outputs: columns and rows of a
 weight (out, in). Glorot, Bengio (2010); He et al. (2015), arXiv:1502.01852.
@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numpy.random import Generator
 
 from minigrad.changes import mark_changed
+from minigrad.random import default_generator
 from minigrad.tensor import Tensor
 
-from ..initial import fans, normal_, skipped, uniform_, xavier_uniform_
+from ..initial import fans, normal_, uniform_, xavier_uniform_
+from ..initial import skipped as skipped
 
 __all__ = [
-    "constant_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "skipped",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
+    "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+]  # fmt: skip
+
+
+def _fill(tensor: Tensor, values: np.ndarray | float) -> Tensor:
+    tensor.data[...] = values
+    mark_changed(tensor.data)
+    return tensor
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -44,57 +45,29 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     Tensor
         The same tensor.
     """
-    tensor.data[...] = val
-    mark_changed(tensor.data)
-    return tensor
+    return _fill(tensor, val)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Set all elements to 0.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
+    Parameters and result: as `constant_`.
     """
-    return constant_(tensor, 0)
+    return _fill(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """Set all elements to 1.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Filled in place.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
+    Parameters and result: as `constant_`.
     """
-    return constant_(tensor, 1)
+    return _fill(tensor, 1)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Draw from a normal distribution with std gain * √(2 / (fan_in + fan_out)).
 
-    Other parameters: as `uniform_`.
-
-    Parameters
-    ----------
-    gain : float, default 1
-        Factor of the standard deviation.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
+    Parameters and result: as `xavier_uniform_`.
     """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
 
@@ -104,17 +77,12 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Draw uniformly within ± √(6 / ((1 + a²) * fan_in)).
 
-    Other parameters: as `uniform_`.
+    Other parameters and the result: as `xavier_uniform_`.
 
     Parameters
     ----------
     a : float, default 0
         Negative slope of the leaky ReLU that follows.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
     """
     bound = math.sqrt(6 / ((1 + a * a) * fans(tensor)[0]))
     return uniform_(tensor, -bound, bound, generator)
@@ -125,16 +93,56 @@ def kaiming_normal_(
 ) -> Tensor:
     """Draw from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
 
-    Other parameters: as `uniform_`.
+    Parameters and result: as `kaiming_uniform_`.
+    """
+    return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * fans(tensor)[0])), generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Fill a tensor with normal random numbers, drawn again until they are in [a, b].
+
+    Other parameters and the result: as `normal_`.
 
     Parameters
     ----------
-    a : float, default 0
-        Negative slope of the leaky ReLU that follows.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
+    a, b : float, default -2 and 2
+        Limits of the values.
     """
-    return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * fans(tensor)[0])), generator)
+    if not a < b:
+        raise ValueError(f"trunc_normal_: a must be less than b ({b}), got {a}")
+    nearest = min(max(mean, a), b)
+    if std <= 0 or abs(nearest - mean) > 4 * std:
+        raise ValueError(
+            f"trunc_normal_: [a, b] must be within 4 std of the mean {mean}, got [{a}, {b}] and "
+            f"std {std}"
+        )
+    draw = default_generator(generator)
+    values = draw.normal(mean, std, tensor.shape)
+    while (outside := (values < a) | (values > b)).any():
+        values[outside] = draw.normal(mean, std, np.count_nonzero(outside))
+    return _fill(tensor, values)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Fill a tensor with orthonormal rows or columns, times `gain`; later axes are joined.
+
+    Parameters and result: as `xavier_uniform_`.
+
+    References
+    ----------
+    Saxe, McClelland, Ganguli (2013), arXiv:1312.6120.
+    """
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_: tensor must have at least two axes, got {tensor.shape}")
+    rows, columns = len(tensor.data), int(np.prod(tensor.shape[1:]))
+    normal = default_generator(generator).standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(normal)
+    q *= np.sign(np.diag(r))  # uniform over the orthogonal matrices
+    return _fill(tensor, gain * (q if rows >= columns else q.T).reshape(tensor.shape))

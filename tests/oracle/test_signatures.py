@@ -165,7 +165,7 @@ def test_argument_by_position_means_the_same_elsewhere(rows: Callable[[], Iterat
 OPTIMIZERS = [
     (function, getattr(theirs, name))
     for theirs in (torch.optim, torch.optim.lr_scheduler, torch.nn.utils)
-    for name, function in vars(optim).items() if callable(function) and hasattr(theirs, name)
+    for name in optim.__all__ for function in [getattr(optim, name)] if hasattr(theirs, name)
 ]  # fmt: skip
 
 

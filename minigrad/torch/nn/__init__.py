@@ -1,7 +1,8 @@
 """Layers of `torch.nn` with PyTorch's arguments: those of `nn`, and attention in PyTorch's form."""
 
-import typing as _typing
+from typing import TYPE_CHECKING
 
+from minigrad.check.namespace import namespace
 from nn import (
     ELU,
     GELU,
@@ -58,9 +59,5 @@ __all__ = [
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
 ]  # fmt: skip
 
-if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ...check.missing import missing
-
-        missing(__name__, name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__, "functional", "init", "utils")

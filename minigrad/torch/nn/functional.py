@@ -1,13 +1,10 @@
 """Functions of `torch.nn.functional`: those of `nn.functional`."""
 
-import typing as _typing
+from typing import TYPE_CHECKING
 
+from minigrad.check.namespace import namespace
 from nn.functional import *
 from nn.functional import __all__ as __all__
 
-if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ...check.missing import missing
-
-        missing(__name__, name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__)

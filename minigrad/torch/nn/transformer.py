@@ -136,14 +136,6 @@ class MultiheadAttention(Module):
         return mask if padding is None else padding if mask is None else mask + padding
 
 
-def _activation(activation: Any) -> Callable[[Any], Tensor]:
-    if callable(activation):
-        return activation
-    if activation not in ("relu", "gelu"):
-        raise ValueError(f"activation must be 'relu', 'gelu' or a function, got {activation!r}")
-    return F.relu if activation == "relu" else F.gelu
-
-
 class _Layer(Module):
     def __init__(
         self,
@@ -159,19 +151,19 @@ class _Layer(Module):
         *,
         dtype: Any = np.float32,
     ) -> None:
-        options = {"batch_first": batch_first, "dtype": dtype}
-        attention = lambda: MultiheadAttention(d_model, nhead, dropout, bias, **options)
-        norm = lambda: LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.self_attn = attention()
-        if self.has_memory:
-            self.multihead_attn = attention()
+        for name in ("self_attn", "multihead_attn")[: 1 + self.has_memory]:
+            attention = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
+            )
+            setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
-        self.norm1, self.norm2 = norm(), norm()
-        if self.has_memory:
-            self.norm3 = norm()
+        for name in ("norm1", "norm2", "norm3")[: 2 + self.has_memory]:
+            setattr(self, name, LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
         self.dropout, self.norm_first = Dropout(dropout), norm_first
-        self.activation = _activation(activation)
+        if activation not in ("relu", "gelu") and not callable(activation):
+            raise ValueError(f"activation must be 'relu', 'gelu' or a function, got {activation!r}")
+        self.activation = getattr(F, activation) if isinstance(activation, str) else activation
 
     has_memory = False
 
@@ -195,9 +187,7 @@ class TransformerEncoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         """Return the encoded sequences."""
-        attend = lambda x: self.self_attn(
-            x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
-        )[0]
+        attend = _attending(self.self_attn, None, src_mask, src_key_padding_mask, is_causal)
         x = self._residual(src, self.norm1, attend)
         return self._residual(x, self.norm2, self._feed_forward)
 
@@ -219,16 +209,20 @@ class TransformerDecoderLayer(_Layer):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """Return the decoded sequences."""
-        attend = lambda x: self.self_attn(
-            x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
-        )[0]
-        read = lambda x: self.multihead_attn(
-            x, memory, memory, memory_key_padding_mask, False, memory_mask,
-            is_causal=memory_is_causal,
-        )[0]  # fmt: skip
-        x = self._residual(tgt, self.norm1, attend)
-        x = self._residual(x, self.norm2, read)
+        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        x = self._residual(tgt, self.norm1, _attending(self.self_attn, None, *own))
+        read = (memory_mask, memory_key_padding_mask, memory_is_causal)
+        x = self._residual(x, self.norm2, _attending(self.multihead_attn, memory, *read))
         return self._residual(x, self.norm3, self._feed_forward)
+
+
+def _attending(attention: Module, memory: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
+    def attend(x: Any) -> Tensor:
+        source = x if memory is None else memory
+        y: Tensor = attention(x, source, source, padding, False, mask, is_causal=is_causal)[0]
+        return y
+
+    return attend
 
 
 class _Stack(Module):
@@ -268,7 +262,10 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """Encoder and decoder without embeddings, with the parameters of `torch.nn.Transformer`."""
+    """Encoder and decoder without embeddings, with the parameters of `torch.nn.Transformer`.
+
+    `sizes` and `options` are the parameters of the layers from `dim_feedforward` on.
+    """
 
     def __init__(
         self,
@@ -276,23 +273,14 @@ class Transformer(Module):
         nhead: int = 8,
         num_encoder_layers: int = 6,
         num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        *,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        dtype: Any = np.float32,
+        *sizes: Any,
+        **options: Any,
     ) -> None:
-        sizes = (d_model, nhead, dim_feedforward, dropout, activation)
-        last = (layer_norm_eps, batch_first, norm_first, bias)
-        norm = lambda: LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        encoder_layer = TransformerEncoderLayer(*sizes, *last, dtype=dtype)
-        decoder_layer = TransformerDecoderLayer(*sizes, *last, dtype=dtype)
-        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm())
-        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm())
+        encoder_layer = TransformerEncoderLayer(d_model, nhead, *sizes, **options)
+        decoder_layer = TransformerDecoderLayer(d_model, nhead, *sizes, **options)
+        norms = deepcopy(encoder_layer.norm1), deepcopy(encoder_layer.norm1)
+        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norms[0])
+        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norms[1])
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)

@@ -1,16 +1,13 @@
 """Optimizers of `torch.optim`: those of `minigrad.optim`."""
 
-import typing as _typing
+from typing import TYPE_CHECKING
 
+from minigrad.check.namespace import namespace
 from minigrad.optim import SGD, Adam, AdamW, Optimizer
 
 from . import lr_scheduler as lr_scheduler
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]
 
-if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ...check.missing import missing
-
-        missing(__name__, name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__, "lr_scheduler")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import typing as _typing
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from minigrad.check.namespace import namespace
 from nn import Batches
 
 from ..functions import _source
@@ -117,9 +117,5 @@ class _Indexed:
         self.__len__, self.__getitem__ = dataset.__len__, dataset.__getitem__
 
 
-if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ...check.missing import missing
-
-        missing(__name__, name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__)

@@ -1,58 +1,12 @@
-"""Functions of `torch.nn.utils`: gradients and vectors of parameters."""
+"""Functions of `torch.nn.utils`: those of `nn.utils`."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import typing as _typing
-from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-
-import minigrad as mg
-from minigrad import Tensor, no_grad
-from minigrad.optim import clip_grad_norm_
+from minigrad.check.namespace import namespace
+from nn.utils import *
+from nn.utils import __all__ as __all__
 
 from . import rnn as rnn
 
-__all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "parameters_to_vector",
-    "rnn",
-    "vector_to_parameters",
-]
-
-
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Limit each element of the gradients to [-clip_value, clip_value]."""
-    if not clip_value >= 0:
-        raise ValueError(f"clip_grad_value_: clip_value must be at least 0, got {clip_value}")
-    for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
-        if parameter.grad is not None:
-            parameter.grad = np.clip(parameter.grad.data, -clip_value, clip_value)
-
-
-def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Return all elements of tensors as one vector, which passes gradients on."""
-    return mg.concatenate([mg.reshape(parameter, -1) for parameter in parameters])
-
-
-def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
-    """Write the elements of a vector into tensors, in order."""
-    parameters, vec = list(parameters), np.asarray(mg.unwrap(vec))
-    sizes = [parameter.data.size for parameter in parameters]
-    if vec.shape != (sum(sizes),):
-        raise ValueError(
-            f"vector_to_parameters: vec must have shape ({sum(sizes)},), got {vec.shape}"
-        )
-    with no_grad():
-        for parameter, part in zip(parameters, np.split(vec, np.cumsum(sizes)[:-1])):
-            parameter[...] = part.reshape(parameter.shape)
-
-
-if not _typing.TYPE_CHECKING:  # type checkers report a missing name
-
-    def __getattr__(name: str) -> _typing.NoReturn:
-        from ....check.missing import missing
-
-        missing(__name__, name)
+if not TYPE_CHECKING:  # type checkers report a missing name
+    __all__, __getattr__, __dir__ = namespace(__name__, "rnn")
