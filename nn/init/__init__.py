@@ -1,4 +1,4 @@
-"""Initialization of parameters, in place, by PyTorch's names. Each function returns the tensor.
+"""Initialization of parameters, in place, by PyTorch's names.
 
 `fan_in` is the number of inputs of a unit, `fan_out` the number of outputs: columns and rows of a
 weight (out, in). Glorot, Bengio (2010); He et al. (2015), arXiv:1502.01852.
@@ -31,7 +31,7 @@ def _fill(tensor: Tensor, values: np.ndarray | float) -> Tensor:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Set all elements to a value.
+    """Return a tensor, filled with a value.
 
     Parameters
     ----------
@@ -39,35 +39,30 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
         Filled in place.
     val : float
         Value of all elements.
-
-    Returns
-    -------
-    Tensor
-        The same tensor.
     """
     return _fill(tensor, val)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Set all elements to 0.
+    """Return a tensor, filled with 0.
 
-    Parameters and result: as `constant_`.
+    Parameters: as `constant_`.
     """
     return _fill(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Set all elements to 1.
+    """Return a tensor, filled with 1.
 
-    Parameters and result: as `constant_`.
+    Parameters: as `constant_`.
     """
     return _fill(tensor, 1)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Draw from a normal distribution with std gain * √(2 / (fan_in + fan_out)).
+    """Return a tensor, filled from a normal distribution with std gain * √(2 / (fan_in + fan_out)).
 
-    Parameters and result: as `xavier_uniform_`.
+    Parameters: as `xavier_uniform_`.
     """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
 
@@ -75,9 +70,9 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Draw uniformly within ± √(6 / ((1 + a²) * fan_in)).
+    """Return a tensor, filled uniformly within ± √(6 / ((1 + a²) * fan_in)).
 
-    Other parameters and the result: as `xavier_uniform_`.
+    Other parameters: as `xavier_uniform_`.
 
     Parameters
     ----------
@@ -91,9 +86,9 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Draw from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
+    """Return a tensor, filled from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
 
-    Parameters and result: as `kaiming_uniform_`.
+    Parameters: as `kaiming_uniform_`.
     """
     return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * fans(tensor)[0])), generator)
 
@@ -106,9 +101,9 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill a tensor with normal random numbers, drawn again until they are in [a, b].
+    """Return a tensor, filled with normal random numbers within [a, b].
 
-    Other parameters and the result: as `normal_`.
+    Other parameters: as `normal_`.
 
     Parameters
     ----------
@@ -131,9 +126,11 @@ def trunc_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Fill a tensor with orthonormal rows or columns, times `gain`; later axes are joined.
+    """Return a tensor, filled with orthonormal rows or columns, times `gain`.
 
-    Parameters and result: as `xavier_uniform_`.
+    Later axes are joined.
+
+    Parameters: as `xavier_uniform_`.
 
     References
     ----------
