@@ -35,7 +35,7 @@ RANGES: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "pseudo_huber": (POSITIVE, ANY),
     "_zeta": (st.floats(1.5, 3), POSITIVE),
     "expn": (SMALL, POSITIVE),
-    "spence": (st.floats(0.3, 2.4) | st.floats(0.98, 1.02),),
+    "spence": (st.floats(0.3, 2.4) | st.floats(0.98, 1.02) | st.just(1.0),),
     **dict.fromkeys(("iv", "ive", "jv"), (SMALL, SIGNED)),
     **dict.fromkeys(("betainc", "betaincc", "betaincinv", "betainccinv"), (POSITIVE, POSITIVE, FRACTION)),
     "hyp2f1": (POSITIVE, POSITIVE, POSITIVE, st.floats(-0.8, 0.8)),
@@ -112,3 +112,23 @@ def test_slope_of_log_ndtr_where_ndtr_is_zero() -> None:
         patch.setattr(scipy_special, "sp", SimpleNamespace(erfcx=erfcx, ndtr=DEFINITIONS["ndtr"]))
         (slope,) = derivatives("log_ndtr", (-1000.0,), -math.inf)
     assert slope == pytest.approx(1.5 * (1000 + 1e-3 - 2e-9), rel=1e-12)
+
+
+@given(st.floats(2.1, 5.0), st.integers(1, 3))
+def test_composed_functions_equal_their_definitions(x: float, n: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scipy_special, "sp", SimpleNamespace(**DEFINITIONS))
+        polygamma = scipy_special.polygamma(n, x)
+        multigammaln = scipy_special.multigammaln(x, n)
+    terms = sum((x + k) ** -(n + 1) for k in range(2000))
+    rest = (x + 1999.5) ** -n / n  # of the sum, by the midpoint rule
+    assert polygamma == pytest.approx((-1) ** (n + 1) * math.factorial(n) * (terms + rest))
+    product = math.prod(math.gamma(x - j / 2) for j in range(n))
+    assert multigammaln == pytest.approx(math.log(math.pi ** (n * (n - 1) / 4) * product))
+
+
+def test_slope_of_zero_times_logarithm_by_the_zero_is_the_logarithm_or_zero() -> None:
+    rule = RULES["xlog1py"][0]
+    assert rule is not None
+    a, b = np.array([0.0, 0.0, 0.0, 2.0]), np.array([-1.0, -1.5, -0.5, 2.0])
+    np.testing.assert_allclose(rule(2.0, a, b), [0, 0, 2 * math.log(0.5), 2 * math.log(3)])
