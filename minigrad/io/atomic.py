@@ -93,15 +93,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write bytes as a file, atomically.
-
-    Parameters
-    ----------
-    path : str or Path
-        File to write; see `write_atomically`.
-    data : bytes
-        Content of the file.
-    """
+    """Write bytes as a file, atomically."""
     write_atomically(path, lambda part: part.write_bytes(data))
 
 

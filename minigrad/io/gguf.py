@@ -123,14 +123,7 @@ class _Reader:
 class Metadata(Mapping[str, Any]):
     """Numbers, strings and lists of them by key. A value is read when it is used.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    data : array of uint8
-        Its bytes.
-    places : dict of (int, int, int)
-        Type, start and end of each value.
+    `places` contains the type, start and end of each value in the mapped `data` of the file.
     """
 
     def __init__(
@@ -159,22 +152,9 @@ class Metadata(Mapping[str, Any]):
 
 
 class GGUFHeader:
-    """Header of a mapped GGUF file.
+    """Header of a mapped GGUF file: `bytes`, `metadata`, and `tensors` by name.
 
-    Parameters
-    ----------
-    path : Path
-        A damaged file raises a ValueError.
-    library : module
-        The package `gguf`.
-
-    Attributes
-    ----------
-    bytes : array of uint8
-        The mapped file.
-    metadata : Metadata
-    tensors : dict of GGUFTensor
-        Arrays by name.
+    A damaged file raises a ValueError. `library` is the package `gguf`.
     """
 
     def __init__(self, path: Path, library: Any) -> None:

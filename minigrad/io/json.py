@@ -65,22 +65,7 @@ def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
 
 
 def as_json(data: Any, where: str | Path, **options: Any) -> str:
-    """Convert plain data to JSON, or raise an error that begins with `where`.
-
-    Parameters
-    ----------
-    data : object
-        Plain data.
-    where : str or Path
-        File, with which a message begins.
-    **options
-        Options of `json.dumps`.
-
-    Returns
-    -------
-    str
-        JSON text.
-    """
+    """Convert plain data by `json.dumps`, or raise an error that begins with `where`."""
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
         text.encode()
@@ -112,23 +97,12 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
 
 
 def read_if_any(path: str | Path) -> Settings:
-    """Return the JSON object in a file, or an empty one if there is no file.
-
-    Parameters: as `read_json`.
-    """
+    """Return the JSON object in a file, or an empty one if there is no file."""
     return read_json(path) if os.path.lexists(path) else Settings({}, str(path))
 
 
 def read_list(path: str | Path, kind: Any) -> list[Any]:
-    """Return the JSON list in a file, whose items all have one type.
-
-    Parameters
-    ----------
-    path : str or Path
-        File to read.
-    kind : type
-        Type of the items.
-    """
+    """Return the JSON list in a file, whose items are all of one type."""
     return Settings({"": _read(path, "")}, str(path)).list("", kind)
 
 
@@ -137,20 +111,7 @@ def _read(path: str | Path, expected: str) -> Any:
 
 
 def parse_json(data: bytes, where: str | Path) -> Any:
-    """Return the value of JSON text, or raise a ValueError that begins with `where`.
-
-    Parameters
-    ----------
-    data : bytes
-        JSON text in UTF-8.
-    where : str or Path
-        File, with which a message begins.
-
-    Returns
-    -------
-    object
-        Plain data. A name that occurs twice in an object is an error.
-    """
+    """Return the value of JSON text, or raise a ValueError that begins with `where`."""
     try:
         return decode_json(data)
     except (ValueError, RecursionError) as error:
@@ -158,12 +119,9 @@ def parse_json(data: bytes, where: str | Path) -> Any:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Return the value of JSON text of at most `MOST_ENTRIES`, whose names are unique.
+    """Return the value of JSON text of at most `MOST_ENTRIES`.
 
-    Parameters
-    ----------
-    data : bytes or str
-        JSON text, in UTF-8.
+    A name that occurs twice in an object is an error.
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
     _check_entries(text)
@@ -180,13 +138,7 @@ def _check_entries(text: str) -> None:
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict of pairs, or raise a ValueError if a name occurs twice.
-
-    Parameters
-    ----------
-    pairs : sequence of (str, Any)
-        Names and values, as `json.loads` passes them to `object_pairs_hook`.
-    """
+    """Return a dict of pairs, or raise a ValueError if a name occurs twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -199,16 +151,9 @@ def _show(value: Any) -> str:
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Return whether a JSON value has an annotated type.
+    """Return whether a JSON value has an annotated type, such as `int | None` or `list[str]`.
 
     A bool is no int, an int is a float, a list is a tuple, and NaN and infinity are no floats.
-
-    Parameters
-    ----------
-    value : Any
-        Plain data.
-    hint : type
-        Such as `int | None` or `list[str]`.
     """
     parts = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
@@ -251,14 +196,7 @@ class Settings(dict[str, Any]):
 
     The methods take the name of an entry, or a sequence of names with older spellings. The first
     name that is present counts. A method returns the default for a missing entry, and raises a
-    ValueError if there is no default.
-
-    Parameters
-    ----------
-    data : mapping
-        Names and values of the entries.
-    where : str
-        File, with which every message begins.
+    ValueError if there is no default. Every message begins with `where`, the file.
     """
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
@@ -277,18 +215,7 @@ class Settings(dict[str, Any]):
     ) -> Any:
         """Return an entry of an annotated type; null counts as missing.
 
-        Parameters
-        ----------
-        name : str or sequence of str
-            The entry, or its names in older spellings.
-        hint : type
-            Annotated type, such as `int | None` or `list[str]`.
-        default : Any
-            Value of a missing entry; an error if not given.
-        low, high : float, optional
-            Limits of a number.
-        choices : sequence, optional
-            Values that are allowed.
+        `low` and `high` are limits of a number, and `choices` the values that are allowed.
         """
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
@@ -305,65 +232,30 @@ class Settings(dict[str, Any]):
         return value
 
     def checked(self, name: str, hint: Any) -> Any:
-        """Return an entry that is present, or raise a ValueError if it has another type.
-
-        Parameters
-        ----------
-        name : str
-            Name of the entry.
-        hint : type
-            Annotated type, as in `take`.
-        """
+        """Return an entry that is present, or raise a ValueError if it has another type."""
         if not matches(self[name], hint):
             self.fail(name, _describe(hint))
         return self[name]
 
     def fail(self, name: str, expected: str) -> None:
-        """Raise a ValueError for an entry.
-
-        Parameters
-        ----------
-        name : str
-            Name of the entry.
-        expected : str
-            Condition, such as "an integer", of the message "`name` must be `expected`, got ...".
-        """
+        """Raise a ValueError: "`name` must be `expected`, got ..."."""
         value = _show(self.get(name))
         raise ValueError(f"{self.where}: {printable(name)} must be {expected}, got {value}")
 
     def integer(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40
     ) -> Any:
-        """Return an integer, by default of at least 1.
-
-        Other parameters: as `take`.
-
-        Parameters
-        ----------
-        low, high : int
-            Limits of the integer.
-        """
+        """Return an integer, by default of at least 1."""
         return self.take(name, int, default, low, high)
 
     def number(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None
     ) -> Any:
-        """Return a finite number.
-
-        Other parameters: as `take`.
-
-        Parameters
-        ----------
-        low, high : float, optional
-            Limits of the number.
-        """
+        """Return a finite number."""
         return self.take(name, float, default, low, high)
 
     def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
-        """Return a bool.
-
-        Parameters: as `take`.
-        """
+        """Return a bool."""
         return self.take(name, bool, default)
 
     def text(
@@ -372,39 +264,15 @@ class Settings(dict[str, Any]):
         default: Any = REQUIRED,
         choices: Sequence[str] | None = None,
     ) -> Any:
-        """Return a string.
-
-        Other parameters: as `take`.
-
-        Parameters
-        ----------
-        choices : sequence of str, optional
-            Strings that are allowed; any string by default.
-        """
+        """Return a string, by default any string."""
         return self.take(name, str, default, choices=choices)
 
     def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
-        """Return a list whose items are all of one type.
-
-        Other parameters: as `take`.
-
-        Parameters
-        ----------
-        kind : type
-            Type of the items.
-        """
+        """Return a list whose items are all of one type."""
         return self.take(name, Sequence[kind], default)
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
-        """Return a JSON object.
-
-        Parameters
-        ----------
-        name : str
-            Name of the entry.
-        default : Any
-            Value of a missing entry, returned unchanged; an error if not given.
-        """
+        """Return a JSON object; a default is returned unchanged."""
         value = self.take(name, dict, default)
         return (
             Settings(value, f"{self.where}: {printable(name)}")
@@ -414,18 +282,7 @@ class Settings(dict[str, Any]):
 
 
 def mistyped_fields(instance: Any) -> dict[str, str]:
-    """Return the fields of a dataclass whose values do not have the annotated type.
-
-    Parameters
-    ----------
-    instance : dataclass
-        Object to check.
-
-    Returns
-    -------
-    dict of str to str
-        Annotated type in words, such as "an integer or null", by name of field.
-    """
+    """Return the annotated types, in words, of fields of a dataclass that have other values."""
     hints, mistyped = _type_hints(type(instance)), {}
     for field in fields(instance):
         value = getattr(instance, field.name)

@@ -40,10 +40,7 @@ if hasattr(os, "register_at_fork"):
 class FileLock:
     """Exclusive lock of a file, which is created for the lock and removed with it.
 
-    Parameters
-    ----------
-    path : Path
-        The file. A file that a killed process left there is used again.
+    A file that a killed process left there is used again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,10 +50,7 @@ class FileLock:
     def acquire(self, wait: bool = True) -> None:
         """Lock the file, or warn on a system without locks.
 
-        Parameters
-        ----------
-        wait : bool
-            False = raise BlockingIOError if another process or object holds the lock.
+        Without `wait`, a lock that another process or object holds is a BlockingIOError.
         """
         while not self._try():
             if not wait:

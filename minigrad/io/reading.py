@@ -34,12 +34,8 @@ def is_lfs_pointer(data: bytes) -> bool:
 def require_file(path: str | Path, expected: str = "") -> Path:
     """Return a path as a Path, or raise an OSError if it is not a file.
 
-    Parameters
-    ----------
-    path : str or Path
-        Must not be a directory, a pipe or a device; reading a pipe may never end.
-    expected : str
-        End of the message of the OSError.
+    A directory, a pipe or a device is refused; reading a pipe may never end. The message ends with
+    `expected`.
     """
     path = Path(path)
     if path.is_file():
@@ -55,13 +51,7 @@ def require_file(path: str | Path, expected: str = "") -> Path:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Name the file in errors of the system that name none, such as for a lack of memory.
-
-    Parameters
-    ----------
-    path : str or Path
-        File that the block reads.
-    """
+    """Name the file `path` in errors of the system that name none, such as for a lack of memory."""
     try:
         yield
     except MemoryError as error:
@@ -73,16 +63,9 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -> bytes:
-    """Return the content of a file of at most `most` bytes; see `require_file` for errors.
+    """Return the content of a file of at most `most` bytes.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to read.
-    expected : str
-        End of the message of an OSError.
-    most : int
-        Largest number of bytes; a longer file is refused.
+    Errors for a missing file end with `expected`.
     """
     path = require_file(path, expected)
     with naming(path), path.open("rb") as file:
@@ -97,15 +80,7 @@ def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -
 
 
 def read_text(path: str | Path, expected: str = "") -> str:
-    r"""Return the text of a UTF-8 file; see `read_bytes` for errors.
-
-    Parameters: as `read_bytes`.
-
-    Returns
-    -------
-    str
-        Text with "\n" at the end of each line.
-    """
+    r"""Return the text of a UTF-8 file, with "\n" at the end of each line; see `read_bytes`."""
     data = read_bytes(path, expected)
     try:
         text = data.decode("utf-8")
@@ -120,14 +95,9 @@ def read_text(path: str | Path, expected: str = "") -> str:
 class FileCopies(dict[str, bytes]):
     """Contents of files of a directory, to be written unchanged to another directory.
 
-    Parameters
-    ----------
-    directory : str or Path
-        Directory of the files.
-    names : iterable of str
-        Paths of the files relative to `directory`. A link to a file outside of the directory is
-        read, but `write` refuses to copy it, because the file may be private. The links to `blobs`
-        in the cache of huggingface_hub are copied.
+    `names` are paths relative to `directory`. A link to a file outside of the directory is read,
+    but `write` refuses to copy it, because the file may be private. The links to `blobs` in the
+    cache of huggingface_hub are copied.
     """
 
     def __init__(self, directory: str | Path, names: Iterable[str] = ()) -> None:
@@ -141,18 +111,7 @@ class FileCopies(dict[str, bytes]):
                 self.links.append(printable(path, 500))
 
     def write(self, directory: str | Path) -> None:
-        """Write the files to a directory.
-
-        Parameters
-        ----------
-        directory : str or Path
-            Made if it does not exist.
-
-        Raises
-        ------
-        ValueError
-            If a file was a link to a file outside its directory.
-        """
+        """Write the files to a directory; a link out of its directory is a ValueError."""
         if self.links:
             raise ValueError(
                 f"{self.links[0]}: a link to a file outside the directory is not copied; "

@@ -275,29 +275,16 @@ def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Return the float32 values of bfloat16 bits.
-
-    Parameters
-    ----------
-    bits : ndarray of uint16
-    """
+    """Return the float32 values of bfloat16 bits in uint16."""
     wide = bits.astype(np.uint32)
     wide <<= 16
     return wide.view(np.float32)
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Return the bits of the nearest bfloat16 values.
+    """Return the bits of the nearest bfloat16 values, in uint16.
 
-    Parameters
-    ----------
-    array : ndarray
-        Converted to float32.
-
-    Returns
-    -------
-    ndarray of uint16
-        Bits in the shape of `array`. Ties are rounded to even, and NaN stays NaN.
+    Ties are rounded to even, and NaN stays NaN.
     """
     array = np.asarray(array, np.float32, order="C")
     bits = array.view(np.uint32)
@@ -358,20 +345,9 @@ def write_safetensors(
 
 
 def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
-    """Return the name of the dtype in which an array is stored.
+    """Return the name of the dtype in which an array is stored, such as "F32" or "BF16".
 
-    Parameters
-    ----------
-    name : str
-        Name of the array.
-    array : ndarray
-    dtype : str or dtype, optional
-        Dtype of floating-point arrays in the file; the dtype of the array by default.
-
-    Returns
-    -------
-    str
-        Name in the safetensors format, such as "F32" or "BF16".
+    `dtype` is that of floating-point arrays in the file; by default that of the array.
     """
     if not isinstance(name, str) or name == "__metadata__" or not _is_name(name):
         raise ValueError(f"write_safetensors: {name!r:.60} cannot be the name of an array")
@@ -397,14 +373,6 @@ def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
 
     A parameter of a floating-point dtype must be finite in this dtype. The pages of an array in a
     mapped file leave memory after they are checked.
-
-    Parameters
-    ----------
-    name : str
-        Name of the array.
-    array : ndarray
-    dtype : dtype
-        Dtype of the parameter.
     """
     if (array.dtype.kind == "f") != (dtype.kind == "f"):
         return f"{name} must be {dtype}, got {array.dtype}"
@@ -437,18 +405,9 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 class SafetensorsFolder(dict[str, Entry]):
     """Header entries of all arrays of a directory by name; `array` reads an array.
 
-    Parameters
-    ----------
-    directory : Path
-        Contains `model.safetensors`, or an index and the files that it names. Files that are
-        missing, damaged or contradict the index raise a ValueError or an OSError.
-    expected : str
-        End of the error for a directory without weights.
-
-    Attributes
-    ----------
-    where : Path
-        Path of the file or of the index.
+    The directory contains `model.safetensors`, or an index and the files that it names. Files that
+    are missing, damaged or contradict the index raise a ValueError or an OSError. The error for a
+    directory without weights ends with `expected`. `where` is the path of the file or of the index.
     """
 
     def __init__(self, directory: Path, expected: str = "") -> None:
@@ -475,20 +434,10 @@ class SafetensorsFolder(dict[str, Entry]):
         return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
-        """Return a writable array.
+        """Return a writable array, with floating-point values in another dtype if one is given.
 
-        Parameters
-        ----------
-        name : str
-            Name of the array.
-        dtype : dtype, optional
-            Dtype of a floating-point array; the dtype in the file by default.
-
-        Returns
-        -------
-        ndarray
-            Values too large for the dtype are infinite. If the file has this dtype, the array is a
-            private view of the file.
+        Values too large for the dtype are infinite. If the file has this dtype, the array is a
+        private view of the file.
         """
         if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
@@ -496,15 +445,7 @@ class SafetensorsFolder(dict[str, Entry]):
             return self.files[name].read(name, dtype)
 
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return a writable array whose values are finite.
-
-        Parameters: as `misfit`.
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite in this dtype, or the array is of another kind.
-        """
+        """Return a writable array, or raise a ValueError if a value is not finite in this dtype."""
         array = self.array(name, dtype)
         if wrong := misfit(name, array, dtype):
             raise ValueError(f"{self.files[name].path}: {wrong}")
@@ -550,19 +491,9 @@ def write_shards(
 ) -> None:
     """Write named arrays as safetensors files of at most `max_shard_size` bytes.
 
-    Old weights are not removed. Write into the directory that `replace_together` yields.
-
-    Parameters
-    ----------
-    directory : Path
-        Directory without weights.
-    arrays : mapping of str to ndarray
-        An array that is larger than `max_shard_size` gets a separate file.
-    dtype : str or None
-        Dtype of floating-point arrays in the files, as in `write_safetensors`.
-    max_shard_size : int or str
-        Number of bytes, or a string such as "5GB". If all arrays fit, one file is written,
-        otherwise several files and an index.
+    An array that is larger gets a separate file. If all arrays fit, one file is written, otherwise
+    several files and an index. Old weights are not removed: write into the directory that
+    `replace_together` yields.
     """
     most, shards, sizes = _bytes(max_shard_size), [dict[str, np.ndarray]()], [0]
     for name, array in arrays.items():

@@ -23,18 +23,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code of the process.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Name of a command, and its arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code, as of `run_script`.
-    """
+    """Run a command and return the exit code of the process."""
     parser = argparse.ArgumentParser(
         prog="minigrad",
         description="Train and use Transformers, in NumPy alone.",

@@ -58,18 +58,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:
-    """Print a line for each text, and return the labels.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    list of str
-        Label of each text.
-    """
+    """Print a line for each text, and return the labels."""
     args = parse(argv)
     refuse_run(args.model)
     weights = "int8" if args.int8 else "float"

@@ -44,18 +44,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> Path:
-    """Write the page or the picture, and return its path.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    Path
-        Path of the file.
-    """
+    """Write the page or the picture, and return its path."""
     args = parse(argv)
     out = args.out or Path("runs") / f"{args.model.resolve().name}.html"
     if out.suffix not in (".html", *PICTURES):

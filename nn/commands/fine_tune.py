@@ -113,18 +113,7 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Train, save the model, print its scores, and return its accuracy.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    float
-        Accuracy on the test texts, or on those that chose the weights if there are fewer than 20.
-    """
+    """Train, save the model, print its scores, and return its accuracy."""
     args = parse(argv)
     with naming_settings(args.out / "run" / SETTINGS, args.resume):
         return fine_tune(args)

@@ -89,18 +89,7 @@ def drawing_options(args: argparse.Namespace) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:
-    """Print what the model generates after each text, and return it.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    list of str
-        Generated text for each prompt.
-    """
+    """Print what the model generates after each text, and return it."""
     args = parse(argv)
     if args.chat:
         require("jinja2", "minigrad generate --chat")

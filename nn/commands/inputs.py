@@ -90,14 +90,8 @@ def use_settings(
 ) -> None:
     """Make settings of a run the defaults of options; each must be a value of its option.
 
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Its later errors begin with the file of the settings.
-    settings : Settings
-        Values by name of the option.
-    names : collection of str
-        Names of the settings of a run.
+    `names` are the settings of a run. Later errors of the parser begin with the file of the
+    settings.
     """
     file = settings.where.partition(": ")[0]
     for action in [action for action in parser._actions if action.dest in names]:

@@ -61,18 +61,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> list[list[str]]:
-    """Print the lines that are most similar to each question, and return them.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    list of lists of str
-        Lines for each question, the most similar one first.
-    """
+    """Print the lines that are most similar to each question, and return them."""
     args = parse(argv)
     announce(args.file)
     lines = [line for line in dict.fromkeys(map(str.strip, read_lines(args.file))) if line]

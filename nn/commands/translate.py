@@ -84,18 +84,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a translation for each sentence, and return 1 if one could not be translated.
-
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code of the process.
-    """
+    """Print a translation for each sentence, and return 1 if one could not be translated."""
     args = parse(argv)
     if args.references:
         require("sacrebleu", "minigrad translate --references")

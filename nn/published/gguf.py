@@ -99,19 +99,8 @@ LLAMA3_FACTORS = (8.0, 32.0)
 class GGUFFile(dict[str, Entry]):
     """Arrays of a GGUF file by their names in transformers; `array` decodes one.
 
-    Parameters
-    ----------
-    path : Path
-        A file that is damaged, or of an architecture or type that is not supported, raises a
-        ValueError.
-
-    Attributes
-    ----------
-    where : Path
-        The file.
-    metadata : dict of str to Any
-    settings : Settings
-        The content of config.json for this model.
+    A damaged file, or an architecture or type that is not supported, raises a ValueError.
+    `settings` is the content of config.json for this model.
     """
 
     def __init__(self, path: Path) -> None:
@@ -302,14 +291,7 @@ class GGUFFile(dict[str, Entry]):
         return np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
-        """Return an array as float32, or as another dtype.
-
-        Parameters
-        ----------
-        name : str
-            Name in transformers.
-        dtype : dtype, optional
-        """
+        """Return the array of a name in transformers as float32, or as another dtype."""
         stored = self.names[name]
         shape = self.tensors[stored].shape
         values = self._decoded(stored).reshape(shape)
@@ -323,7 +305,7 @@ class GGUFFile(dict[str, Entry]):
             return values if dtype is None else values.astype(dtype, copy=False)
 
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """Return an array whose values are finite. Parameters: as `array`."""
+        """Return an array whose values are finite."""
         array = self.array(name, dtype)
         if wrong := misfit(name, array, dtype):
             raise ValueError(f"{printable(self.where, 500)}: {wrong}")
@@ -333,11 +315,6 @@ class GGUFFile(dict[str, Entry]):
         """Return the weight (out, in) of a linear layer or an embedding, in 8 bits.
 
         Q8_0 is unpacked without rounding. Other types are decoded and rounded block by block.
-
-        Parameters
-        ----------
-        name : str
-            Name in transformers.
         """
         stored = self.names[name]
         tensor, order = self.tensors[stored], self._order(stored)

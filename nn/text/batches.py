@@ -273,30 +273,13 @@ class WindowBatches(Batches):
             )
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
-        """Return the first tokens of the windows of an epoch.
-
-        Parameters
-        ----------
-        generator : numpy.random.Generator
-            Draws the first window.
-        """
+        """Return the first tokens of the windows of an epoch."""
         last = len(self.ids) - 1 - self.length  # first token of the last possible window
         first = int(generator.integers(min(self.length, last + 1))) if self.shuffle else 0
         return np.arange(first, last + 1, self.length)
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray]:
-        """Return the windows that begin at these tokens.
-
-        Parameters
-        ----------
-        rows : array of int, shape (rows,)
-            Indices of tokens.
-
-        Returns
-        -------
-        tuple of one array of int, shape (rows, length)
-            Ids of the windows.
-        """
+        """Return the windows that begin at these tokens."""
         return (self.ids[rows[:, None] + np.arange(self.length + 1)],)
 
 

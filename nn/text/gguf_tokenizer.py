@@ -40,13 +40,7 @@ KEEP_SPACES = {"<unk>", "<s>", "<|endoftext|>"}
 
 
 def load_gguf(path: Path) -> ModelText:
-    """Return the tokenizer in a GGUF file.
-
-    Parameters
-    ----------
-    path : Path
-        A file without a supported tokenizer raises a ValueError.
-    """
+    """Return the tokenizer in a GGUF file, or raise a ValueError if it is not supported."""
     header = GGUFHeader(path, require("gguf", f"{printable(path, 500)}: GGUF"))
     where = f"{printable(path, 500)}: metadata"
     data = Settings(_plain(header.metadata), where)
@@ -96,15 +90,7 @@ def load_gguf(path: Path) -> ModelText:
 
 
 def end_ids(metadata: Mapping[str, Any], where: str) -> list[int]:
-    """Return the tokens that end a text, EOS first.
-
-    Parameters
-    ----------
-    metadata : mapping
-        Metadata of a GGUF file.
-    where : str
-        The file, with which error messages begin.
-    """
+    """Return the tokens that end a text, EOS first. `where` is the file of the metadata."""
     data = Settings(_plain(metadata), where)
     if NAME + "tokens" not in data:
         return [] if (eos := data.integer(NAME + "eos_token_id", None, low=0)) is None else [eos]

@@ -118,11 +118,6 @@ class ModelText:
         ----------
         token : str or None
             A token, or None, which has no id.
-
-        Returns
-        -------
-        int or None
-            None if the vocabulary does not have the token.
         """
         return None if token is None else self.tokenizer.token_to_id(token)
 

@@ -18,11 +18,6 @@ def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
     """Return labelled texts without a heading, and the heading if the first row is one.
 
     It is one if its text is a single word, and its label, unlike most others, occurs once.
-
-    Parameters
-    ----------
-    pairs : sequence of (str, str)
-        Texts and labels, in the order of the file.
     """
     counts = Counter(label for _, label in pairs)
     once = [label for label, count in counts.items() if count == 1]
@@ -33,13 +28,7 @@ def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
 
 
 def label_warnings(pairs: Sequence[Pair]) -> list[str]:
-    """Return what may be wrong with the labels of texts, a sentence each.
-
-    Parameters
-    ----------
-    pairs : sequence of (str, str)
-        Texts and labels.
-    """
+    """Return what may be wrong with the labels of texts, a sentence each."""
     counts = Counter(label for _, label in pairs)
     quoted = lambda labels: ", ".join(repr(printable(label, 40)) for label in [*labels][:5])
     warnings = []
@@ -70,19 +59,7 @@ def split_by_label(
 ) -> list[list[Pair]]:
     """Split labelled texts at random into parts with about equal shares of each label.
 
-    Parameters
-    ----------
-    pairs : sequence of (str, str)
-        Texts and labels.
-    *sizes : int
-        Number of texts of the first parts. The rest is one more part, with every label.
-    generator : numpy.random.Generator
-        Draws the parts.
-
-    Returns
-    -------
-    list of lists of (str, str)
-        One list more than there are `sizes`.
+    `sizes` are those of the first parts. The rest is one more part, with every label.
     """
     order = [pairs[i] for i in generator.permutation(len(pairs))]
     seen: Counter[str] = Counter()
@@ -104,13 +81,6 @@ def label_report(expected: Sequence[str], found: Sequence[str], labels: Sequence
     """Return a table of precision, recall, F1 and count of each label, and the accuracy.
 
     The last line has the accuracy of the most frequent label, for comparison.
-
-    Parameters
-    ----------
-    expected, found : sequence of str
-        Right label and chosen label of each text.
-    labels : sequence of str
-        All labels, in the order of the rows.
     """
     counts, chosen = Counter(expected), Counter(found)
     right = Counter(a for a, b in zip(expected, found) if a == b)

@@ -179,15 +179,7 @@ def _marian(library: Any, directory: Path, _: Settings) -> Any:
 
 
 def marian_target(library: Any, directory: Path) -> Any:
-    """Return the tokenizer that decodes translations of a Marian model with two vocabularies.
-
-    Parameters
-    ----------
-    library : module
-        The package `tokenizers`.
-    directory : Path
-        It contains target_vocab.json.
-    """
+    """Return the tokenizer that decodes translations of a Marian model with two vocabularies."""
     return _words(library, require_file(directory / "target_vocab.json"))
 
 
@@ -248,15 +240,7 @@ CLASS_OF_MODEL = {
 
 
 def legacy_class(directory: Path, settings: Settings) -> Legacy:
-    """Return the class that a directory names, or raise a ValueError.
-
-    Parameters
-    ----------
-    directory : Path
-        Directory without tokenizer.json.
-    settings : Settings
-        Contents of tokenizer_config.json and config.json.
-    """
+    """Return the class that tokenizer_config.json or config.json names, or raise a ValueError."""
     named = settings.text("tokenizer_class", CLASS_OF_MODEL.get(settings.get("model_type") or ""))
     if named is None:
         require_file(directory / "tokenizer.json", EXPECTED_FILES)

@@ -36,43 +36,20 @@ class Scores:
 
 
 def is_wide(texts: Sequence[str]) -> bool:
-    """Return True for texts in Chinese or Japanese characters, which have no spaces.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The first 1,000 are read.
-    """
+    """Return whether the first 1,000 texts are Chinese or Japanese, which have no spaces."""
     sample = "".join(texts[:1000])
     wide = [c for c in sample if unicodedata.east_asian_width(c) in "WF"]
     return sum(not unicodedata.name(c, "").startswith("HANGUL") for c in wide) > 0.2 * len(sample)
 
 
 def has_no_spaces(texts: Sequence[str]) -> bool:
-    """Return True for texts in Thai, Lao, Burmese or Khmer letters, without spaces between words.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The first 1,000 are read.
-    """
+    """Return whether the first 1,000 texts are Thai, Lao, Burmese or Khmer, without spaces."""
     sample = "".join(texts[:1000])
     return len(re.findall("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", sample)) > 0.2 * len(sample)
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
-    """Return the tokenizer of BLEU for the script of references.
-
-    Parameters
-    ----------
-    references : sequence of str
-        Reference translations.
-
-    Returns
-    -------
-    str
-        "zh" for Chinese and Japanese characters, or else "13a".
-    """
+    """Return the tokenizer of BLEU for the script of references: "zh", or else "13a"."""
     return "zh" if is_wide(references) else "13a"
 
 

@@ -23,26 +23,10 @@ LONGEST = 100_000
 
 
 def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
-    """Render a chat template, without limits of time and memory.
+    """Render a chat template, without limits of time and memory, or raise a ValueError.
 
-    Parameters
-    ----------
-    source : str
-        Template of at most 100,000 characters.
-    where : str
-        File of the template, with which error messages begin.
-    variables : mapping
-        Strings, numbers, None, lists and dicts.
-
-    Returns
-    -------
-    str
-        The output of the template.
-
-    Raises
-    ------
-    ValueError
-        If the template raises an exception.
+    `source` has at most 100,000 characters, and `where` is its file. The `variables` are strings,
+    numbers, None, lists and dicts.
     """
     if len(source) > LONGEST:
         raise ValueError(

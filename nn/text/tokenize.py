@@ -108,13 +108,7 @@ class Tokenizer:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the arguments with which `tokenizer_named` creates an equal tokenizer.
-
-        Returns
-        -------
-        dict
-            Name and options, as plain data.
-        """
+        """Return the arguments with which `tokenizer_named` creates an equal tokenizer."""
         return {"name": self.name, "lowercase": self.lowercase, "simplified": self.simplified}
 
 
