@@ -18,7 +18,8 @@ PROGRAMS = {
     "derivatives.py": (),
     "tensors.py": (),
     "mistakes.py": (),
-    "ring.py": (),
+    "operations.py": (),
+    "tools.py": (),
 }
 """The programs of the book, with arguments for a short run."""
 
@@ -71,6 +72,14 @@ ALL = {path: functions(path) for path in BOOK}
 def test_programs_of_the_book_run_each_function(path: Path) -> None:
     unused = [name for key, name in ALL[path].items() if key not in called("alone")]
     assert not unused
+
+
+def test_programs_of_the_book_are_short_and_all_run() -> None:
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").splitlines())
+        for path in (ROOT / "examples/book").glob("*.py")
+    }
+    assert lengths.keys() == PROGRAMS.keys() and max(lengths.values()) <= 90
 
 
 @pytest.mark.slow
