@@ -22,6 +22,7 @@
 # come right, the notebook goes on with our version, so that you can return to it later.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
+import inspect
 import json
 from pathlib import Path
 
@@ -478,6 +479,11 @@ show_page(nn.explore(model, one, words, ids, tokens, backward=True, **options), 
 #
 # The same parts in the library are files that one reads in an evening: [Read the code in an
 # evening](../reading.md#the-second-half-the-transformer) lists them in order, from the layers to the loop of training.
+# These are the lines of the encoder layer, which you wrote in part 5:
+
+# %%
+layer = nn.TransformerEncoderLayer
+print(inspect.getsource(layer.residual), inspect.getsource(layer.forward), sep="\n")
 
 # %%
 translator = nn.Translator(model, source_words, target_words, SpaceTokenizer(), SpaceTokenizer())
