@@ -152,7 +152,6 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("write x.split(length, dim=...), or split(x, indices, axis=...)", "mg.split(x, 1, dim=1)",
      ["x.split(1, dim=1)[0]", "mg.split(x, [1], axis=1)[0]"]),
     ("write x.std(axis=..., correction=1)", "x.std(dim=1)", ["x.std(axis=1, correction=1)"]),
-    ("scale `other`, and write x + other", "p.add(p, alpha=2)", ["p + 2 * p"]),
     # layers
     ("write attn_mask.astype(bool)", "nn.functional.scaled_dot_product_attention(x, x, x, np.ones((2, 2), int))",
      ["nn.functional.scaled_dot_product_attention(x, x, x, np.ones((2, 2), int).astype(bool))"]),
