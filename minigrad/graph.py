@@ -303,7 +303,7 @@ class Backward:
                 if isinstance(c, (ndarray, np.generic, float, int))
                 else c
             )
-        return np.asarray(c)
+        return as_array(c)
 
     def _notice(self, node: Node, g: Any, owned: set[Node]) -> Any:
         """Run the hooks of a node, store its gradient if requested, and return the gradient."""
@@ -384,6 +384,8 @@ def _check_shape(name: str, c: Any, parent: Node) -> None:
 
 def _in_dtype(name: str, c: Any, parent: Node) -> Any:
     """Return a gradient in the dtype of its operand, which is real."""
+    if c.dtype.kind == "O":
+        as_array(c)  # names the fix
     if c.dtype.kind == "c":
         raise GradientError(
             f"{name}: the gradient of an operand of dtype {parent.dtype} must be real, but its "

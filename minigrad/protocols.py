@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, as_array
+from .arrays import Array, as_array, as_forward_operand
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -92,9 +92,16 @@ def check_writable(t: Tensor, name: str) -> None:
         )
 
 
+def _check_class(value: Array) -> None:
+    """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
+    if not isinstance(value, (Tensor, list, tuple)):
+        as_forward_operand(value)
+
+
 def _set_item(self: Tensor, index: Any, value: Array) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
+    _check_class(value)
     extension.write(self, index, value, "item assignment")
 
 
@@ -134,6 +141,7 @@ for _name, _ufunc in {
 
     def _in_place(self: Tensor, other: Array, /, ufunc: np.ufunc = _ufunc) -> Tensor:
         check_writable(self, ufunc.__name__)
+        _check_class(other)
         if ufunc is np.matmul and np.ndim(other) < 2:
             raise ValueError("matmul: in place, the other operand must be a matrix")
         extension.update(self, ufunc, other)

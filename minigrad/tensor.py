@@ -81,6 +81,7 @@ class Tensor(DataModel):
         if type(array) is not ndarray or dtype is not None:
             array = as_array(array, dtype)
         if array.dtype.kind not in "fiubc":
+            as_array(array)  # names the fix for objects
             raise TypeError(f"Tensor: data must be numbers or booleans, got dtype {array.dtype}")
         self._array = array
         self._node = self._frozen = self._first = None
@@ -256,13 +257,15 @@ class Tensor(DataModel):
             gradient = np.ones_like(self._array)
         else:
             if not isinstance(gradient, (Tensor, ndarray)):
-                gradient = np.asarray(gradient, self.dtype)
+                gradient = as_array(gradient, self.dtype)
             self._check_gradient(caller, gradient)
         if create_graph:
             return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
         return gradient._array if isinstance(gradient, Tensor) else gradient
 
     def _check_gradient(self, caller: str, gradient: Array) -> None:
+        if not isinstance(gradient, Tensor):
+            as_array(gradient)  # checks the class
         if (
             not isinstance(gradient, (Tensor, ndarray))
             or gradient.shape != self.shape

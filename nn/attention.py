@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.arrays import Array, DType, Ids, Mask
 from minigrad.ops.attention import merge_heads, scaled_dot_product_attention, split_heads
-from minigrad.tensor import Tensor, unwrap
+from minigrad.tensor import Tensor, to_array
 
 from .layers import Linear
 from .module import Module
@@ -130,7 +130,7 @@ def padding_mask_of(ids: Ids, pad_id: int = 0) -> np.ndarray:
     pad_id : int, default 0
         Id of the padding token.
     """
-    return np.asarray(unwrap(ids)) != pad_id
+    return to_array(ids) != pad_id
 
 
 class MultiHeadAttention(Module):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigrad.arguments import checked_count
-from minigrad.arrays import Array, Ids, Mask
+from minigrad.arrays import Array, Ids, Mask, as_array
 from minigrad.modes import no_grad
 from minigrad.ops.loss import cross_entropy, linear_cross_entropy
 from minigrad.tensor import Tensor, unwrap
@@ -236,7 +236,7 @@ def checked_ids(name: str, ids: Ids) -> np.ndarray:
             f"{name} must be integer token ids (N, L), got rows of {min(lengths)} to "
             f"{max(lengths)} ids; {_BATCH}"
         )
-    ids = np.asarray(ids)
+    ids = as_array(ids)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         is_row = ids.ndim == 1 and ids.dtype.kind in "iu"
         fix = "put a single sequence in a list" if is_row else _BATCH
@@ -266,7 +266,7 @@ def checked_padding_mask(
     padding_mask: Mask, shape: tuple[int, ...], name: str = "padding_mask"
 ) -> np.ndarray:
     """Return a padding mask (N, L) as an array, or raise a ValueError."""
-    mask = np.asarray(padding_mask)
+    mask = as_array(padding_mask)
     if mask.dtype != bool or mask.shape != shape:
         raise ValueError(
             f"{name} must be booleans {shape}, True = a real token, got {mask.dtype} {mask.shape}"
@@ -389,7 +389,7 @@ class Transformer(Model):
                 f"memory must have as many sequences as target ({len(batch.ids)}), got "
                 f"{len(memory)}"
             )
-        mask = None if memory_mask is None else np.asarray(memory_mask)[:, None, None]
+        mask = None if memory_mask is None else as_array(memory_mask)[:, None, None]
         return self._decode(batch, memory, mask)
 
     def hidden(self, source: Ids, target: Ids, padding_mask: Mask = None) -> Tensor:
@@ -588,7 +588,7 @@ class LanguageModel(Model):
         padding_mask : array of bool, shape (N, L), optional
             True = a real token, for prompts of different lengths that are padded on the left.
         """
-        mask = None if padding_mask is None or np.all(padding_mask) else np.asarray(padding_mask)
+        mask = None if padding_mask is None or np.all(padding_mask) else as_array(padding_mask)
         return DecodingState(self.config.num_layers, padding_mask=mask)
 
     @no_grad()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
-from minigrad.arrays import Array, DType
+from minigrad.arrays import Array, DType, as_array
 from minigrad.changes import mark_changed
 from minigrad.errors import GradientError, listed
 from minigrad.tensor import Tensor, unwrap, zero_grads
@@ -232,7 +232,10 @@ class Module(Methods):
             Refuse missing and unexpected names.
         """
         current = self.state_dict()
-        arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
+        arrays = {
+            name: as_array(x if isinstance(x, np.ndarray) else getattr(x, "data", x))
+            for name, x in state.items()
+        }
         common = [name for name in current if name in arrays]
         problems = {
             "misshaped": [

@@ -185,7 +185,7 @@ def full(
     """
     if dtype is not None:
         check_fill_value("full", fill_value, dtype)
-    return Tensor(np.full(shape, fill_value, dtype, device=on_cpu(device)), requires_grad)
+    return Tensor(np.full(shape, as_array(fill_value), dtype, device=on_cpu(device)), requires_grad)
 
 
 def arange(

@@ -175,7 +175,8 @@ def _directions(run: TracedCall, xs: Any, vs: Any) -> list[Any]:
             "real and imaginary parts one after the other"
         )
     return [
-        v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, vectors)
+        v if isinstance(v, Tensor) else to_array(v).astype(x.dtype)
+        for x, v in zip(run.inputs, vectors)
     ]
 
 

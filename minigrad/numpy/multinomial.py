@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arguments import checked_count
 from ..random import default_generator
-from ..tensor import Tensor, unwrap
+from ..tensor import Tensor, to_array
 
 __all__ = ["multinomial"]
 
@@ -38,7 +38,7 @@ def multinomial(
     Tensor of int64, shape (num_samples,) or (rows, num_samples)
         Indices in the order in which they were drawn.
     """
-    weights = np.asarray(unwrap(input), float)
+    weights = to_array(input).astype(float)
     if weights.ndim not in (1, 2):
         raise ValueError(f"multinomial: input must have 1 or 2 axes, got shape {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):

@@ -76,9 +76,17 @@ def write_out(name: str, out: Any, y: Any) -> Any:
     return out
 
 
+def check_classes(*values: Any) -> None:
+    """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
+    for x in values:
+        if not isinstance(x, (Tensor, list, tuple)):
+            as_array(x)
+
+
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Call `function` with the arrays of all tensors."""
     outputs = _outputs(function, args, kwargs)
+    check_classes(*args, *kwargs.values(), *outputs)
     if any(isinstance(x, Tensor) for x in outputs):
         raise TypeError(
             f"{numpy_name(function)}: out must be an ndarray, got a Tensor; use the result instead"

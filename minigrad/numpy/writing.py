@@ -31,7 +31,7 @@ from ..tensor import (
 )
 from .creation import tensor
 from .indexing import index_add
-from .nested import fitting, on_arrays
+from .nested import check_classes, fitting, on_arrays
 from .write_log import (
     THROUGH_ANOTHER,
     UNDER_NO_GRAD,
@@ -240,7 +240,7 @@ def _writes(name: str, numpy: Callable[..., Any], first: str, values: str, i: in
         source = as_operand(given[place])
         given[place] = np.arange(source.size).reshape(source.shape)
         moved = np.full(target.shape, -1)
-        numpy(moved, *without_tensors(rest), **without_tensors(options))
+        on_arrays(numpy, (moved, *rest), options)
         mask = moved >= 0
         write(target, mask, getitem(source.reshape(-1), moved[mask]), name)
 
@@ -266,6 +266,7 @@ def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
         mark_changed(target)
         return
     check_writable(target, name)
+    check_classes(index, *values)
     if not needs_gradient((target, values)):
         change(target, lambda: on_arrays(ufunc.at, (target, index, *values), {}))
         return

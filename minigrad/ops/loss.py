@@ -17,7 +17,7 @@ from ..arrays import Array, ArrayLike, DType, Ids, Shape
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..registry import function
-from ..tensor import Tensor, as_operand, to_array, unwrap
+from ..tensor import Tensor, as_operand, to_array
 from . import reduce
 from .arithmetic import multiply
 from .network import linear, log_softmax
@@ -56,7 +56,7 @@ class Targets:
         flat = _checked_target(name, shape, target, weight, smoothing)
         classes, self.shape = shape[-1], shape[:-1]
         dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
-        self.weight = None if weight is None else np.array(unwrap(weight), dtype)
+        self.weight = None if weight is None else to_array(weight).astype(dtype)
         self.smooth = smoothing > 0
         counts = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
         index = np.where(counts, flat, 0)
@@ -150,7 +150,7 @@ def class_probability_loss(
     losses = multiply(log_softmax(logits), target)
     if weight is not None:
         check_shape(name, "weight", weight, (classes,))
-        losses = losses * np.asarray(unwrap(weight), losses.dtype)
+        losses = losses * to_array(weight).astype(losses.dtype)
     return reduced_elements(-reduce.sum(losses, -1), reduction)
 
 
