@@ -162,7 +162,8 @@ class Backward:
         self.watch = MODE.get().watch
         self.is_plain = not create_graph and self.watch is None
         self.targets: set[Node] = set()
-        self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
+        self.collects = True  # into the `grad` of leaves; not with targets
+        self.useful: set[Node] | None = None  # the nodes that lead to a target, if not all do
         self.gradients: dict[Node, Any] = {}  # of the targets
         self.memory: dict[Any, Any] = {}  # copies of written memory, as it was
 
@@ -176,9 +177,10 @@ class Backward:
         """
         order = topological(roots)
         if targets is not None:
-            self.targets = set(targets)
-            self.useful = _leading_to(self.targets, order)
-            order = [node for node in order if node in self.useful]
+            self.collects, self.targets = False, set(targets)
+            if any(node.op is None and node not in self.targets for node in order):
+                self.useful = _leading_to(self.targets, order)
+                order = [node for node in order if node in self.useful]
         grads: dict[Node, Any] = {}
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
@@ -208,7 +210,7 @@ class Backward:
                 g = self._notice(node, g, owned)
             op = node.op
             if op is None:
-                if useful is None:
+                if self.collects:
                     self._collect(node, g, node in owned)
                 continue
             edges: Any = node.edges or ()
@@ -254,7 +256,7 @@ class Backward:
     ) -> None:
         """Let a leaf own its first gradient: a new array, or what its home makes of it."""
         notes = leaf.notes
-        if notes is not None and notes.home is not None and self.useful is None:
+        if notes is not None and notes.home is not None and self.collects:
             kept = notes.home.keep(leaf, c)
             if kept is not None:
                 grads[leaf] = kept
@@ -294,7 +296,7 @@ class Backward:
         """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""
         array = getattr(c, "_array", c)
         if isinstance(array, OtherArray):
-            c = array.gradient_for(parent.shape, c, collected=self.useful is None)
+            c = array.gradient_for(parent.shape, c, collected=self.collects)
             if isinstance(getattr(c, "_array", c), OtherArray):
                 return c
         if self.create_graph:
@@ -314,7 +316,7 @@ class Backward:
                 answer = hook(g if self.create_graph else self.lift(g, None))
                 if answer is not None:
                     g = self._replacement(node, answer)
-            if notes.retain and node.op is not None and self.useful is None:
+            if notes.retain and node.op is not None and self.collects:
                 self._collect(node, g, False)
         if node in self.targets:
             self.gradients[node] = g if self.create_graph else self.lift(g, None)
