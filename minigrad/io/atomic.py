@@ -49,37 +49,38 @@ def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
         If writing fails. The message contains `path`.
     """
     path = Path(path)
-    try:
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    with _naming(path, part):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = _new_part(path)
+        os.close(os.open(part, flags, 0o666))
         try:
+            _keep_mode(part, path)
             write(part)
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(part, path)
         finally:
-            with suppress(FileNotFoundError):
-                part.unlink()
+            part.unlink(missing_ok=True)
         _sync_directory(path.parent)
+
+
+@contextmanager
+def _naming(path: Path, part: Path) -> Iterator[None]:
+    """Name `path` in errors of the system that name no file, or `part`."""
+    try:
+        yield
     except OSError as error:
         if error.errno is None:
             raise
-        # the error of a full disk contains no file name
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        name = str(error.filename or path).replace(str(part), str(path), 1)
+        raise OSError(error.errno, error.strerror, name) from None
 
 
-def _new_part(path: Path) -> Path:
-    """Create an empty file that did not exist before, and return its path."""
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    descriptor = os.open(
-        part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666
-    )
-    try:
-        with suppress(OSError):  # there is no old file, or the system has no permissions
-            os.chmod(part, os.stat(path).st_mode & 0o777)
-    finally:
-        os.close(descriptor)
-    return part
+def _keep_mode(new: Path, old: Path) -> None:
+    """Give a new file the permissions of the old one, if there is one and the system has any."""
+    with suppress(OSError):
+        os.chmod(new, os.stat(old).st_mode & 0o777)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -101,32 +102,21 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 def replace_together(
     directory: str | Path, last: str, groups: Iterable[Collection[str]] = ()
 ) -> Iterator[Path]:
-    """Replace several files of a directory: all of them, or none.
+    """Replace several files of a directory, which is made if it is missing: all of them, or none.
 
-    Parameters
-    ----------
-    directory : str or Path
-        Created if it does not exist. Its other files do not change.
-    last : str
-        The file that every reader needs, such as "config.json". It must be among the new files.
-    groups : iterable of collections of str
-        Patterns of files that belong together, such as those of a tokenizer. If there is a new file
-        of a group, all old ones are removed.
-
-    Yields
-    ------
-    Path
-        An empty directory for the new files. If the block raises, nothing is replaced.
+    Yields an empty directory for the new files. If the block raises, nothing is replaced. `last` is
+    the file that every reader needs, such as "config.json"; it must be among the new files.
+    `groups` are patterns of files that belong together, such as those of a tokenizer: if there is a
+    new file of a group, all old ones are removed.
     """
     directory, groups = Path(directory), [*groups]
     part, pending = directory / f".{secrets.token_hex(6)}.part", _pending(directory, last)
-    try:
-        part.mkdir(parents=True)
+    with _naming(directory, part):
         try:
+            part.mkdir(parents=True)
             yield part
             for path in part.rglob("*"):
-                with suppress(OSError):  # no old file, or a system without permissions
-                    os.chmod(path, os.stat(directory / path.relative_to(part)).st_mode & 0o777)
+                _keep_mode(path, directory / path.relative_to(part))
             _sync_directory(part)
             with FileLock(directory / f".{last}.lock"):
                 _install(pending, directory, last, groups)  # left by an interrupted call
@@ -137,11 +127,6 @@ def replace_together(
                 _install(pending, directory, last, groups)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        name = str(error.filename or directory).replace(str(part), str(directory), 1)
-        raise OSError(error.errno, error.strerror, name) from None
 
 
 def _pending(directory: Path, last: str) -> Path:
@@ -195,19 +180,8 @@ def _link(path: Path, target: Path) -> None:
 def read_together(directory: str | Path, last: str, files: Iterable[str] = ()) -> Iterator[Path]:
     """Read several files of a directory: all old ones or all new ones, or raise an OSError.
 
-    Parameters
-    ----------
-    directory : str or Path
-        A directory that `replace_together` may be writing to.
-    last : str
-        Argument `last` of `replace_together`.
-    files : iterable of str
-        The files to read; `last` by default.
-
-    Yields
-    ------
-    Path
-        Directory to read from. After an interrupted `replace_together` it contains the new files.
+    Yields the directory to read `files` from, by default `last`. After an interrupted
+    `replace_together` it contains the new files.
     """
     directory = Path(directory)
     source = _pending(directory, last)

@@ -48,7 +48,7 @@ LONGEST_NAME = 1000
 class GGUFTensor(NamedTuple):
     """An array of the file: its type, its shape, and its bytes."""
 
-    kind: int
+    kind: Any  # an integer with the name of the type
     shape: tuple[int, ...]
     start: int
     end: int
@@ -214,14 +214,14 @@ class GGUFHeader:
     ) -> GGUFTensor:
         """Return an array with its place in the file, if its type and shape are supported."""
         try:
-            kind_name = self.library.GGMLQuantizationType(kind).name
+            quantization = self.library.GGMLQuantizationType(kind)
         except ValueError:
             raise ValueError(f"{printable(name)}: unknown type {kind}") from None
         height, size = self.library.GGML_QUANT_SIZES[kind]
         if not shape or shape[-1] % height or not 0 < math.prod(shape) < 1 << 48:
             raise ValueError(
-                f"{printable(name)}: {kind_name} needs rows of a multiple of {height} values, got "
-                f"shape {shape}"
+                f"{printable(name)}: {quantization.name} needs rows of a multiple of {height} "
+                f"values, got shape {shape}"
             )
         start = begin + offset
-        return GGUFTensor(kind, shape, start, start + math.prod(shape) // height * size)
+        return GGUFTensor(quantization, shape, start, start + math.prod(shape) // height * size)

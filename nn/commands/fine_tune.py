@@ -42,7 +42,7 @@ from .inputs import (
     command_parser,
     load_text,
     naming_settings,
-    use_settings,
+    resumed_options,
 )
 
 __all__ = ["main"]
@@ -96,14 +96,7 @@ def with_settings_of_run(
     if not path.exists():
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
-    saved = read_json(path)
-    use_settings(parser, saved, settings_of(args).keys())
-    args = parser.parse_args(argv)
-    for name, value in settings_of(args).items():
-        if value != saved.get(name) and name not in MAY_CHANGE:
-            option = f"--{name.replace('_', '-')}"
-            parser.error(f"{option} must be {saved.get(name)}, as the run began; leave it out")
-    return args
+    return resumed_options(parser, argv, read_json(path), settings_of(args).keys(), MAY_CHANGE)
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -35,7 +35,7 @@ __all__ = [
     "read_batches",
     "read_texts",
     "refuse_run",
-    "use_settings",
+    "resumed_options",
 ]
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
@@ -85,13 +85,17 @@ def columns_of(text: str) -> list[str]:
     return names
 
 
-def use_settings(
-    parser: argparse.ArgumentParser, settings: Settings, names: Collection[str]
-) -> None:
-    """Make settings of a run the defaults of options; each must be a value of its option.
+def resumed_options(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    settings: Settings,
+    names: Collection[str],
+    may_change: Collection[str],
+) -> argparse.Namespace:
+    """Return the options of a run that is resumed, whose defaults are the settings of the run.
 
-    `names` are the settings of a run. Later errors of the parser begin with the file of the
-    settings.
+    Each of the `names` must be a setting that is a value of its option. Errors of the parser begin
+    with the file of the settings.
     """
     file = settings.where.partition(": ")[0]
     for action in [action for action in parser._actions if action.dest in names]:
@@ -99,14 +103,20 @@ def use_settings(
             raise ValueError(
                 f"{file} must have the setting {action.dest}; another version wrote it"
             )
-        value = settings[action.dest]
-        if not _is_value(action, value):
+        if not _is_value(action, settings[action.dest]):
             settings.fail(action.dest, f"a value of {action.option_strings[0]}")
     if unknown := sorted(settings.keys() - names):
         raise ValueError(f"{settings.where} must have settings only, got {printable(unknown[0])}")
     parser.set_defaults(**settings)
     error = parser.error
     parser.error = lambda message: error(f"{file}: {message}")  # type: ignore[method-assign]
+    args = parser.parse_args(argv)
+    for name in settings.keys() - may_change:
+        value = getattr(args, name)
+        if (str(value) if isinstance(value, Path) else value) != settings[name]:
+            option = f"--{name.replace('_', '-')}"
+            parser.error(f"{option} must be {settings[name]}, as the run began; leave it out")
+    return args
 
 
 def _is_value(action: argparse.Action, value: Any) -> bool:

@@ -67,7 +67,7 @@ from .inputs import (
     command_parser,
     is_run,
     naming_settings,
-    use_settings,
+    resumed_options,
 )
 
 __all__ = ["main"]
@@ -223,15 +223,9 @@ def with_settings_of_run(
             parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
         print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
         return args
-    saved = read_json(path).object("settings")
-    use_settings(parser, saved, vars(args).keys() - CALL_OPTIONS)
     parser.set_defaults(out=args.out)
-    args = parser.parse_args(argv)
-    for name in saved.keys() - MAY_CHANGE:
-        if getattr(args, name) != saved[name]:
-            option = f"--{name.replace('_', '-')}"
-            parser.error(f"{option} must be {saved[name]}, as the run began; leave it out")
-    return args
+    names = vars(args).keys() - CALL_OPTIONS
+    return resumed_options(parser, argv, read_json(path).object("settings"), names, MAY_CHANGE)
 
 
 # -- sentences -------------------------------------------------------------------------------------

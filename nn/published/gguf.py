@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.check.extras import require
-from minigrad.io.gguf import GGUFHeader, GGUFTensor
+from minigrad.io.gguf import GGUFHeader
 from minigrad.io.json import Settings
 from minigrad.io.mapped import release
 from minigrad.io.reading import listed, printable, require_file
@@ -104,7 +104,8 @@ class GGUFFile(dict[str, Entry]):
     """
 
     def __init__(self, path: Path) -> None:
-        self.library = require("gguf", f"{printable(path, 500)}: GGUF")
+        self.file = printable(path, 500)
+        self.library = require("gguf", f"{self.file}: GGUF")
         self.where = require_file(path)
         header = GGUFHeader(self.where, self.library)
         self._bytes, self.metadata, self.tensors = header.bytes, header.metadata, header.tensors
@@ -113,16 +114,11 @@ class GGUFFile(dict[str, Entry]):
         self.names = {
             self._hf_name(name): name for name in self.tensors if name != "rope_freqs.weight"
         }
-        super().__init__({name: self._entry(self.tensors[n]) for name, n in self.names.items()})
-        for name, n in self.names.items():
-            if self._is_transposed(n):
-                entry = self[name]
-                self[name] = entry._replace(shape=entry.shape[::-1])
+        for name, stored in self.names.items():
+            kind, shape, *places = self.tensors[stored]
+            shape = shape[::-1] if self._is_transposed(stored) else shape
+            self[name] = Entry(kind.name, shape, *places)
         self.settings = self._settings()
-
-    def _entry(self, tensor: GGUFTensor) -> Entry:
-        kind = self.library.GGMLQuantizationType(tensor.kind).name
-        return Entry(kind, tensor.shape, tensor.start, tensor.end)
 
     def _hf_name(self, name: str) -> str:
         """Return the name of an array in transformers, or the name itself if there is none."""
@@ -144,7 +140,7 @@ class GGUFFile(dict[str, Entry]):
 
     def _settings(self) -> Settings:
         """Return config.json, made of the metadata."""
-        where = f"{printable(self.where, 500)}: metadata"
+        where = f"{self.file}: metadata"
         prefix = f"{self.architecture}."
         names = [key for key in self.metadata if key.startswith(prefix)]
         data = Settings({key: self.metadata[key] for key in names}, where)
@@ -253,7 +249,7 @@ class GGUFFile(dict[str, Entry]):
 
     def _decoded(self, name: str, rows: slice = slice(None)) -> np.ndarray:
         """Return rows of an array as float32, in the order of the file."""
-        kind = self.library.GGMLQuantizationType(self.tensors[name].kind)
+        kind = self.tensors[name].kind
         raw = self._raw(name)[rows]
         codes = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
         if kind.name in codes:
@@ -264,8 +260,7 @@ class GGUFFile(dict[str, Entry]):
                     values = self.library.dequantize(raw, kind)
             except NotImplementedError:
                 raise ValueError(
-                    f"{printable(self.where, 500)}: {printable(name)}: its type {kind.name} is not "
-                    "supported"
+                    f"{self.file}: {printable(name)}: its type {kind.name} is not supported"
                 ) from None
         release(raw)
         return np.asarray(values, np.float32)
@@ -308,7 +303,7 @@ class GGUFFile(dict[str, Entry]):
         """Return an array whose values are finite."""
         array = self.array(name, dtype)
         if wrong := misfit(name, array, dtype):
-            raise ValueError(f"{printable(self.where, 500)}: {wrong}")
+            raise ValueError(f"{self.file}: {wrong}")
         return array
 
     def matrix(self, name: str) -> Int8Matrix:
@@ -318,25 +313,21 @@ class GGUFFile(dict[str, Entry]):
         """
         stored = self.names[name]
         tensor, order = self.tensors[stored], self._order(stored)
-        if self.library.GGMLQuantizationType(tensor.kind).name == "Q8_0":
+        if tensor.kind.name == "Q8_0":
             raw = self._raw(stored)
             blocks = raw.reshape(len(raw), -1, 34)  # a scale in float16, and 32 integers
             scales = blocks[:, :, :2].copy().view("<f2")[..., 0].astype(np.float32)
             matrix = Int8Matrix(blocks[:, :, 2:].reshape(tensor.shape).view(np.int8), scales)
             release(raw)
             if not np.isfinite(scales).all():
-                raise ValueError(
-                    f"{printable(self.where, 500)}: {printable(name)} must have finite scales"
-                )
+                raise ValueError(f"{self.file}: {printable(name)} must have finite scales")
         else:
             try:
                 matrix = Int8Matrix.from_rows(
                     lambda rows: self._decoded(stored, rows), tensor.shape, np.float32
                 )
             except ValueError as error:
-                raise ValueError(
-                    f"{printable(self.where, 500)}: {printable(name)}: {error}"
-                ) from None
+                raise ValueError(f"{self.file}: {printable(name)}: {error}") from None
         return matrix if order is None else Int8Matrix(matrix.values[order], matrix.scales[order])
 
 
