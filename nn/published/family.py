@@ -144,7 +144,9 @@ class HFConfig(Settings):
             elif value is not None and value is not False and value not in ("", [], {}):
                 unknown[key] = value
         if unknown:
-            text = ", ".join(f"{key!r:.60}: {unknown[key]!r:.60}" for key in self if key in unknown)
+            some = [key for key in self if key in unknown][:8]
+            text = ", ".join(f"{key!r:.60}: {unknown[key]!r:.60}" for key in some)
+            text += f" and {len(unknown) - 8:,} more" if len(unknown) > 8 else ""
             raise ValueError(
                 f"{self.where}: keys must be known to the family of the model, got {text}; they "
                 "might change its results"

@@ -196,6 +196,11 @@ def _fast_tokenizer(library: Any, directory: Path) -> Any:
         if by_id.setdefault(i, word) != word:
             raise ValueError(f"{path}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
     for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
+        if len(encoding.ids) > MOST_STEPS:
+            raise ValueError(
+                f"{path}: post_processor: there must be at most {MOST_STEPS} special tokens around "
+                f"a text, got {len(encoding.ids):,}"
+            )
         if encoding.ids != [tokenizer.token_to_id(token) for token in encoding.tokens]:
             raise ValueError(
                 f"{path}: post_processor: special_tokens must be the tokens "

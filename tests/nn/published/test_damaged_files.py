@@ -194,6 +194,7 @@ def make_huge(path: Path) -> None:
 
 
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+CAT = {"SpecialToken": {"id": "cat", "type_id": 0}}
 SEQUENCE = {"Sequence": {"id": "A", "type_id": 0}}
 
 
@@ -221,6 +222,8 @@ FAULTS: dict[str, Faults] = {
             ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx must be false"),
             ({"is_causal": False}, "is_causal must be true or null"),
             *[({key: value}, f"keys must be known .*'{key}': ") for key, value in UNKNOWN.items()],
+            (dict.fromkeys(map(str, range(1000)), 1), "keys must be known .*, '7': 1 and 992 more; they"),
+            ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
             ({"vocab_size": 10**12}, "vocab_size must be at most 48 .*, got 1000000000000"),
             ({"n_layer": 29}, "n_layer must be at most 28 .the number of arrays .*, got 29"),
             ({"n_layer": 3}, "model.safetensors: .* missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
@@ -318,6 +321,10 @@ FAULTS: dict[str, Faults] = {
                 [BYTES] * 5, [{"type": "Sequence", "pretokenizers": [BYTES] * 60}])],
             ({"post_processor": {"type": "TemplateProcessing", "single": [SEQUENCE] * 17, "pair": [],
                                  "special_tokens": {}}}, "post_processor: "),
+            *[({"post_processor": {"type": "TemplateProcessing", "single": [CAT] * 101 + [SEQUENCE], "pair": [SEQUENCE],
+                                   "special_tokens": {"cat": {"id": "cat", "ids": [i], "tokens": ["cat"]}}}},
+               "post_processor: there must be at most 100 special tokens around a text, got 101") for i in (0, 9)],
+            (lambda path: path.write_text("[" * 1_000_000), "not JSON .maximum recursion depth"),
         ],
         "tokenizer.model": [(make_huge, "bytes, got 21,474")],
     },
