@@ -230,7 +230,7 @@ def read_texts(texts: Sequence[str], prompt: str = "> ") -> Iterator[str]:
 
 def announce(*files: Path | str | None) -> None:
     """Print the names of large files, which take seconds to read, on standard error."""
-    for path in map(Path, filter(None, files)):
+    for path in [Path(file) for file in files if file is not None]:
         if path.is_file() and (size := path.stat().st_size) > LARGE_FILE:
             print(f"reading {path}, {size / 1e6:,.0f} MB", file=sys.stderr, flush=True)
 
