@@ -460,6 +460,9 @@ RULES: dict[Any, Callable[..., Any]] = {
         np.fft.fft(a.values, axis=_axes(axis, a.ndim), norm=norm)
     ),
     np.linalg.solve: _solve,
+    np.searchsorted: lambda a, v, *options, **named: BatchedArray(
+        np.searchsorted(np.asarray(a), v.values, *options, **named)
+    ),
     np.take: _take,
     np.squeeze: lambda a, axis: BatchedArray(np.squeeze(a.values, _axes(axis, a.ndim))),
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),

@@ -192,7 +192,7 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     j = np.minimum(i + 1, knots.size - 1)
     start = getitem(xp, i)
     width = where(i == j, 1.0, getitem(xp, j) - start)
-    fraction = (where(low | high, knots[i], x) - start) / width
+    fraction = (where(low | high, getitem(knots, i), x) - start) / width
     first, last = take(fp, i), take(fp, j)
     with np.errstate(over="ignore", invalid="ignore"):
         rise = last - first

@@ -117,8 +117,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     def batched(*args: Any, **kwargs: Any) -> Any:
         if VMAPPED.get():
             raise TypeError(
-                "vmap must not be called inside vmap; write the inner batch axis in the function, "
-                "as in vmap(lambda x: f(x[None], y)) for all pairs of x and y"
+                "vmap must not be called inside vmap; for all pairs of n xs and m ys, write "
+                "vmap(f)(np.repeat(xs, m, axis=0), np.concatenate([ys] * n)), and reshape the "
+                "result to (n, m, ...)"
             )
         axes = tuple(in_axes) if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
         if len(axes) != len(args):

@@ -232,13 +232,19 @@ def _writes(name: str, numpy: Callable[..., Any], first: str, values: str, i: in
             mark_changed(target)
             return
         check_writable(target, name)
-        if is_constant and not _has_nodes(target, first_of(target)):
+        is_plain = not isinstance(target._array, OtherArray)
+        if is_constant and is_plain and not _has_nodes(target, first_of(target)):
             change(target, lambda: on_arrays(numpy, (target, *rest), options))
             return
         given: Any = rest if len(rest) > i else options
         place: Any = i if len(rest) > i else values
         source = as_operand(given[place])
         given[place] = np.arange(source.size).reshape(source.shape)
+        if any(isinstance(unwrap(x), OtherArray) for x in (*rest, *options.values())):
+            raise TypeError(
+                f"{name}: inside vmap, a mask or an index must be the same for all examples; write "
+                "t = np.where(mask, values, t) for another mask"
+            )
         moved = np.full(target.shape, -1)
         on_arrays(numpy, (moved, *rest), options)
         mask = moved >= 0

@@ -17,7 +17,8 @@ import minigrad as mg
 from minigrad.nested import leaves
 
 REFUSED = {
-    *("top_k", "interp", "lstsq", "unwrap"),
+    *("top_k", "lstsq", "unwrap"),
+    "interp",  # of points that are mapped
     *("quantile", "percentile"),  # of levels that are mapped
     *("dropout", "relu_dropout", "attention", "scaled_dot_product_attention"),
 }
@@ -291,3 +292,42 @@ def test_vmap_with_wrong_axes_names_them(
 ) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         mg.vmap(lambda *xs: xs[0], in_axes, out_axes)(*args)
+
+
+def test_vmap_inside_vmap_is_refused_and_its_advice_equals_two_loops() -> None:
+    xs, ys = RNG.standard_normal((2, 3)), RNG.standard_normal((4, 3))
+    f = lambda x, y: np.tanh(x * y[::-1]).sum() + x.max()
+    with pytest.raises(
+        TypeError, match="np.repeat.xs, m, axis=0., np.concatenate..ys. . n."
+    ) as error:
+        mg.vmap(lambda x: mg.vmap(lambda y: f(x, y))(ys))(xs)
+    (advice,) = re.findall(r"write (.*), and reshape", str(error.value))
+    scope = {"vmap": mg.vmap, "f": f, "np": np, "xs": xs, "ys": ys, "n": 2, "m": 4}
+    result = eval(advice, scope).reshape(2, 4)
+    np.testing.assert_allclose(result.data, [[f(x, y) for y in ys] for x in xs])
+
+
+def test_functions_that_write_inside_vmap_equal_a_loop() -> None:
+    def f(x: mg.Tensor) -> mg.Tensor:
+        y = np.zeros_like(x)
+        np.fill_diagonal(y, x[2])
+        np.put(y, [1, 5], x[0, 0])
+        np.copyto(y, x, where=np.eye(3)[::-1] > 0)
+        np.place(y, np.arange(9).reshape(3, 3) == 3, x[1])
+        np.putmask(y, np.arange(9).reshape(3, 3) == 7, x * 2)
+        np.put_along_axis(y, np.array([[2]]), x[:1, :1], 1)
+        np.multiply(y[0], x[1], out=y[1])
+        np.add.at(y, ([0, 0], [1, 1]), x[0, :2])
+        y[::2] *= x[1]
+        return y
+
+    xs = RNG.standard_normal((4, 3, 3))
+    leaf, other = (mg.Tensor(xs, requires_grad=True) for _ in range(2))
+    batched, loop = mg.vmap(f)(leaf), np.stack([f(x) for x in other])
+    g = RNG.standard_normal((4, 3, 3))
+    batched.backward(g), loop.backward(g)
+    np.testing.assert_allclose(batched.data, loop.data)
+    np.testing.assert_allclose(mg.vmap(f)(xs).data, loop.data)
+    np.testing.assert_allclose(leaf.grad.data, other.grad.data)
+    with pytest.raises(TypeError, match=r"np.copyto: .* write t = np.where\(mask, values, t\)"):
+        mg.vmap(lambda x: np.copyto(x * 1.0, x, where=x > 0))(xs)
