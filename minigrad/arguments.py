@@ -29,18 +29,9 @@ def checked_number(
     *,
     above: bool = False,
 ) -> float:
-    """Return a finite number as a float, or raise an error.
+    """Return a finite number as a float, or raise an error with the names in `owner: name`.
 
-    Parameters
-    ----------
-    owner, name : str
-        Function or class, and its argument, for the error.
-    value : Any
-        Argument to check.
-    low, high : float
-        low <= value < high must be true; 0 and infinity by default.
-    above : bool
-        Require low < value; False by default.
+    low <= value < high must be true, and with `above` also low < value.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
@@ -53,15 +44,7 @@ def checked_number(
 
 
 def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
-    """Return a whole number as an int, or raise an error.
-
-    Other parameters: as `checked_number`.
-
-    Parameters
-    ----------
-    low : int
-        Smallest number that is allowed.
-    """
+    """Return a whole number of at least `low` as an int, or raise an error."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{owner}: {name} must be a whole number, got {value!r}")
     if value < low:

@@ -15,15 +15,7 @@ class GradientError(RuntimeError):
 
 
 def printable(text: object, most: int = 60) -> str:
-    """Return one line of text for a message, without control characters.
-
-    Parameters
-    ----------
-    text : object
-        Converted by `str`.
-    most : int
-        Largest number of characters before "..."; 60 by default.
-    """
+    """Return one line of text, at most `most` characters, none of them a control character."""
     start = str(text)[: most + 1]
     end = "..." if len(start) > most else ""
     return (
@@ -33,20 +25,7 @@ def printable(text: object, most: int = 60) -> str:
 
 
 def listed(names: Iterable[object], most: int = 8) -> str:
-    """Return sorted names for a message, and the number of names that are left out.
-
-    Parameters
-    ----------
-    names : iterable of object
-        Converted by `str`.
-    most : int
-        Largest number of names; 8 by default.
-
-    Returns
-    -------
-    str
-        Such as "a, b and 3 more".
-    """
+    """Return sorted names for a message, "a, b and 3 more" if there are more than `most`."""
     names = sorted(map(str, names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(printable(name, 100) for name in names[:most]) + more

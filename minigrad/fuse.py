@@ -105,17 +105,8 @@ def fuse(
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Register a function of arrays as the kernel of a fusible function.
 
-    Parameters
-    ----------
-    function : Fusible
-        Its definition has the operands and options of the kernel.
-    vjp, **rules
-        As in `minigrad.registry.op`.
-
-    Returns
-    -------
-    callable
-        A decorator, which returns the kernel as a function of Tensors.
+    The definition of the function has the operands and options of the kernel. `vjp` and rules are
+    those of `minigrad.registry.op`. The decorator returns the kernel as a function of Tensors.
     """
     if not isinstance(function, Fusible):
         name = getattr(function, "__name__", repr(function))
@@ -139,11 +130,6 @@ def use_definitions(*names: str) -> Iterator[None]:
     ----------
     *names : str
         Names of functions with kernels; all of them by default.
-
-    Yields
-    ------
-    None
-        Definitions run within the block.
     """
     kernels = {name for name, function in FUSIBLE.items() if function.kernel is not None}
     if unknown := sorted(set(names) - kernels):

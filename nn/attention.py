@@ -107,13 +107,7 @@ def causal_mask(length: int, start: int = 0) -> np.ndarray:
 def hide_later(mask: Mask, length: int, cache: AttentionCache | None = None) -> Mask:
     """Return a mask that also hides later positions, or None if a query sees all of them.
 
-    Parameters
-    ----------
-    mask : array of bool, broadcastable to (N, h, L, L_kv), or None
-    length : int
-        Number of queries, L. They follow the positions in the cache.
-    cache : AttentionCache, optional
-        Keys and values of earlier positions.
+    The queries, `length` of them, follow the positions in the cache.
     """
     if length == 1:
         return mask

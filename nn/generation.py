@@ -67,10 +67,8 @@ class Decoding:
 
         Yields
         ------
-        rows : array of int
-            Indices of the sequences that continue.
-        tokens : array of int
-            The next token of each of them.
+        rows, tokens : array of int
+            Indices of the sequences that continue, and the next token of each.
         log_probs : array of float
             Log-probabilities of the tokens.
         """
@@ -106,13 +104,7 @@ class Decoding:
 
 
 def with_maximum(logits: np.ndarray) -> np.ndarray:
-    """Return logits whose rows have a finite maximum, or raise an error.
-
-    Parameters
-    ----------
-    logits : array of float, shape (rows, n)
-        -inf is the logit of an impossible token or class.
-    """
+    """Return logits whose rows have a finite maximum, or raise an error; -inf is possible."""
     largest = logits.max(-1)
     if not np.isfinite(largest).all():
         wrong = largest[~np.isfinite(largest)][0]
@@ -140,10 +132,10 @@ def sampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a token of each row, drawn by its probability, and its log-probability.
 
+    Other parameters: as `likeliest`.
+
     Parameters
     ----------
-    logits : array of float, shape (rows, vocab)
-        Unnormalized log-probabilities.
     temperature : float
         Divisor of the logits.
     generator : numpy.random.Generator, optional
@@ -157,17 +149,7 @@ def sampled(
 def drawn(
     chances: np.ndarray, log_probs: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a token of each row, drawn by its chance, and its log-probability.
-
-    Parameters
-    ----------
-    chances : array of float, shape (rows, vocab)
-        Logarithms of the probabilities to draw by.
-    log_probs : array of float, shape (rows, vocab)
-        Log-probabilities to return.
-    generator : numpy.random.Generator
-        Draws a number for each row.
-    """
+    """Return a token of each row, drawn by the logarithms `chances`, and its log-probability."""
     ends = np.cumsum(np.exp(chances), axis=-1)
     tokens = (ends <= generator.random((len(ends), 1)) * ends[:, -1:]).sum(-1)  # none of chance 0
     return tokens, log_probs[np.arange(len(tokens)), tokens]
@@ -201,11 +183,6 @@ def generate(
         Number of new tokens at which a sequence ends without an end token.
     choose : function
         `likeliest` by default; or `sampled`, or a function like it.
-
-    Returns
-    -------
-    list of list of int
-        New tokens of each row.
     """
     with evaluating():
         state = model.start() if source is None else model.start(source)

@@ -115,6 +115,7 @@ class Group:
         self.check_shapes()
         arrays = [p._array for p in self.parameters]
         self.entries = [entry_of(array) for array in arrays]
+        self.flat = [a.reshape(-1) if a.flags.c_contiguous else None for a in arrays]
         self.in_place = [a.flags.c_contiguous and (overlap or a.size >= BLOCK) for a in arrays]
         self.alone = [overlap or in_place for in_place in self.in_place]
         self.whole = self._parts([1] * len(arrays))
@@ -167,9 +168,11 @@ class Group:
             return self.data[block.start : block.stop]
         if self.in_place[block.first]:
             start = self.starts[block.first]
-            flat = self.parameters[block.first]._array.reshape(-1)
+            flat: Any = self.flat[block.first]
             return flat[block.start - start : block.stop - start]
-        return np.concatenate([p._array.ravel() for p in self.parameters[block.first : block.last]])
+        parts = slice(block.first, block.last)
+        both = zip(self.flat[parts], self.parameters[parts])
+        return np.concatenate([p._array.ravel() if f is None else f for f, p in both])
 
     def write(self, block: Block, vector: np.ndarray) -> None:
         """Write back the result of `values`, if it is a copy."""
@@ -177,7 +180,10 @@ class Group:
             return
         for i in range(block.first, block.last):
             part = vector[self.starts[i] - block.start : self.starts[i + 1] - block.start]
-            self.parameters[i]._array[...] = part.reshape(self.shapes[i])
+            if (flat := self.flat[i]) is None:
+                self.parameters[i]._array[...] = part.reshape(self.shapes[i])
+            else:
+                flat[...] = part
 
 
 class BlockedStepper(Stepper):
