@@ -187,11 +187,12 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
             f"interp: xp and fp must be vectors of one length, not 0, got {knots.shape} and "
             f"{shape_of(fp)}"
         )
-    low, high = at < knots[0], at > knots[-1]
+    low, high = at < knots[0], (at > knots[-1]) | ((at == knots[-1]) & (knots[-2:][0] == at))
     i = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
     j = np.minimum(i + 1, knots.size - 1)
     start = getitem(xp, i)
-    width = where(i == j, 1.0, getitem(xp, j) - start)
+    same = getitem(knots, i) == getitem(knots, j)
+    width = where(same, 1.0, getitem(xp, j) - start)
     fraction = (where(low | high, getitem(knots, i), x) - start) / width
     first, last = take(fp, i), take(fp, j)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -124,7 +124,9 @@ def test_transformer_with_batches_of_different_sizes_raises() -> None:
 # -- the Transformer -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("attention", "inner"), [(None, None), (0.0, None), (None, 0.25)])
+@pytest.mark.parametrize(
+    ("attention", "inner"), [(None, None), (0.0, None), (None, 0.25), (None, 0.0)]
+)
 def test_transformer_dropouts_override_dropout(attention: Any, inner: float | None) -> None:
     options = {"attention": nn.AttentionConfig(dropout=attention), "activation_dropout": inner}
     layer = transformer(dropout=0.5, **options).decoder.layers[0]

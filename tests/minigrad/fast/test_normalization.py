@@ -46,9 +46,12 @@ def test_normalization_of_equal_values_finds_no_variance(name: str, width: int) 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("layer_norm", [mg.layer_norm, layer_norm_by_definition])
-def test_layer_norm_far_from_zero_equals_double_precision(width: int, layer_norm: Any) -> None:
+@pytest.mark.parametrize("mean", [1e3, -1e3])
+def test_layer_norm_far_from_zero_equals_double_precision(
+    mean: float, width: int, layer_norm: Any
+) -> None:
     rng = np.random.default_rng(width)
-    rows = (1e3 + rng.standard_normal((5, width))).astype(np.float32)
+    rows = (mean + rng.standard_normal((5, width))).astype(np.float32)
     g = rng.standard_normal(rows.shape)
     results = []
     for f, dtype in ((mg.layer_norm, np.float64), (layer_norm, np.float32)):

@@ -44,7 +44,10 @@ UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linal
 """Functions that read one half of a symmetric matrix, or whose vectors have any sign; opinfo tests their gradients."""
 
 REFUSED = {
-    **dict.fromkeys(WRITING, "would lose their gradient|a leaf that requires gradients cannot be"),
+    **dict.fromkeys(
+        WRITING,
+        "would lose their gradient|a leaf that requires gradients cannot be|to keep the gradient",
+    ),
     np.cross: "a and b must have 3 elements",  # those of 2 are deprecated in NumPy
     np.take: "is out of bounds",  # not noticed by NumPy if the result has no elements
     np.insert: "x must be floating",  # NumPy rounds the inserted values

@@ -206,6 +206,10 @@ def test_vmap_of_derivatives_in_a_direction_equals_a_loop() -> None:
         lambda x: x * (2 if np.iscomplexobj(x) else 3),
         *(np.round, np.count_nonzero, np.argmax, np.imag, lambda x: x.imag),
         lambda x: np.full_like(x, 2.0),
+        lambda x: np.diagonal(x[:, :, None] * x),
+        lambda x: np.expand_dims(x, (0, -1)),
+        lambda x: np.expand_dims(x, (-1, -2)),
+        lambda x: np.einsum("...b,...a", x, x),
         lambda x: np.pad(x, ((1, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
     ],
 )

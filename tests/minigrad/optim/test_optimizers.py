@@ -96,6 +96,18 @@ def test_step_after_change_of_param_groups_is_refused(make: Any, change: Any, me
         optimizer.step()
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_step_after_a_frozen_parameter_requires_gradients_is_refused(steps: int) -> None:
+    p, frozen = leaf(), Tensor(np.ones(2))
+    optimizer = optim.Adam([p, frozen])
+    for _ in range(steps):
+        p.grad = np.ones(2)
+        optimizer.step()
+    frozen.requires_grad = True
+    with pytest.raises(RuntimeError, match=NEW):
+        optimizer.step()
+
+
 @pytest.mark.parametrize(
     "make, setting, value, off",
     [(optim.SGD, "momentum", 0.9, 0.0), (optim.Adam, "amsgrad", True, False)],

@@ -252,3 +252,77 @@ def test_loader_draws_new_orders_from_its_generator() -> None:
 def test_mixed_precision_is_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="enabled must be False"):
         make("cpu")
+
+
+@pytest.mark.parametrize("f, ddof", [(torch.var, 1), (torch.std, 1)])
+def test_variance_divides_by_n_less_the_correction(f: Any, ddof: int) -> None:
+    """`unbiased` wins over `correction`."""
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    reference = getattr(np, f.__name__)
+    for options, ddof in [
+        ({}, 1), ({"unbiased": True}, 1), ({"unbiased": False}, 0), ({"correction": 0}, 0), ({"correction": 2}, 2),
+    ]:  # fmt: skip
+        np.testing.assert_allclose(f(x, 1, **options).data, reference(x, axis=1, ddof=ddof))
+    np.testing.assert_allclose(f(x, False).data, reference(x))
+
+
+@given(
+    st.tuples(*[st.integers(1, 3)] * 2),
+    st.tuples(*[st.integers(0, 2)] * 2),
+    st.sampled_from([0, 1]),
+)
+def test_scatter_add_reads_the_corner_of_its_source(
+    shape: tuple[int, int], more: tuple[int, int], dim: int
+) -> None:
+    """The source may have more elements than the index, and the tensor more along other axes."""
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 4, shape)
+    source = rng.standard_normal([a + b for a, b in zip(shape, more)])
+    expected = np.zeros((4, 4))
+    for at in np.ndindex(shape):
+        where = (index[at], at[1]) if dim == 0 else (at[0], index[at])
+        expected[where] += source[at]
+    found = torch.scatter_add(torch.zeros(4, 4, dtype=float), dim, index, torch.as_tensor(source))
+    np.testing.assert_allclose(found.data, expected)
+
+
+@given(st.permutations([0, 3, 2]), st.integers(0, 3))
+def test_arange_is_of_floats_if_an_argument_is_one(bounds: list[int], which: int) -> None:
+    low, high, step = sorted(bounds)[0], sorted(bounds)[2], sorted(bounds)[1]
+    arguments = [float(x) if i == which else x for i, x in enumerate((low, high, step))]
+    found = torch.arange(*arguments)
+    expected = np.arange(low, high, step, np.int64 if which == 3 else np.float32)
+    np.testing.assert_array_equal(found.data, expected, strict=True)
+
+
+@given(st.integers(0, 12), st.integers(1, 5))
+def test_random_split_gives_the_rest_to_the_first_parts_in_turn(n: int, parts: int) -> None:
+    data = TensorDataset(np.arange(n))
+    shares = [1 / 2**i for i in range(1, parts)] + [1 / 2 ** (parts - 1)]
+    pieces = random_split(data, shares)
+    sizes = [int(n * share) for share in shares]
+    rest = n - sum(sizes)
+    assert [*map(len, pieces)] == [size + (i < rest) for i, size in enumerate(sizes)]
+    assert sorted(i for piece in pieces for i in piece.indices) == list(range(n))
+
+
+@given(st.sampled_from([0.0, 1e-300, 1e-13, 1e-12, 1e-11, 1e-5, 0.5]), st.sampled_from([0.0, 1.0]))
+def test_binary_cross_entropy_has_bounded_values_and_slopes(distance: float, target: float) -> None:
+    """Logarithms are at least -100, and slopes at most 1e12, also for probabilities 0 and 1."""
+    p = mg.tensor(distance if target else 1 - distance, requires_grad=True)
+    loss = F.binary_cross_entropy(p, np.array(target))
+    loss.backward()
+    kept = p.item() if target else 1 - p.item()
+    assert loss.item() == pytest.approx(min(100.0, -math.log(kept) if kept else math.inf))
+    assert abs(p.grad.item()) == pytest.approx(1 / max(kept, 1e-12))
+
+
+@given(st.sampled_from([math.nan, -math.inf, math.inf]), st.sampled_from(["mean", "sum", "none"]))
+def test_nll_loss_does_not_read_ignored_rows(value: float, reduction: str) -> None:
+    x = mg.log_softmax(np.random.default_rng(0).standard_normal((3, 4)))
+    full = mg.tensor(np.concatenate([x.data, np.full((1, 4), value)]), requires_grad=True)
+    found = F.nll_loss(full, np.array([0, 3, 1, -100]), reduction=reduction)
+    expected = F.nll_loss(x, np.array([0, 3, 1]), reduction=reduction).data
+    np.testing.assert_allclose(found.data, np.append(expected, 0) if expected.ndim else expected)
+    found.backward(np.ones(found.shape))
+    assert np.isfinite(full.grad.data).all() and not full.grad.data[3].any()

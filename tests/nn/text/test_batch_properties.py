@@ -77,6 +77,13 @@ def test_pair_batches_have_every_pair_once_within_max_tokens(
         )
 
 
+def test_pair_batches_draw_other_ids_in_each_pool_and_epoch() -> None:
+    draw = lambda pair, generator: (generator.integers(2**40, size=1), [1])
+    batches = PairBatches([0] * 1000, 4, encode=draw)
+    drawn = [i for epoch in (0, 1) for rows, _ in batches.epoch(epoch) for (i,) in rows.tolist()]
+    assert len({*drawn}) == 2000
+
+
 @given(
     n=st.integers(20, 90),
     max_tokens=st.integers(9, 30),

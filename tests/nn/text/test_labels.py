@@ -81,6 +81,11 @@ def test_label_report_equals_scikit_learn_definitions(rows: list[tuple[str, str]
         assert line.split() == [
             label, f"{precision:.3f}", f"{recall:.3f}", f"{f1:.3f}", str(expected.count(label)),
         ]  # fmt: skip
+    f1s = [
+        2 * sum(a == b == label for a, b in rows) / (found.count(label) + expected.count(label))
+        for label in {*expected}
+    ]
+    assert f"mean F1 {sum(f1s) / len(f1s):.3f};" in lines[-1]
     accuracy = sum(a == b for a, b in rows) / len(rows)
     most = max(map(expected.count, "abc")) / len(rows)
     assert lines[-1].startswith(f"accuracy {accuracy:.3f},") and lines[-1].endswith(

@@ -16,7 +16,7 @@ from support.environment import needs
 from minigrad import MissingExtraError
 from nn.text.batches import PairBatches
 from nn.text.pairs import read_pairs, split_pairs
-from nn.text.scores import bleu_tokenizer, has_no_spaces, translation_scores
+from nn.text.scores import bleu_tokenizer, has_no_spaces, is_wide, translation_scores
 from nn.text.tokenize import (
     BPETokenizer,
     CharTokenizer,
@@ -158,6 +158,14 @@ def test_bleu_tokenizer_is_that_of_the_script() -> None:
 def test_has_no_spaces_is_true_of_thai_lao_burmese_and_khmer() -> None:
     texts = ("แมวนั่งบนเสื่อ", "ແມວນັ່ງ", "ကြောင်ထိုင်သည်", "ឆ្មាអង្គុយ", "a cat", "一只猫", "")
     assert [has_no_spaces([text]) for text in texts] == [True] * 4 + [False] * 3
+
+
+@pytest.mark.parametrize(("f", "letter"), [(is_wide, "猫"), (has_no_spaces, "แ")])
+def test_script_is_that_of_more_than_a_fifth_of_the_characters(f: Any, letter: str) -> None:
+    for count in range(1, 30):
+        for others in range(4 * count - 1, 4 * count + 2):
+            assert f([letter * count, "a" * others]) == (4 * count > others)
+    assert f(["a"] * 999 + [letter * 500]) and not f(["a"] * 1000 + [letter * 500])
 
 
 @pytest.mark.parametrize(

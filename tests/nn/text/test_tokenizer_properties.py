@@ -142,6 +142,7 @@ def test_pairs_that_were_written_are_read(
     assert left_out["repeated"] == (0 if keep_repeated else len(expected) - len(distinct))
 
 
+@max_examples(100)
 @given(
     pairs=st.lists(st.tuples(st.sampled_from("abcdefgh"), sides), min_size=1, max_size=20),
     sizes=st.lists(st.integers(0, 6), max_size=3),

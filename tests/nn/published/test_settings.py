@@ -1,12 +1,18 @@
-"""Settings of single layers in a published config.json: windows, and layers without rotary positions."""
+"""Settings in published files: windows and rotary positions of single layers, and limits of pixels."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nn
 from minigrad.io.json import Settings
 from nn.published.load import FAMILIES, read_config
 
@@ -56,3 +62,22 @@ def test_layers_of_smollm3_without_rotary_positions(
         expected = [i for i, rotate in enumerate(rotates) if not rotate]
     found = config_of("smollm3", layers, **settings).positions.no_rotary_layers
     assert [*found] == expected
+
+
+@given(st.booleans(), st.sampled_from([1 / 255, 1 / 128, None]))
+def test_means_of_pixels_are_at_most_the_largest_value(
+    rescales: bool, factor: float | None
+) -> None:
+    largest = 255 * (factor or 1 / 255) if rescales else 255.0
+    images = np.full((1, 2, 2, 1), 51, np.uint8)
+    for share in (0.0, 0.5, 1.0, 1.01):
+        settings = {"do_rescale": rescales, "image_mean": [share * largest], "image_std": [0.5]}
+        settings |= {} if factor is None else {"rescale_factor": factor}
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "preprocessor_config.json").write_text(json.dumps(settings))
+            if share > 1:
+                with pytest.raises(ValueError, match="image_mean must be a number for each of"):
+                    nn.pixels(folder, images)
+            else:
+                expected = (0.2 - share) * largest / 0.5
+                np.testing.assert_allclose(nn.pixels(folder, images), expected, rtol=1e-5)

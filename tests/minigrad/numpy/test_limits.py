@@ -1,0 +1,100 @@
+"""Functions of NumPy beside their limits: as many values as degrees of freedom, knots, the largest integers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from support.properties import normal, seeds
+
+import minigrad as mg
+from minigrad import Tensor
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, at these limits
+
+
+@pytest.mark.parametrize("name", ["nanvar", "nanstd", "var", "std"])
+@given(seed=seeds)
+def test_variance_of_as_many_values_as_degrees_of_freedom_equals_numpy(
+    name: str, seed: int
+) -> None:
+    for n, ddof in itertools.product(range(1, 5), range(5)):
+        x = normal([seed, n], 2, 4)
+        if name.startswith("nan"):
+            x[0, n:] = np.nan
+        else:
+            x = x[:, :n]
+        expected = getattr(np, name)(x, axis=1, ddof=ddof)
+        found = getattr(np, name)(Tensor(x), axis=1, ddof=ddof).data
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+SHAPES = [(1,), (2,), (3,), (1, 1), (1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("rowvar", [True, False])
+@pytest.mark.parametrize("other", [None, *SHAPES])
+def test_covariances_of_every_shape_equal_numpy(other: Any, rowvar: bool) -> None:
+    for shape, ddof, bias in itertools.product(SHAPES, (None, 0, 1, 2, 3, 4), (False, True)):
+        m = normal([1, *shape], *shape)
+        y = None if other is None else normal([2, *other], *other)
+        options: dict[str, Any] = {"rowvar": rowvar, "bias": bias, "ddof": ddof}
+        try:
+            expected = np.cov(m, y, **options)
+        except ValueError:
+            with pytest.raises(ValueError):
+                np.cov(Tensor(m), y, **options)
+        else:
+            found = np.cov(Tensor(m), y, **options).data
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@given(lengths=st.tuples(*[st.integers(1, 5)] * 2), kinds=st.sampled_from(["dd", "DD", "dD", "Dd"]), seed=seeds)  # fmt: skip
+def test_convolution_and_correlation_of_any_lengths_equal_numpy(
+    mode: str, lengths: tuple[int, int], kinds: str, seed: int
+) -> None:
+    a, v = (
+        normal([seed, i], n, 2).view(complex)[:, 0] if kind == "D" else normal([seed, i], n)
+        for i, (n, kind) in enumerate(zip(lengths, kinds))
+    )
+    for function in (np.convolve, np.correlate):
+        found = function(Tensor(a), Tensor(v), mode)  # type: ignore[call-overload]
+        np.testing.assert_allclose(found.data, function(a, v, mode), rtol=1e-12, atol=1e-12)
+
+
+@given(st.data(), st.sampled_from(["int8", "uint8", "int64", "uint64", "bool"]))
+def test_descending_order_of_integers_keeps_equal_ones_in_order(
+    data: st.DataObject, dtype: str
+) -> None:
+    """Also of the smallest one, whose negative does not fit."""
+    edges = [0, 1] if dtype == "bool" else [np.iinfo(dtype).min, 0, 1, np.iinfo(dtype).max]
+    x = data.draw(arrays(dtype, st.integers(0, 6), elements=st.sampled_from(edges)))
+    expected = sorted(range(len(x)), key=lambda i: -int(x[i]))
+    assert mg.argsort(x, descending=True, stable=True).tolist() == expected
+    np.testing.assert_array_equal(mg.sort(x, descending=True).data, x[expected])
+
+
+@given(arrays(int, st.integers(1, 5), elements=st.integers(0, 4)), seeds)
+def test_interpolation_at_knots_and_beside_them_equals_numpy(knots: np.ndarray, seed: int) -> None:
+    """Also if knots are equal."""
+    xp, fp = np.sort(knots).astype(float), normal(seed, len(knots))
+    at = np.concatenate([xp, np.nextafter(xp, 9), np.nextafter(xp, -9), np.arange(-0.5, 6, 0.5)])
+    for x, y in zip(at, mg.interp(at, xp, fp).data):
+        np.testing.assert_allclose(y, np.interp(x, xp, fp), rtol=1e-12, atol=1e-14)
+
+
+@given(st.sampled_from([2047, 2048, 2049, 5000]), st.floats(0, 1), seeds)
+def test_quantile_of_more_values_than_float16_counts_equals_numpy(
+    n: int, q: float, seed: int
+) -> None:
+    x = normal(seed, n).astype(np.float16)
+    for method in ("linear", "lower", "higher", "nearest"):
+        found = mg.quantile(x, q, method=method).data
+        expected = np.quantile(x.astype(float), q, method=method)
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
