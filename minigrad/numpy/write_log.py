@@ -201,7 +201,8 @@ class Log:
         self.whole: dict[Any, Entry] = {}  # the last write to each place as a whole
         self.time = 0  # of the last entry
         self.first_node = NEVER  # time of the first entry with a node
-        self.savers: weakref.WeakSet[Node] = weakref.WeakSet()  # nodes that saved this memory
+        self.marked: Any = lambda: None  # reference to the array of the last constants
+        self.savers: list[weakref.ref[Node]] = []  # nodes that saved this memory, oldest first
         self.views: list[tuple[Any, Place, int | None]] = []  # nodes of views read since a write
         logs[key] = self
 
@@ -217,35 +218,44 @@ class Log:
                     break
         return found[::-1]
 
-    def add(self, e: Entry) -> Entry | None:
-        """Append an entry, and return the one that it replaces, or None.
+    def replaced(self, e: Entry) -> Entry | None:
+        """Return the entry that a new one may replace, or None.
 
-        It replaces a recent one of the same place if nothing that overlaps was written since, and
-        if no living node saved the memory since, whose rule asks for the values between.
+        It is a recent one of the same place, if nothing that overlaps was written since, and if no
+        living node saved the memory since, whose rule asks for the values between.
         """
-        before, place = None, e.place
-        if e.index is ...:
-            key = place.start, place.strides, place.shape
-            before, self.whole[key] = self.whole.get(key), e
-        is_dropped = before is not None and before.cut == e.cut and self._can_drop(before)
-        if before is not None and is_dropped:
-            e.old = before.old
+        if e.index is not ...:
+            return None
+        key = e.place.start, e.place.strides, e.place.shape
+        before, self.whole[key] = self.whole.get(key), e
+        if before is None or before.cut != e.cut:
+            return None
+        for later in self.entries[:-65:-1]:
+            if later is before:
+                saver = self.last_saver()
+                return before if saver is None or saver.seq < before.time else None
+            if later.overlaps(before.place):
+                return None
+        return None
+
+    def last_saver(self) -> Node | None:
+        """Return the last living node that saved this memory, or None."""
+        while self.savers:
+            node = self.savers[-1]()
+            if node is not None and node.edges is not None:
+                return node
+            self.savers.pop()
+        return None
+
+    def add(self, e: Entry, before: Entry | None) -> None:
+        """Append an entry, which may replace one."""
+        if before is not None:
             self.entries.remove(before)
         changes.last = self.time = e.time = tick()
         self.entries.append(e)
         self.views.clear()
         if e.has_node and self.first_node is NEVER:
             self.first_node = e.time
-        return before if is_dropped else None
-
-    def _can_drop(self, before: Entry) -> bool:
-        for e in self.entries[:-65:-1]:
-            if e is before:
-                savers = [node.seq for node in self.savers if node.edges is not None]
-                return max(savers, default=0) < e.time
-            if e.overlaps(before.place):
-                return False
-        return False
 
 
 def log_of(array: Any) -> Log | None:
@@ -560,8 +570,8 @@ def _note(node: Node, values: Any) -> None:
     for value in values:
         if type(value) is np.ndarray or type(value) is BatchedArray:
             log = log_of(value)
-            if log is not None:
-                log.savers.add(node)
+            if log is not None and log.last_saver() is not node:
+                log.savers.append(weakref.ref(node))
         elif type(value) is tuple:
             _note(node, value)
 

@@ -6,13 +6,15 @@ Look at `write`.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .. import changes
 from ..arrays import OtherArray, all_values
-from ..changes import NEVER, logs, mark_changed, owner_of
+from ..changes import NEVER, logs, mark_changed, owner_of, tick
 from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
@@ -44,7 +46,7 @@ from .write_log import (
 )
 
 
-def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) -> None:
+def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     """Write a value into `t[index]`, and record where it came from.
 
     Parameters
@@ -54,21 +56,19 @@ def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) ->
     value : array_like
     name : str
         Name of the write in errors.
-    is_new : bool
-        `value` is a result of the shape and dtype of `t` to which nothing else refers.
     """
     is_recorded = MODE.get().record
     if isinstance(value, (list, tuple)) and needs_gradient(value):
         value = tensor(value)
-    node = value._node if isinstance(value, Tensor) and is_recorded else None
-    _check_memory(t, value, name)
     first = first_of(t)
-    if node is None and not _has_nodes(t, first):
+    is_tensor = is_recorded and isinstance(value, Tensor)
+    is_view = is_tensor and first_of(value) is first
+    node = value._node if is_tensor and not is_view else None
+    _check_memory(t, value, name)
+    if node is None and not is_view and not _has_nodes(t, first):
         index, value = without_tensors(index), unwrap(value)
-        change(t, lambda: t._array.__setitem__(index, value))
+        _change_constant(t, first, lambda: t._array.__setitem__(index, value))
         return
-    if node is not None:
-        _check_receives(t, name)
     index = plain_index(index, t if is_recorded else None)
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(part, (np.ndarray, OtherArray, bool, np.bool_)) for part in parts):
@@ -76,17 +76,15 @@ def write(t: Tensor, index: Any, value: Any, name: str, is_new: bool = False) ->
     else:  # a view, also of one element
         view, index = t._array[parts if ... in parts else (*parts, ...)], ...
     new = unwrap(value)
-    is_view = is_recorded and isinstance(value, Tensor) and first_of(value) is first
-    if index is ... and is_view and _is_same(new, view):
-        return  # t[i] += u, which has reached the memory
+    if is_view:
+        if index is ... and _is_same(new, view):
+            return  # t[i] += u, which has reached the memory
+        node = value._node
+    if node is not None:
+        _check_receives(t, name)
     if not isinstance(view, OtherArray):
         new = np.asarray(new, order="C")  # NumPy writes in the order of memory
-    e = _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
-    if is_new and is_recorded and first is t:
-        set_node(t, node)
-        t._seen = e.time
-    elif first._last_node is not None and first._last_node.notes is not None:
-        look(first)
+    _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
 
 
 def change(t: Tensor, function: Callable[[], Any]) -> None:
@@ -95,7 +93,12 @@ def change(t: Tensor, function: Callable[[], Any]) -> None:
     first = first_of(t)
     if _has_nodes(t, first):
         _record(first, t._array, ..., None, "a write", function)
-        return
+    else:
+        _change_constant(t, first, function)
+
+
+def _change_constant(t: Tensor, first: Tensor, function: Callable[[], Any]) -> None:
+    """Call a function that writes constants into memory without known nodes."""
     function()
     if first._last_node is None and frozen_node(first) is None:
         _mark(t._array, THROUGH_ANOTHER if MODE.get().record else UNDER_NO_GRAD)
@@ -105,11 +108,22 @@ def change(t: Tensor, function: Callable[[], Any]) -> None:
 
 def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
     """Write ufunc(t, other) into the memory of `t`."""
-    if needs_gradient((t, other)):
-        y = fitting(t, ufunc.__name__, DISPATCH[ufunc](t, other))
-        write(t, ..., y, ufunc.__name__, True)
+    name = ufunc.__name__
+    if t._node is None and not needs_gradient(other):
+        change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
         return
-    change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
+    y = fitting(t, name, DISPATCH[ufunc](t, other))
+    _check_memory(t, y, name)
+    first, node = first_of(t), y._last_node
+    if node is not None:
+        _check_receives(t, name)
+    elif not _has_nodes(t, first):
+        _change_constant(t, first, lambda: t._array.__setitem__(..., y._array))
+        return
+    e = _record(first, t._array, ..., node, name, lambda: t._array.__setitem__(..., y._array))
+    if first is t and MODE.get().record:
+        set_node(t, node)
+        t._seen = e.time
 
 
 def _has_nodes(t: Tensor, first: Tensor) -> bool:
@@ -169,13 +183,15 @@ def _log(owner: np.ndarray) -> Log:
 
 def _mark(array: Any, cut: str) -> None:
     """Note that values without a gradient were written into memory without known nodes."""
-    owner = owner_of(array)
-    log = _log(owner)
-    e = Entry(array, log.address, ..., cut)
-    recent = log.entries[-1] if log.entries else None
-    if recent is not None and recent.old is None and (recent.place, recent.cut) == (e.place, cut):
-        log.entries.pop()
-    log.add(e)
+    log, values = _log(owner_of(array)), all_values(array)
+    e: Any = log.entries[-1] if log.entries else None
+    is_constant = e is not None and e.old is None and e.cut == cut
+    if is_constant and log.marked() is values:
+        e.time = log.time = changes.last = tick()
+        return
+    new = Entry(array, log.address, ..., cut)
+    log.add(new, e if is_constant and e.place == new.place else None)
+    log.marked = weakref.ref(values)
 
 
 def _record(
@@ -197,16 +213,20 @@ def _record(
                 f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
                 "instead of t += u, or change a clone() of it"
             )
-    e.old, e.has_node = view[index].copy(), node is not None
+    before, e.has_node = log.replaced(e), node is not None
+    e.old = view[index].copy() if before is None else before.old
     function()
+    log.add(e, before)
     written = nodes_written(first)
     if written is None:
         written = first._written = {}
-    before = log.add(e)
     if before is not None:
         written.pop(before.time, None)
     if node is not None:
         written[e.time] = node
+    notes = None if first._last_node is None else first._last_node.notes
+    if notes is not None:
+        look(first)
     return e
 
 
