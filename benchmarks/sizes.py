@@ -55,7 +55,7 @@ def given_text(name: str) -> tuple[list[int], list[int]]:
     "code" and "guide": the next 200 words of the file. "edit": the same words, with another name.
     """
     root = Path(__file__).parent.parent
-    file = {"code": "nn/attention.py", "guide": "CONTRIBUTING.md", "edit": "nn/block.py"}[name]
+    file = {"code": "nn/attention.py", "guide": "docs/design.md", "edit": "nn/block.py"}[name]
     text = (root / file).read_text(encoding="utf-8")
     words = re.findall(r" ?\w+| ?[^\w\s]|\s+", text)
     prompt, following = words[:400], words[400:600]

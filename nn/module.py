@@ -131,6 +131,18 @@ class Module(Methods):
 
     # -- parameters, buffers and submodules ------------------------------------------------------
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; refuse parameters of float64 beside others of float32."""
+        object.__setattr__(self, name, value)
+        if not isinstance(value, (Parameter, Module)):
+            return
+        wide = [n for n, p in vars(self).items() if isinstance(p, Parameter) and p.dtype == float]
+        if wide and any(p.dtype == np.float32 for p in self.parameters()):
+            raise TypeError(
+                f"{type(self).__name__}.{wide[0]} must be float32, the dtype of other parameters, "
+                f"got float64; write nn.Parameter(data, dtype='float32')"
+            )
+
     def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
         """Add an array that is not trained.
 

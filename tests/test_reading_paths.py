@@ -1,10 +1,11 @@
-"""Compare the three paths in CONTRIBUTING.md with the calls."""
+"""Compare the three paths in docs/reading.md, and its command of the debugger, with the calls."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from operator import attrgetter
@@ -22,8 +23,8 @@ CONFIG = nn.LanguageModelConfig(50, 32, 4, 1, 64, pad_id=0)
 
 
 def listed_functions(title: str) -> list[tuple[str, str]]:
-    """Return (file, qualified name) of each entry of a numbered list of CONTRIBUTING.md."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    """Return (file, qualified name) of each entry of a numbered list of docs/reading.md."""
+    text = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
     section = text.split(f"### {title}: ")[1].split("\n#")[0]
     return re.findall(r"^\d+\. `([\w/]+\.py)`: `([\w.]+)`", section, re.MULTILINE)
 
@@ -84,3 +85,14 @@ def test_calls_visit_the_listed_functions_in_order(
     for file, name in entries:
         code = code_of(file, name)
         assert any(called is code for called in calls), f"{name} of {file} is not called there"
+
+
+def test_command_of_the_debugger_stops_in_attention() -> None:
+    page = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
+    code, number = re.findall(r"break \$PWD/(nn/attention\.py):(\d+)", page)[0]
+    command = ["-m", "pdb", "-c", f"break {ROOT / code}:{number}", "-c", "continue"]
+    program = ROOT / "examples/book/translator.py"
+    run = subprocess.run(
+        [sys.executable, *command, str(program)], input="q\n", capture_output=True, text=True
+    )
+    assert f"attention.py({number})forward()" in run.stdout, run.stdout + run.stderr

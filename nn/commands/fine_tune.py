@@ -273,7 +273,7 @@ def make_model(args: argparse.Namespace, num_classes: int) -> Any:
         raise ValueError(
             f"{args.model} must be an encoder, such as BERT, to classify text, got {name!r}"
         )
-    model = nn.load(args.model, head="classes", num_classes=num_classes)
+    model: Any = nn.load(args.model, head="classes", num_classes=num_classes)
     if args.train == "lora":
         nn.lora(model, rank=8, alpha=16)
     elif args.train == "head":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from minigrad.io.reading import printable
 
@@ -18,7 +19,7 @@ def describe(directory: str) -> str:
     The text lists the class, each option with the value that takes effect, the keys of config.json
     that were read, those that change nothing, and the arrays that are not used.
     """
-    model = load(directory)
+    model: Any = load(directory)
     origin = model.origin
     family = FAMILIES[model.origin.family]
     hf = HFConfig(origin.settings, "config.json", family.defaults)

@@ -109,7 +109,7 @@ def load(
     dtype: Any = "float32",
     weights: str = "float",
     generator: np.random.Generator | None = None,
-) -> Any:
+) -> Model:
     """Load a published model, as Hugging Face's transformers writes it.
 
     Nothing is downloaded, and nothing is unpickled.
@@ -137,8 +137,9 @@ def load(
 
     Returns
     -------
-    LanguageModel, Transformer or EncoderModel
-        The model in evaluation mode. Its attribute `origin` is read by `nn.save`.
+    Model
+        LanguageModel, Transformer or EncoderModel, in evaluation mode; for type checkers, write
+        `assert isinstance(model, nn.LanguageModel)`. Its attribute `origin` is read by `nn.save`.
 
     Raises
     ------

@@ -90,6 +90,11 @@ reveal_type(nn.CrossEntropyLoss()(model(x), [1]))
 reveal_type(nn.LayerNorm(3)(x))
 reveal_type(torch.zeros(3))
 reveal_type(mg.relu(x))
+loaded = nn.load("directory")
+reveal_type(loaded)
+assert isinstance(loaded, nn.LanguageModel)
+reveal_type(loaded.step([1], loaded.start()))
+reveal_type(nn.generate(loaded, [[1]], max_len=3))
 """
 
 

@@ -296,3 +296,17 @@ def test_transformer_layer_without_d_ff_has_the_width_of_pytorch(kind: Any) -> N
     assert kind(8, 2).feed_forward.linear1.out_features == 2048
     with pytest.raises(TypeError, match=r"^TransformerLayer.__init__\(\) missing .* 'num_heads'$"):
         kind(8)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_float64_parameter_beside_float32_is_refused_where_it_is_assigned(is_first: bool) -> None:
+    model = nn.Module()
+    values = [("scale", nn.Parameter(np.ones(2))), ("linear", nn.Linear(2, 3))]
+    (name, value), (last, refused) = values if is_first else values[::-1]
+    setattr(model, name, value)
+    message = r"Module.scale must be float32, .*write nn.Parameter\(data, dtype='float32'\)"
+    with pytest.raises(TypeError, match=message):
+        setattr(model, last, refused)
+    model = nn.Module()
+    model.linear, model.scale = nn.Linear(2, 3, dtype=float), nn.Parameter(np.ones(2))
+    assert model.astype("float32").scale.dtype == np.float32

@@ -137,6 +137,12 @@ class MultiheadAttention(Module):
 
 
 class _Layer(Module):
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    norm3: LayerNorm
+
     def __init__(
         self,
         d_model: int,
