@@ -236,6 +236,8 @@ def print_facts(pairs: Sequence[Pair], text: Any, max_len: int) -> None:
     shown = ", ".join(f"{printable(label, 40)} {n:,}" for label, n in counts[:10])
     more = f" and {len(counts) - 10:,} more" if len(counts) > 10 else ""
     print(f"{len(pairs):,} texts, {len(counts):,} labels: {shown}{more}", file=sys.stderr)
+    example, label = (printable(part) for part in pairs[0])
+    print(f"for example: {example}  →  {label}", file=sys.stderr)
     rows = text.encode([sample for sample, _ in pairs])
     lengths = np.array([len(row) for row in rows])
     cut = int((lengths > max_len).sum())

@@ -242,18 +242,14 @@ class WindowBatches(Batches):
     A window has `length` + 1 tokens: `length` inputs and, shifted by one, `length` targets. Windows
     lie side by side. With `shuffle`, the first window of each epoch begins at another token.
 
+    Other parameters: as `Batches`.
+
     Parameters
     ----------
     ids : array of int, shape (L,)
         The sequence.
     length : int
         Tokens that a window predicts; less than L.
-    batch_size : int
-        Windows of a batch.
-    shuffle : bool
-        True = draw a new order for each epoch.
-    seed : int
-        Seed of the orders, at least 0.
     """
 
     def __init__(
@@ -289,6 +285,8 @@ class PairBatches(Batches):
     Pairs are sorted by length within pools of about a hundred batches, so little is padded. With
     `shuffle`, pools and the order of batches are drawn again in each epoch.
 
+    Other parameters: as `Batches`.
+
     Parameters
     ----------
     pairs : sequence of (source ids, target ids)
@@ -296,10 +294,6 @@ class PairBatches(Batches):
         `examples/indexed_pairs.py`. Memory holds 4 bytes a pair for the lengths.
     max_tokens : int
         Most tokens of a batch on each side, padding included.
-    shuffle : bool
-        True = draw a new order for each epoch.
-    seed : int
-        Seed of the orders, at least 0.
     pad_id : int
         Id that fills shorter rows.
     encode : function, optional

@@ -160,10 +160,7 @@ def _simplifier() -> Any:
 class SpaceTokenizer(Tokenizer):
     """Tokenizer of text that is tokenized already: splits at white space only.
 
-    Parameters
-    ----------
-    lowercase, simplified : bool, default False
-        See `Tokenizer`.
+    Parameters: as `Tokenizer`.
     """
 
     name = "space"
@@ -180,10 +177,7 @@ class SpaceTokenizer(Tokenizer):
 class WordTokenizer(_PatternTokenizer):
     """Tokenizer of words, with the apostrophes inside them, and single punctuation marks.
 
-    Parameters
-    ----------
-    lowercase, simplified : bool, default False
-        See `Tokenizer`.
+    Parameters: as `Tokenizer`.
     """
 
     name = "word"
@@ -205,10 +199,7 @@ class WordTokenizer(_PatternTokenizer):
 class CharTokenizer(_PatternTokenizer):
     """Tokenizer of single Chinese and Japanese characters. Other words and numbers stay whole.
 
-    Parameters
-    ----------
-    lowercase, simplified : bool, default False
-        See `Tokenizer`.
+    Parameters: as `Tokenizer`.
     """
 
     name = "char"
@@ -223,12 +214,12 @@ class CharTokenizer(_PatternTokenizer):
 class BPETokenizer(Tokenizer):
     """Tokenizer by byte-level byte-pair encoding. Needs the package `tokenizers`.
 
+    Other parameters: as `Tokenizer`.
+
     Parameters
     ----------
     model : str
         JSON of the `tokenizers` library. `train` learns one from texts.
-    lowercase, simplified : bool, default False
-        See `Tokenizer`.
 
     References
     ----------
@@ -253,19 +244,17 @@ class BPETokenizer(Tokenizer):
     ) -> BPETokenizer:
         """Learn pieces from texts: the 256 bytes, and a piece for each merge.
 
+        Other parameters: as `Tokenizer`.
+
         Parameters
         ----------
         texts : iterable of str
             Sentences to learn from.
         vocab_size : int, default 8000
             Number of pieces.
-        lowercase : bool, default False
-            See `Tokenizer`.
         whole_words : bool, default False
             Merge anything between white space, for text that is tokenized already. Otherwise
             letters, digits and punctuation are never merged with each other.
-        simplified : bool, default False
-            See `Tokenizer`.
 
         Returns
         -------

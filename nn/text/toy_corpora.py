@@ -128,20 +128,7 @@ def _chinese_sentence(rng: np.random.Generator) -> Pair:
 
 
 def chinese_english(n: int = 8000, seed: int = 0) -> list[Pair]:
-    """Generate `n` distinct Chinese sentences, as words, with their English translations.
-
-    Parameters
-    ----------
-    n : int
-        Number of pairs.
-    seed : int
-        Seed of the random choices.
-
-    Returns
-    -------
-    list of (str, str)
-        Source and target sentences, as words with spaces between them.
-    """
+    """Generate `n` distinct Chinese sentences, as words, with their English translations."""
     return _distinct(_chinese_sentence, n, seed, ALWAYS["zh-en"])
 
 
@@ -215,18 +202,5 @@ def _spanish_sentence(rng: np.random.Generator) -> Pair:
 
 
 def english_spanish(n: int = 8000, seed: int = 0) -> list[Pair]:
-    """Generate `n` distinct English sentences with their Spanish translations.
-
-    Parameters
-    ----------
-    n : int
-        Number of pairs.
-    seed : int
-        Seed of the random choices.
-
-    Returns
-    -------
-    list of (str, str)
-        Source and target sentences, as words with spaces between them.
-    """
+    """Generate `n` distinct English sentences with their Spanish translations."""
     return _distinct(_spanish_sentence, n, seed, ALWAYS["en-es"])
