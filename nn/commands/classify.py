@@ -15,7 +15,6 @@ pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from minigrad.io.reading import printable
 
 from ..text.labels import label_report, without_heading
 from ..text.pairs import read_pairs
-from .console import escaped
+from .console import escaped, note
 from .inputs import (
     add_json,
     add_model_options,
@@ -87,12 +86,12 @@ def score(classify: Any, args: argparse.Namespace) -> list[str]:
     announce(args.labels)
     pairs, heading = without_heading(read_pairs(args.labels, keep_repeated=True))
     if heading:
-        print(f"{args.labels}: left out 1 row: a row of headings", file=sys.stderr)
+        note(f"{args.labels}: left out 1 row: a row of headings")
     found, _ = classify([text for text, _ in pairs], args.batch)
     expected = [label for _, label in pairs]
     others = sorted(set(expected).difference(classify.labels))
     if others:
         shown = ", ".join(repr(printable(label, 40)) for label in others[:5])
-        print(f"{args.labels}: labels that the model does not have: {shown}", file=sys.stderr)
+        note(f"{args.labels}: labels that the model does not have: {shown}")
     print(label_report(expected, found, [*classify.labels, *others]))
     return list(found)

@@ -22,7 +22,7 @@ from minigrad.fast.parallel import job
 from minigrad.io.reading import LONGEST_LINE
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["amount", "count", "escaped", "piped", "run_script", "seed"]
+__all__ = ["amount", "count", "escaped", "note", "piped", "run_script", "seed"]
 
 CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, line separators, and lone surrogates, which no terminal can show."""
@@ -101,6 +101,11 @@ def escaped(text: str, kept: str = "") -> str:
     return CONTROLS.sub(
         lambda c: c[0] if c[0] in kept else c[0].encode("unicode_escape").decode(), text
     )
+
+
+def note(text: str) -> None:
+    """Print a line that is no result, on standard error."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _run(main: Callable[[], Any]) -> int:

@@ -15,7 +15,6 @@ transformers loads the result, and PEFT the adapter. Needs tokenizers: pip insta
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -29,7 +28,7 @@ import nn
 from minigrad.io import read_json, write_json
 from minigrad.io.reading import printable
 from minigrad.optim import AdamW, linear_schedule
-from nn.commands.console import amount, seed
+from nn.commands.console import amount, note, seed
 from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 
@@ -94,7 +93,7 @@ def with_settings_of_run(
     """Return the options with the settings of the run in `args.out` as defaults."""
     path = args.out / "run" / SETTINGS
     if not path.exists():
-        print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
+        note(f"nothing in {args.out} to continue: beginning")
         return args
     return resumed_options(parser, argv, read_json(path), settings_of(args).keys(), MAY_CHANGE)
 
@@ -188,10 +187,9 @@ def fine_tune(args: argparse.Namespace) -> float:
             )
             raise KeyboardInterrupt(ending) from None
         if trainer.step < steps:
-            print(
+            note(
                 f"ended at step {trainer.step:,} of {steps:,}: {args.patience} validations were "
-                "not better than the best; --resume --patience 0 trains to the end",
-                file=sys.stderr,
+                "not better than the best; --resume --patience 0 trains to the end"
             )
         kind, held_out = ("test", test) if test else ("held-out", valid)
         expected = [label for _, label in held_out]
@@ -220,9 +218,9 @@ def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> li
     for reason, n in left_out.items():
         if n:
             rows = "row" if n == 1 else "rows"
-            print(f"{path}: left out {n:,} {rows}: {reason}", file=sys.stderr)
+            note(f"{path}: left out {n:,} {rows}: {reason}")
     for warning in label_warnings(pairs) if not labels else ():
-        print(f"{path}: {warning}", file=sys.stderr)
+        note(f"{path}: {warning}")
     if labels and (others := {label for _, label in pairs}.difference(labels)):
         raise ValueError(
             f"{path} must have labels of the training texts, got {printable(min(others), 40)!r}"
@@ -235,20 +233,19 @@ def print_facts(pairs: Sequence[Pair], text: Any, max_len: int) -> None:
     counts = Counter(label for _, label in pairs).most_common()
     shown = ", ".join(f"{printable(label, 40)} {n:,}" for label, n in counts[:10])
     more = f" and {len(counts) - 10:,} more" if len(counts) > 10 else ""
-    print(f"{len(pairs):,} texts, {len(counts):,} labels: {shown}{more}", file=sys.stderr)
+    note(f"{len(pairs):,} texts, {len(counts):,} labels: {shown}{more}")
     example, label = (printable(part) for part in pairs[0])
-    print(f"for example: {example}  →  {label}", file=sys.stderr)
+    note(f"for example: {example}  →  {label}")
     rows = text.encode([sample for sample, _ in pairs])
     lengths = np.array([len(row) for row in rows])
     cut = int((lengths > max_len).sum())
-    print(
+    note(
         f"{int(np.median(lengths))} tokens in the middle, {lengths.max():,} at most; texts that "
-        f"are cut at {max_len:,} tokens: {cut:,}",
-        file=sys.stderr,
+        f"are cut at {max_len:,} tokens: {cut:,}"
     )
     unknown = text.id(text.settings.text("unk_token", None))
     if share := np.mean([i == unknown for row in rows for i in row]):
-        print(f"{share:.1%} of the tokens are unknown to the model", file=sys.stderr)
+        note(f"{share:.1%} of the tokens are unknown to the model")
 
 
 def check_directories(args: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import minigrad as mg
 import nn
 from minigrad.check.extras import require
-from nn.commands.console import amount, escaped, seed
+from nn.commands.console import amount, escaped, note, seed
 
 from ..decoding.text_generation import until_stop
 from .inputs import (
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
             print()
         if tokens and len(tokens) == options.get("max_len") and tokens[-1] not in ends:
             limit = "--max-len" if args.max_len else "the context of the model"
-            print(f"(cut after {len(tokens):,} tokens by {limit})", file=sys.stderr)
+            note(f"(cut after {len(tokens):,} tokens by {limit})")
         replies.append(best[0])
         messages.append({"role": "assistant", "content": best[0]})
     return replies

@@ -17,7 +17,7 @@ from minigrad.io import read_json
 from minigrad.io.json import Settings
 from minigrad.io.reading import printable, require_file
 from nn import text
-from nn.commands.console import CONTROLS, count, piped
+from nn.commands.console import CONTROLS, count, note, piped
 from nn.published.load import refuse_gguf
 
 __all__ = [
@@ -208,17 +208,16 @@ def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]
     """Yield lists of texts: of the command line, of standard input, or one text at a time."""
     if texts:
         if len(texts) == 1 and Path(texts[0][:255]).is_file():
-            print(
+            note(
                 f"{texts[0]} is a text here, although there is such a file; the lines of a file "
-                f"are read from standard input: ... < {texts[0]}",
-                file=sys.stderr,
+                f"are read from standard input: ... < {texts[0]}"
             )
         yield list(texts)
     elif not sys.stdin.isatty():
         lines = piped()
         yield from iter(lambda: list(islice(lines, LINES_AT_ONCE)), [])
     else:
-        print("One text a line; an empty line ends.", file=sys.stderr)
+        note("One text a line; an empty line ends.")
         while line := _ask(prompt):
             yield [line]
 
@@ -232,7 +231,7 @@ def announce(*files: Path | str | None) -> None:
     """Print the names of large files, which take seconds to read, on standard error."""
     for path in [Path(file) for file in files if file is not None]:
         if path.is_file() and (size := path.stat().st_size) > LARGE_FILE:
-            print(f"reading {path}, {size / 1e6:,.0f} MB", file=sys.stderr, flush=True)
+            note(f"reading {path}, {size / 1e6:,.0f} MB")
 
 
 def _ask(prompt: str) -> str:

@@ -10,7 +10,6 @@ pip install "minigrad-nn[models]".
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import zlib
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from minigrad.io import load_arrays, save_arrays
 
 from ..runs.progress import ProgressLine
 from ..text.pairs import read_lines
-from .console import escaped
+from .console import escaped, note
 from .inputs import (
     add_json,
     add_model_options,
@@ -69,10 +68,9 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
         raise ValueError(f"{args.file} must have at least one line of text, got none")
     refuse_run(args.model)
     if not (args.model / "modules.json").exists():
-        print(
+        note(
             f"warning: {args.model} has no modules.json, so the model was not trained to compare "
-            "texts, and similarities may be meaningless; take a sentence encoder",
-            file=sys.stderr,
+            "texts, and similarities may be meaningless; take a sentence encoder"
         )
     encoder = nn.sentence_encoder(args.model)
     if args.int8:
@@ -106,12 +104,9 @@ def encode_lines(
         if "lines" not in metadata or set(arrays) != {"vectors"}:
             raise ValueError(f"{index}: not an index of minigrad search; choose another file")
         if metadata == key and len(arrays["vectors"]) == len(lines):
-            print(f"{len(lines):,} lines in {index}", file=sys.stderr)
+            note(f"{len(lines):,} lines in {index}")
             return arrays["vectors"]
-        print(
-            f"{index}: made with another encoder or other lines; encoding them again",
-            file=sys.stderr,
-        )
+        note(f"{index}: made with another encoder or other lines; encoding them again")
     began = time.perf_counter()
     parts = []
     with ProgressLine(len(lines), unit="line") as progress:
@@ -119,7 +114,7 @@ def encode_lines(
             parts.append(encoder.encode(lines[start : start + LINES_AT_ONCE]))
             progress.update(min(start + LINES_AT_ONCE, len(lines)))
     vectors = np.concatenate(parts)
-    print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+    note(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
     if index is not None:
         save_arrays(index, {"vectors": vectors}, key)
     return vectors

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,7 @@ from minigrad.optim import (
     linear_schedule,
     noam_schedule,
 )
-from nn.commands.console import escaped, seed
+from nn.commands.console import escaped, note, seed
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
 from nn.models import Transformer
@@ -221,7 +220,7 @@ def with_settings_of_run(
     if not path.exists():  # interrupted before its first step, or another directory
         if any(args.out.glob("[!.]*")):
             parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
-        print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
+        note(f"nothing in {args.out} to continue: beginning")
         return args
     parser.set_defaults(out=args.out)
     names = vars(args).keys() - CALL_OPTIONS
@@ -488,7 +487,7 @@ def build(
     say(args, "for example: {}  →  {}".format(*map(escaped, parts[0][0])))
     say(args, f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
-        print(f"left out of {kept + left_out.total():,} rows: {reasons}", file=sys.stderr)
+        note(f"left out of {kept + left_out.total():,} rows: {reasons}")
     for side, name in enumerate(("source", "target")):
         warn_of_words(name, [pair[side] for pair in valid], splits[side], translator)
     batches = make_batches(translator, train, args, learn=True, drawn=drawn)
@@ -525,31 +524,29 @@ def warn_of_words(
     """Print the share of unknown validation tokens above 5%, and scripts without spaces."""
     vocab = translator.source_vocab if name == "source" else translator.target_vocab
     if not isinstance(split, BPETokenizer) and has_no_spaces(texts):
-        print(
+        note(
             f"the {name} has no spaces between words: a sentence becomes a few long tokens; pass "
-            f"--{name}-tokenizer bpe",
-            file=sys.stderr,
+            f"--{name}-tokenizer bpe"
         )
     ids = [i for text in texts for i in vocab.encode(split(text))]
     if ids and (share := ids.count(UNK) / len(ids)) > 0.05:
-        print(
+        note(
             f"{share:.0%} of the {name} tokens in the validation pairs are unknown; a smaller "
-            f"--min-count, a larger --vocab-size or --{name}-tokenizer bpe leaves fewer",
-            file=sys.stderr,
+            f"--min-count, a larger --vocab-size or --{name}-tokenizer bpe leaves fewer"
         )
 
 
 def say(args: argparse.Namespace, text: str) -> None:
     """Print a line about the run, which is no result, on standard error."""
     if not args.quiet:
-        print(text, file=sys.stderr, flush=True)
+        note(text)
 
 
 def name_missing_extras() -> None:
     """Print what the end of the run lacks without optional packages."""
     for name, result in (("matplotlib", "pictures"), ("sacrebleu", "BLEU")):
         if not find_spec(name):
-            print(f"no {result} at the end without {name}: pip install {name}", file=sys.stderr)
+            note(f"no {result} at the end without {name}: pip install {name}")
 
 
 def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:

@@ -26,7 +26,7 @@ from ..text.pairs import read_lines
 from ..text.scores import bleu_tokenizer, translation_scores
 from ..text.tokenize import SpaceTokenizer
 from ..text.vocabulary import SPECIALS
-from .console import escaped
+from .console import escaped, note
 from .inputs import (
     BLEU_TOKENIZERS,
     add_json,
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 check(sentence)
                 possible.append(sentence)
             except ValueError as error:
-                print(f"error: {error}", file=sys.stderr)
+                note(f"error: {error}")
                 status = 1
         translations = dict(zip(possible, translate(possible)))
         for sentence in sentences:
@@ -118,10 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.references:
         tokenize = args.bleu_tokenize or bleu_tokenizer(references)
         scores = translation_scores(texts, references, tokenize=tokenize)
-        print(
-            f"BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}; {scores.bleu_signature}",
-            file=sys.stderr,
-        )
+        note(f"BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}; {scores.bleu_signature}")
     return status
 
 
@@ -155,7 +152,7 @@ def make_run_functions(args: argparse.Namespace) -> tuple[Callable[[str], None],
         for best, *_ in found:
             if unknown := translator.unknown(best):
                 words = escaped(" ".join(unknown))
-                print(f"not in the vocabulary: {words}", file=sys.stderr)
+                note(f"not in the vocabulary: {words}")
         score = "\t{:.3f}" if args.scores else ""
         return [[(t.text, score.format(t.score)) for t in row] for row in found]
 

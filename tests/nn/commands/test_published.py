@@ -442,7 +442,8 @@ def test_fine_tune_with_two_texts_takes_one_step(encoder: Path, lines: Path) -> 
     assert done.result in (0, 1) and done.err[0] == f"{lines}: left out 1 row: a row of headings"
     assert done.err[1] == f"{lines}: 2 labels have a single text, such as 'a', 'b'"
     assert done.err[2] == "2 texts, 2 labels: a 1, b 1"
-    assert done.err[3].endswith("43 at most; texts that are cut at 20 tokens: 1")
+    assert done.err[3].startswith("for example: the cat  →  ")
+    assert done.err[4].endswith("43 at most; texts that are cut at 20 tokens: 1")
     assert len(done.out) == 5 and done.out[-1] == f"1 held-out texts; saved in {encoder}/out"
 
 
@@ -462,7 +463,7 @@ def test_fine_tune_with_max_len_saves_it_for_the_classifier(encoder: Path, lines
     lines.write_text("".join(f"the cat {i}\t{i % 2}\n" for i in range(30)))
     line = f"{encoder} {lines} --out {encoder}/out --epochs 1 --max-len 4"
     done = call(fine_tune.main, line)
-    assert "texts that are cut at 4 tokens: 30" in done.err[1]
+    assert "texts that are cut at 4 tokens: 30" in done.err[2]
     assert done.out[-1] == f"3 test texts; saved in {encoder}/out"
     assert nn.classifier(encoder / "out").max_len == 4
     assert nn.classifier(encoder / "out").labels == ("0", "1")
