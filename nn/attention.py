@@ -12,6 +12,7 @@ from minigrad.arrays import Array, DType, Ids, Mask
 from minigrad.ops.attention import merge_heads, scaled_dot_product_attention, split_heads
 from minigrad.tensor import Tensor, to_array
 
+from .config import check_heads
 from .layers import Linear
 from .module import Module
 
@@ -158,10 +159,7 @@ class MultiHeadAttention(Module):
         dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        if num_heads < 1 or d_model % num_heads:
-            raise ValueError(
-                f"d_model must be divisible by num_heads, got {d_model=} and {num_heads=}"
-            )
+        check_heads(d_model, num_heads)
         self.num_heads, self.dropout, self.generator = num_heads, dropout, generator
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             Linear(d_model, d_model, dtype=dtype, generator=generator) for _ in range(4)

@@ -18,6 +18,12 @@ from minigrad.arguments import check_choice, checked_count, checked_number
 __all__ = ["LanguageModelConfig", "ModelConfig", "TransformerConfig"]
 
 
+def check_heads(d_model: int, num_heads: int) -> None:
+    """Raise an error if heads cannot have equal sizes."""
+    if num_heads < 1 or d_model % num_heads:
+        raise ValueError(f"d_model must be divisible by num_heads, got {d_model=} and {num_heads=}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Base of the configurations; the defaults are the paper's.
@@ -82,11 +88,7 @@ class ModelConfig:
         sizes = [getattr(self, name) for name in ("d_model", "num_heads", "d_ff", "max_len")]
         for name, size in zip(("d_model", "num_heads", "d_ff", "max_len"), sizes):
             checked_count(type(self).__name__, name, size)
-        if sizes[0] % sizes[1]:
-            raise ValueError(
-                f"d_model must be divisible by num_heads, got d_model={sizes[0]} and "
-                f"num_heads={sizes[1]}"
-            )
+        check_heads(sizes[0], sizes[1])
         checked_number(type(self).__name__, "dropout", self.dropout, high=1)
         check_choice("", "positions", self.positions, "sinusoidal", "learned")
 

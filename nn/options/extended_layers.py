@@ -19,6 +19,7 @@ from minigrad.tensor import Tensor
 
 from ..attention import AttentionCache, KeysAndValues, MultiHeadAttention
 from ..block import TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayer
+from ..config import check_heads
 from ..layers import Dropout, FeedForward, Linear, activation_named
 from ..module import Module, as_input
 from .norms import RMSNorm, norm_named
@@ -91,7 +92,7 @@ class ExtendedAttention(MultiHeadAttention):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        check_heads(d_model, num_heads, num_kv_heads, head_dim)
+        check_shared_heads(d_model, num_heads, num_kv_heads, head_dim)
         if window is not None:
             checked_count("ExtendedAttention", "window", window)
         has_bias = dict.fromkeys(("q", "k", "v", "out"), bias) if isinstance(bias, bool) else bias
@@ -210,15 +211,12 @@ def within_window(mask: Any, l_q: int, l_kv: int, window: int | None) -> Any:
     return is_near if mask is None else mask & is_near
 
 
-def check_heads(
+def check_shared_heads(
     d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None
 ) -> None:
     """Raise an error if heads cannot have equal sizes, or cannot share keys evenly."""
-    if num_heads < 1 or (head_dim is None and d_model % num_heads):
-        raise ValueError(
-            f"d_model must be divisible by num_heads, got d_model={d_model} and "
-            f"num_heads={num_heads}"
-        )
+    if head_dim is None or num_heads < 1:
+        check_heads(d_model, num_heads)
     if num_heads % (num_kv_heads or num_heads):
         raise ValueError(
             f"num_heads must be divisible by num_kv_heads, got {num_heads=} and {num_kv_heads=}"

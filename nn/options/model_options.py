@@ -18,7 +18,7 @@ from minigrad.io.reading import listed
 from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
 from ..layers import ACTIVATIONS
 from . import activations as activations  # adds names of activations
-from .extended_layers import check_heads
+from .extended_layers import check_shared_heads
 from .norms import NORMS
 from .parts import PARTS
 from .position_bias import POSITION_BIASES
@@ -286,7 +286,7 @@ class ExtendedConfig(ModelConfig):
             object.__setattr__(self, "positions", PositionConfig(kind=self.positions))
         _check_options(self)
         positions = self._positions
-        check_heads(*self._sizes, self.attention.num_kv_heads, self.attention.head_dim)
+        check_shared_heads(*self._sizes, self.attention.num_kv_heads, self.attention.head_dim)
         for name, layers in (
             ("attention.window_layers", self.attention.window_layers),
             ("positions.no_rotary_layers", positions.no_rotary_layers),
