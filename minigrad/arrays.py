@@ -1,4 +1,4 @@
-"""Array types: ndarrays, and the types that may stand in for them.
+"""Array types: names for annotations, and the types that may stand in for ndarrays.
 
 Operations and their rules call NumPy's functions, so they also work on other array types that
 answer NumPy's protocols. A type of `minigrad.numpy` shows one of many examples. This is one of the
