@@ -465,7 +465,9 @@ class Trainer(TrainingLoop):
             self.schedule.step(value)
         self.seconds = time.perf_counter() - self._began
         self._log({**entry, "seconds": round(self.seconds, 2)})
-        figures = {name: f"{v:.4g}" for name, v in entry.items() if isinstance(v, float)}
+        figures = {
+            name: f"{round(v, 8) + 0.0:.4g}" for name, v in entry.items() if isinstance(v, float)
+        }
         self._line.milestone(counters.step, **figures)
         self._logged = time.perf_counter()
 
