@@ -310,3 +310,14 @@ def test_float64_parameter_beside_float32_is_refused_where_it_is_assigned(is_fir
     model = nn.Module()
     model.linear, model.scale = nn.Linear(2, 3, dtype=float), nn.Parameter(np.ones(2))
     assert model.astype("float32").scale.dtype == np.float32
+
+
+@pytest.mark.parametrize("names", [(), ("weight",), ("pos_weight",), ("weight", "pos_weight")])
+def test_weights_of_a_loss_are_saved_and_converted_with_it(names: tuple[str, ...]) -> None:
+    values = {name: np.array([1.0, 2.0]) + i for i, name in enumerate(names)}
+    loss = nn.BCEWithLogitsLoss(**values)
+    assert loss.state_dict().keys() == {*names}
+    other = nn.BCEWithLogitsLoss(**{name: np.ones(2) for name in names})
+    other.load_state_dict(loss.state_dict())
+    x, target = np.array([[0.5, -1.0]]), np.array([[1.0, 0.0]])
+    assert other(x, target).item() == loss(x, target).item()

@@ -45,6 +45,14 @@ def test_normalization_of_equal_values_finds_no_variance(name: str, width: int) 
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_layer_norm_of_one_row_of_equal_values_is_zero(width: int) -> None:
+    """A row is corrected for rounding whether it is far above zero or far below."""
+    for constant in (*CONSTANTS, *(-c for c in CONSTANTS)):
+        rows = np.full((1, width), constant, np.float32)
+        np.testing.assert_allclose(mg.layer_norm(rows).data, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("layer_norm", [mg.layer_norm, layer_norm_by_definition])
 @pytest.mark.parametrize("mean", [1e3, -1e3])
 def test_layer_norm_far_from_zero_equals_double_precision(

@@ -100,6 +100,7 @@ def test_schedules_of_one_optimizer_multiply(
 ) -> None:
     optimizer = sgd(rates)
     chain = [getattr(optim, name)(optimizer, **arguments) for name, arguments in parts]
+    assert all(schedule.base == rates for schedule in chain)
     for epoch in range(epochs):
         factor = math.prod(SCHEDULES[name][1](epoch, **arguments) for name, arguments in parts)
         assert chain[0].get_last_lr() == approximately([rate * factor for rate in rates])
@@ -173,7 +174,9 @@ plateaus = st.fixed_dictionaries(
         "eps": st.sampled_from([1e-8, 0.04]),
     }
 )
-metrics = st.lists(st.sampled_from([1.0, 1.04, 0.97, 1.1, 1.2, 0.5, 3.0]), min_size=10, max_size=25)
+metrics = st.lists(
+    st.sampled_from([1.0, 1.04, 0.97, 1.1, 1.2, 0.5, 3.0, 0.0]), min_size=10, max_size=25
+)
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])

@@ -35,7 +35,9 @@ def set_heads_to_zero(attention: Any, heads: list[int]) -> None:
 # -- one attention -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [[[3, 0]], [[2], [0, 1]]], ids=str)  # original indices
+@pytest.mark.parametrize(
+    "parts", [[[3, 0]], [[2], [0, 1]], [[0], [3]], [[3], [0], [1]]], ids=str
+)  # original indices
 @pytest.mark.parametrize("bias", [True, False])
 def test_prune_heads_equals_outputs_of_zero(parts: list[list[int]], bias: bool) -> None:
     attention, arguments = make_attention(bias)
