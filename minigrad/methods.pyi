@@ -162,14 +162,14 @@ class Methods:
         """Limit x to a range."""
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
         """Limit x to a range."""
-    def clone(self) -> Tensor:
+    def clone(self, order: Any = ...) -> Tensor:
         """Return the elements of x in new memory, with a gradient to x."""
     def conj(self) -> Tensor:
         """Return x, or the conjugates of complex numbers."""
     def contiguous(self) -> Tensor:
         """Return x; operations accept any strides."""
-    def copy(self) -> Tensor:
-        """Return the elements of x in new memory, with a gradient to x."""
+    def copy(self, order: builtins.str = ...) -> Tensor:
+        """Return the elements in new memory, in C order by default, as `ndarray.copy`."""
     def cos(self) -> Tensor:
         """Compute the cosine; x is in radians."""
     def cosh(self) -> Tensor:

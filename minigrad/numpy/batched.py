@@ -485,5 +485,5 @@ RULES: dict[Any, Callable[..., Any]] = {
     ),
     np.tril: _leading(np.tril),
     np.triu: _leading(np.triu),
-    np.copy: lambda a, **options: a.copy(),
+    np.copy: lambda a, **options: BatchedArray(np.copy(a.values, **options)),
 }

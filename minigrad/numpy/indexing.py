@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import booleans, check_choice, integers, one_axis, shape_of
 from ..arrays import OtherArray
+from ..changes import shares_memory
 from ..op import Op
 from ..ops.arithmetic import add
 from ..ops.shape import _scatter, _scattered, getitem, plain_index
@@ -47,8 +48,15 @@ def _scattered_back(g: Any, x_shape: tuple[int, ...], function: Callable[[Any], 
 
 
 def _rearrange(x: Any, /, function: Callable[[Any], Any]) -> Any:
-    is_batched = isinstance(x, OtherArray)
-    return x.reshape(-1)[_positions(x.shape, function)] if is_batched else function(x)
+    if not isinstance(x, OtherArray):
+        return function(x)
+    first = x.values[0, ...]
+    y = function(first)
+    if not shares_memory(y, first):
+        return x.reshape(-1)[_positions(x.shape, function)]
+    shape, strides = (len(x.values), *y.shape), (x.values.strides[0], *y.strides)
+    view = np.lib.stride_tricks.as_strided(y, shape, strides, writeable=y.flags.writeable)
+    return type(x)(view)
 
 
 _rearranged = Op(_rearrange, {"x": _scattered_back}, view=True).function

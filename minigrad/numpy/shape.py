@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments import all_axes, check_choice, shape_of
 from ..arrays import as_array
 from ..op import Op
-from ..ops.shape import broadcast_to, placeholder, reordered, reshape
+from ..ops.shape import broadcast_to, clone, placeholder, reordered, reshape
 from ..registry import function
 from ..tensor import Tensor
 
@@ -141,4 +141,10 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
 
+def _copy(self: Tensor, order: str = "C") -> Tensor:
+    """Return the elements in new memory, in C order by default, as `ndarray.copy`."""
+    return clone(self, order=order)
+
+
+Tensor.copy = _copy  # type: ignore[method-assign]
 Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore

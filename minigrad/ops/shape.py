@@ -58,15 +58,17 @@ def floating(x: ArrayLike) -> Array:
     return astype(x, float) if x.dtype.kind in "iub" else x
 
 
-@op(methods="clone copy", numpy=np.copy, x=lambda g: g)
-def clone(x, /):
+@op(methods="clone", numpy=np.copy, x=lambda g: g)
+def clone(x, /, order="K"):
     """Return the elements of x in new memory, with a gradient to x.
 
     Parameters
     ----------
     x : array_like
+    order : {"K", "C", "F", "A"}
+        Order of the memory, as in `numpy.copy`; "K", as that of x, by default.
     """
-    return np.copy(x)
+    return np.copy(x, order=order)
 
 
 # -- reshape

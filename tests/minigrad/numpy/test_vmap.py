@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.environment import max_examples
 from support.opinfo import TABLE, OpInfo, samples
 from support.opinfo.base import integers
+from support.write_machine import VIEWS
 
 import minigrad as mg
 from minigrad.nested import leaves
@@ -334,3 +335,36 @@ def test_functions_that_write_inside_vmap_equal_a_loop() -> None:
     np.testing.assert_allclose(leaf.grad.data, other.grad.data)
     with pytest.raises(TypeError, match=r"np.copyto: .* write t = np.where\(mask, values, t\)"):
         mg.vmap(lambda x: np.copyto(x * 1.0, x, where=x > 0))(xs)
+
+
+PREPARED: dict[str, Any] = {
+    "C": lambda x: x * 1.0,
+    "F": lambda x: (x.T * 1.0).T,
+    "copied": lambda x: x.T.copy(),
+    "copied in its order": lambda x: np.copy(x.T),
+    "reversed": lambda x: (x * 1.0)[:, ::-1],
+    "part": lambda x: (x * 1.0)[..., 1:],
+}
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+@pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED)
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_view_shares_memory_as_in_numpy_also_inside_vmap(
+    view: Any, prepare: Any, requires_grad: bool
+) -> None:
+    def f(x: Any) -> Any:
+        y = prepare(x)
+        z = view(y)
+        z *= 2.0
+        y += z.sum()
+        return y
+
+    x = np.random.default_rng(0).standard_normal((2, 4, 3))
+    try:
+        expected = np.stack([f(a) for a in x])
+    except ValueError:  # read-only
+        return
+    t = mg.Tensor(x, requires_grad=requires_grad)
+    np.testing.assert_allclose(np.stack([f(a) for a in t]).data, expected)
+    np.testing.assert_allclose(mg.vmap(f)(t).data, expected)

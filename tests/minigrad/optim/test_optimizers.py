@@ -479,3 +479,32 @@ def test_parameters_have_two_optimizers_and_other_arrays() -> None:
     p.data = p.data[::-1]
     first.step()
     assert p.tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
+def test_parameter_of_an_optimizer_is_read_by_recorded_writes_and_written_by_none(
+    make: Any,
+) -> None:
+    p = Tensor(np.array([1.0, 2.0, 3.0]), requires_grad=True)
+    optimizer, buffer, source = make([p], lr=0.5), mg.zeros(3), p * 1.0
+    view = p[1:]
+    for write in (
+        lambda: p.__setitem__(0, source[1]),
+        lambda: view.__imul__(2.0),
+        lambda: np.add(p, 1.0, out=p),
+        lambda: np.copyto(p, source),
+        lambda: np.add.at(view, [0], source[0]),
+    ):
+        with pytest.raises(
+            mg.GradientError, match="a leaf that requires gradients cannot be changed"
+        ):
+            write()
+    with mg.no_grad():
+        p[0] = 5.0
+    buffer[:2] = p[1:]
+    buffer *= p
+    buffer.sum().backward()
+    np.testing.assert_array_equal(p.grad.data, [2.0, 8.0, 2.0])
+    before = p.data.copy()
+    optimizer.step()
+    assert p.data[0] < before[0] == 5.0 and view.tolist() == p.tolist()[1:]
