@@ -1,10 +1,19 @@
-"""Another package that is called minigrad or nn is noticed."""
+"""Public names of packages; another package that is called minigrad or nn is noticed."""
 
 from __future__ import annotations
 
+import builtins
+import importlib.util
+import shutil
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from minigrad.check.extras import check_nn_package
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,3 +37,58 @@ def test_minigrad_with_another_nn_warns(tmp_path: Path) -> None:
     assert f"`import nn` imports another package, {tmp_path / 'nn.py'}" in answer.stderr
     answer = run("import minigrad, nn; nn.Linear", ROOT)
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_minigrad_with_replaced_nn_warns(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "minigrad", tmp_path / "minigrad")
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn/__init__.py").write_text("")
+    answer = run("import minigrad", tmp_path)
+    assert "replaced or removed minigrad's package nn; run: pip uninstall nn, then" in answer.stderr
+
+
+def test_minigrad_with_removed_nn_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ModuleSpec("nn", None, is_package=True)
+    spec.submodule_search_locations = [str(ROOT / "nn")]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.warns(UserWarning, match="has replaced or removed minigrad's package nn"):
+        check_nn_package()
+
+
+PUBLIC_MODULES = {
+    "minigrad": {"linalg", "optim", "torch"},
+    "minigrad.optim": {"lr_scheduler"},
+    "minigrad.torch": {"amp", "nn", "optim", "utils"},
+    "minigrad.torch.nn": {"functional", "init", "utils"},
+    "minigrad.torch.optim": {"lr_scheduler"},
+    "nn": {"functional", "init", "plots", "text", "utils"},
+    "nn.decoding": set(),
+    "nn.functional": set(),
+    "nn.inference": set(),
+    "nn.inspection": set(),
+    "nn.published": set(),
+    "nn.runs": set(),
+    "nn.text": set(),
+    "nn.utils": {"rnn"},
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_dir_of_package_has_public_names_and_no_internal_modules(name: str) -> None:
+    package = importlib.import_module(name)
+    names = set(dir(package))
+    assert {n for n in names if isinstance(getattr(package, n), ModuleType)} == PUBLIC_MODULES[name]
+    assert not {n for n in names if n.startswith("_")}
+    if hasattr(package, "__all__"):
+        expected = names - PUBLIC_MODULES[name] - vars(builtins).keys()
+        assert set(package.__all__) - PUBLIC_MODULES[name] == expected
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC_MODULES if name != "minigrad.torch"])
+def test_star_import_keeps_builtins_and_modules(name: str) -> None:
+    import numpy
+
+    scope = {"numpy": numpy, "torch": "torch"}
+    exec(f"from {name} import *", scope)
+    assert scope["numpy"] is numpy and scope["torch"] == "torch"
+    assert not scope.keys() & vars(builtins).keys() and len(scope) > 3

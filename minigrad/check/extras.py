@@ -65,16 +65,33 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
+def _source_of(spec: Any) -> str:
+    """Return the text of a package; it is empty for a directory without `__init__.py`."""
+    if not spec.origin or spec.loader is None:
+        return ""
+    return spec.loader.get_source(spec.name)
+
+
 def check_nn_package() -> None:
     """Warn if `import nn` would not import the package `nn` that is installed beside minigrad."""
     spec = importlib.util.find_spec("nn")
     if spec is None:
         return
     beside = str(Path(__file__).resolve().parents[2])
-    locations = spec.submodule_search_locations or [spec.origin or ""]
-    if os.path.abspath(locations[0]) != os.path.join(beside, "nn"):
+    location = (spec.submodule_search_locations or [spec.origin or ""])[0]
+    if os.path.abspath(location) != os.path.join(beside, "nn"):
         warnings.warn(
-            f"`import nn` imports another package, {locations[0]}; minigrad's is in {beside}: "
+            f"`import nn` imports another package, {location}; minigrad's is in {beside}: "
             "rename the other one, or put this directory before it in sys.path",
+            stacklevel=2,
+        )
+    elif "minigrad" not in _source_of(spec):
+        from importlib.metadata import packages_distributions  # slow
+
+        others = packages_distributions().get("nn", [])
+        names = " ".join(sorted({*others} - {"minigrad-nn"})) or "nn"
+        warnings.warn(
+            f"another distribution has replaced or removed minigrad's package nn; run: pip "
+            f"uninstall {names}, then pip install --force-reinstall minigrad-nn",
             stacklevel=2,
         )
