@@ -183,7 +183,6 @@ class MultiHeadAttention(Module):
             True = may attend. Pass a padding mask (N, L_kv) as `mask[:, None, None]`.
         cache : AttentionCache, optional
             Keys and values of earlier positions. The keys and values of this call are appended.
-
         """
         q, k, v = self.project(query, query if memory is None else memory)  # (N, h, L, d_k)
         if cache is not None:
