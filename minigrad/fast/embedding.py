@@ -54,4 +54,4 @@ def _embedding(weight, /, indices, padding_idx):
     return np.ascontiguousarray(weight[indices])  # take() would first copy the whole table
 
 
-forward_embedding = _embedding.op.forward  # type: ignore[attr-defined]  # of arrays
+forward_embedding = _embedding.op.forward  # type: ignore[attr-defined]  # takes arrays

@@ -17,7 +17,7 @@ _LOG_ODDS = (
     (-9.49246607, -372.353094, -4892.03276, -39460.4937),
     (1.0, 146.155723, 1939.50898, 24728.1969),
 )
-_erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
+_erf = erf.op.forward  # type: ignore[attr-defined]  # takes arrays
 
 
 def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:

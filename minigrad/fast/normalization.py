@@ -93,4 +93,4 @@ def _row_norm(x, weight, bias, /, eps, centred):
     return y.reshape(x.shape), (means, scale)
 
 
-forward_row_norm = _row_norm.op.forward  # type: ignore[attr-defined]  # of arrays, with means
+forward_row_norm = _row_norm.op.forward  # type: ignore[attr-defined]  # takes arrays, returns means too

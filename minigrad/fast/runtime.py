@@ -166,7 +166,7 @@ class OwnThreads:
     lock = threading.RLock()  # reentrant, since a block may be freed inside it
     entered: ClassVar[dict[int, weakref.ref[OwnThreads]]] = {}  # by id
     sharing: ClassVar[Any] = lambda: None  # refers to the block inside `in_parallel`
-    number = 1  # of the threads of BLAS outside of all blocks
+    number = 1  # threads of BLAS outside all blocks
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -196,7 +196,7 @@ def _end_block(key: int, freed: object = None) -> None:
         if id(OwnThreads.sharing()) == key:
             OwnThreads.sharing = lambda: None
         if [*OwnThreads.entered] == [key] and (blas := _blas()):
-            blas[0](OwnThreads.number)  # first, since Ctrl-C or a fork may come in between
+            blas[0](OwnThreads.number)  # before the rest: Ctrl-C or a fork may come in between
         OwnThreads.entered.pop(key, None)
 
 
@@ -297,7 +297,7 @@ if hasattr(os, "register_at_fork"):
 
 # -- memory
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in glibc's <malloc.h>
 
 
 @cache

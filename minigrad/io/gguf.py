@@ -39,8 +39,8 @@ SCALARS = {
 }
 """Formats of `struct` by the types of metadata."""
 STRING, ARRAY = 8, 9
-MOST_ENTRIES = 100_000  # of metadata, or arrays
-MOST_ITEMS = 4_000_000  # of all arrays of metadata together
+MAX_ENTRIES = 100_000  # of metadata, or arrays
+MAX_ITEMS = 4_000_000  # of all arrays of metadata together
 LARGEST_VALUE = 1 << 26  # bytes of a value of metadata
 LONGEST_NAME = 1000
 
@@ -72,8 +72,8 @@ class _Reader:
 
     def count(self, what: str) -> int:
         count = self.number("Q")
-        if count > MOST_ENTRIES:
-            raise ValueError(f"it must have at most {MOST_ENTRIES:,} {what}, got {count:,}")
+        if count > MAX_ENTRIES:
+            raise ValueError(f"it must have at most {MAX_ENTRIES:,} {what}, got {count:,}")
         return int(count)
 
     def name(self) -> str:
@@ -93,9 +93,9 @@ class _Reader:
         else:
             inner, count = self.number("I"), self.number("Q")
             self.items += count
-            if self.items > MOST_ITEMS:
+            if self.items > MAX_ITEMS:
                 raise ValueError(
-                    f"arrays of metadata must have at most {MOST_ITEMS:,} items, got {self.items:,}"
+                    f"arrays of metadata must have at most {MAX_ITEMS:,} items, got {self.items:,}"
                 )
             if inner in SCALARS:
                 self.take(count * struct.calcsize(SCALARS[inner]))

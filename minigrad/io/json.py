@@ -36,7 +36,7 @@ __all__ = [
 # the marker of a dataclass is no type for Python 3.10
 _type_hints: Any = cache(partial(get_type_hints, localns={"KW_ONLY": Any}))
 REQUIRED: Any = object()
-MOST_ENTRIES = 5_000_000
+MAX_ENTRIES = 5_000_000
 """Largest number of commas and opening brackets in a file; an empty list takes 64 bytes.
 
 The largest published tokenizers have 3,000,000.
@@ -119,7 +119,7 @@ def parse_json(data: bytes, where: str | Path) -> Any:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Return the value of JSON text of at most `MOST_ENTRIES`.
+    """Return the value of JSON text of at most `MAX_ENTRIES`.
 
     A name that occurs twice in an object is an error.
     """
@@ -130,9 +130,9 @@ def decode_json(data: bytes | str) -> Any:
 
 def _check_entries(text: str) -> None:
     """Raise a ValueError for JSON text that would take too much memory."""
-    if (count := sum(map(text.count, ",[{"))) > MOST_ENTRIES:
+    if (count := sum(map(text.count, ",[{"))) > MAX_ENTRIES:
         raise ValueError(
-            f"JSON must have at most {MOST_ENTRIES:,} entries, got about {count:,}; store numbers "
+            f"JSON must have at most {MAX_ENTRIES:,} entries, got about {count:,}; store numbers "
             "as arrays"
         )
 

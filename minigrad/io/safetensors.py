@@ -53,8 +53,8 @@ BITS = {name: 8 * np.dtype(code).itemsize for name, code in DTYPES.items()} | {
 """Bits of a value, also for dtypes that NumPy does not have."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 _LARGEST_HEADER = 100_000_000
-_MOST_ARRAYS = 100_000
-_MOST_AXES = 64  # as in NumPy
+_MAX_ARRAYS = 100_000
+_MAX_AXES = 64  # as in NumPy
 _LONGEST_NAME = 1000
 _LONGEST_START = 64  # bytes in which a file shows its kind
 _BLOCK = 1 << 22  # values that are checked at once
@@ -209,8 +209,8 @@ def _header(first: bytes, size: int) -> int:
 
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """Return the entries in the order of their bytes, and the metadata."""
-    if (count := text.count(b'"data_offsets"')) > _MOST_ARRAYS:  # parsing millions takes long
-        raise ValueError(f"its header must have at most {_MOST_ARRAYS:,} arrays, got {count:,}")
+    if (count := text.count(b'"data_offsets"')) > _MAX_ARRAYS:  # parsing millions takes long
+        raise ValueError(f"its header must have at most {_MAX_ARRAYS:,} arrays, got {count:,}")
     header = parse_json(text, "its header")
     if not isinstance(header, dict):
         raise ValueError(f"its header must be an object, got {type(header).__name__}")
@@ -245,8 +245,8 @@ def _entry(name: str, data: Any) -> Entry:
         ) from None
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(f"{name}: unknown dtype '{printable(dtype)}'")
-    if len(shape) > _MOST_AXES:
-        raise ValueError(f"{name}: an array has at most {_MOST_AXES} axes, got {len(shape):,}")
+    if len(shape) > _MAX_AXES:
+        raise ValueError(f"{name}: an array has at most {_MAX_AXES} axes, got {len(shape):,}")
     sizes = *shape, start, end
     if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
         raise ValueError(f"{name}: sizes must be from 0 to 2^63, got {printable(sizes, 80)}")

@@ -17,8 +17,8 @@ from .sequences import NOTHING_LEFT, OWN, Hypothesis, RuledDecoding, log_sum_exp
 
 __all__ = ["beam_search"]
 
-WIDEST = 1000
-STEEPEST = 20  # length ** penalty stays a number
+MAX_BEAM = 1000
+MAX_PENALTY = 20  # length ** penalty stays a number
 
 
 def beam_search(
@@ -103,11 +103,11 @@ def beam_search(
 def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str = False) -> None:
     """Raise an error for settings that `beam_search` refuses, before anything is computed."""
     is_count = isinstance(beam_size, Integral) and not isinstance(beam_size, bool)
-    if not is_count or not 1 <= beam_size <= WIDEST:
-        raise ValueError(f"beam_size must be an integer from 1 to {WIDEST}, got {beam_size!r}")
-    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= STEEPEST:
+    if not is_count or not 1 <= beam_size <= MAX_BEAM:
+        raise ValueError(f"beam_size must be an integer from 1 to {MAX_BEAM}, got {beam_size!r}")
+    if not isinstance(length_penalty, Real) or not abs(length_penalty) <= MAX_PENALTY:
         raise ValueError(
-            f"length_penalty must be a number from -{STEEPEST} to {STEEPEST}, got "
+            f"length_penalty must be a number from -{MAX_PENALTY} to {MAX_PENALTY}, got "
             f"{length_penalty!r}"
         )
     if not isinstance(early_stopping, bool) and early_stopping != "never":

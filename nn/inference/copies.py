@@ -16,7 +16,7 @@ from ..module import Module, Parameter
 from ..options.modules import Hooks
 from .fast import FAST, FastEmbedding, FastLinear
 from .int8 import Int8Matrix
-from .products import MOST_ROWS, in_fast_layout
+from .products import MAX_ROWS, in_fast_layout
 
 __all__ = ["for_inference"]
 
@@ -134,7 +134,7 @@ class _Step(_ReadOnly):
         rows = np.size(tokens)
         # BLAS's threads multiply one row of floats, or weights that they must pack, in less time
         is_faster = isinstance(self, _Int8) or (rows > 1 and has_small_kernels())
-        with OwnThreads() if is_faster and rows <= MOST_ROWS else nullcontext():
+        with OwnThreads() if is_faster and rows <= MAX_ROWS else nullcontext():
             return super().step(tokens, state, **options)  # type: ignore[misc]
 
 

@@ -31,15 +31,15 @@ from minigrad.io.mapped import copy_and_release
 if TYPE_CHECKING:
     from .int8 import Int8Matrix, Int8Stack
 
-__all__ = ["MOST_ROWS", "WAYS", "fastest_way", "in_fast_layout", "is_shared", "product"]
+__all__ = ["MAX_ROWS", "WAYS", "fastest_way", "in_fast_layout", "is_shared", "product"]
 
 LARGE_WEIGHT = 1 << 17  # values of a weight from which on ways are timed
-MOST_ROWS = 64
-MOST_SINGLE_ROWS = 8  # one after the other
+MAX_ROWS = 64
+MAX_SINGLE_ROWS = 8  # one after the other
 SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
 SHARED = 1 << 23  # multiplications of a product from which on threads share it
-LEAST_ROWS = 4  # fewer rows take as long: the time is spent on reading the weight
+MIN_ROWS = 4  # fewer rows take as long: the time is spent on reading the weight
 LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
 LARGEST_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
@@ -64,7 +64,7 @@ def is_shared(n: int, size: int) -> bool:
 
     The product must take much longer than another thread takes to begin, about 30 µs.
     """
-    return size * max(n, LEAST_ROWS) >= SHARED
+    return size * max(n, MIN_ROWS) >= SHARED
 
 
 def in_fast_layout(weight: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
     another way for the rest.
     """
     n = len(rows)
-    if not 1 < n <= MOST_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
+    if not 1 < n <= MAX_ROWS or weight.size < LARGE_WEIGHT or not has_blas():
         return "whole"
     if PINNED:
         return PINNED
@@ -151,7 +151,7 @@ def fastest_way(rows: np.ndarray, weight: np.ndarray) -> str:
         names = ["whole", "flipped"]
         if has_small_kernels() and weight.flags.c_contiguous:
             names.append("panels")
-        if n <= MOST_SINGLE_ROWS:
+        if n <= MAX_SINGLE_ROWS:
             names.append("single")
         _FASTEST[key] = fastest(names, rows, weight[: max(1, SAMPLE // weight.shape[1])])
     return _FASTEST[key]

@@ -21,7 +21,7 @@ Recorded = dict[str, list[np.ndarray]]
 """An array for each call of each attention, by the names of the attentions."""
 
 ASCENT_STEPS, ASCENT_RATE = 10, 0.01
-LEAST_GRADIENT = 1e-6
+MIN_GRADIENT = 1e-6
 """A gradient of a smaller length is rounding, and no step follows it."""
 
 MAX_GRADIENTS = 2**25
@@ -33,7 +33,7 @@ MAX_TOKENS, MAX_CHANGES = 1024, 2**25
 class Output(NamedTuple):
     """A token whose log-probability is differentiated."""
 
-    row: int  # of the logits
+    row: int  # in the logits
     id: int
     token: str
     p: float
@@ -175,7 +175,7 @@ def _ascend(
         p: np.zeros((n, *p.weight.shape[::-1]), p.weight.dtype) for p in projections
     }
     squares = sum(float(np.square(p.weight.data).sum()) for p in projections)
-    longest, steepest = ASCENT_RATE * squares**0.5, np.full(n, LEAST_GRADIENT)
+    longest, steepest = ASCENT_RATE * squares**0.5, np.full(n, MIN_GRADIENT)
     leaves: dict[Module, Tensor] = {}
 
     def add_change(projection: Module, arguments: Any, result: Any) -> Tensor:
@@ -198,7 +198,7 @@ def _ascend(
                 arrays = {p: g.data for p, g in zip(leaves, grads) if g is not None}
                 lengths = np.sqrt(sum(np.square(g).sum((1, 2)) for g in arrays.values()))
                 steepest = np.maximum(steepest, lengths)
-                rates = np.where(steepest > LEAST_GRADIENT, longest / steepest, 0)
+                rates = np.where(steepest > MIN_GRADIENT, longest / steepest, 0)
                 for p, g in arrays.items():
                     changes[p] = changes[p] + g * rates[:, None, None].astype(g.dtype)
     return weights, np.stack(probabilities)

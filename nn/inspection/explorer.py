@@ -305,7 +305,7 @@ def explore(
     vectors = {kind: [tuple(parts) for _, *parts in results] for kind, results in seen.items()}
     is_masked = isinstance(model, MaskedLanguageModel)  # predicts the tokens themselves
     has_logits = logits.ndim == 3 and (is_masked or not isinstance(model, EncoderModel))
-    first = int(target is None and not is_masked)  # of the tokens that are predicted
+    first = int(target is None and not is_masked)  # index of the first token that is predicted
     said = tokens[first:] if target is None else target_tokens
     steps: list[dict[str, Any]] = []
     if vocabulary is not None and has_logits:

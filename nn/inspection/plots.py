@@ -194,7 +194,7 @@ def attention_grid(
     layers = [np.asarray(unwrap(heads)) for heads in layers]
     count = len(layers[0])
     columns = count if count <= 6 else 4
-    lines = -(-count // columns)  # of each layer
+    lines = -(-count // columns)  # rows of axes a layer
     rows = lines * len(layers)
     width = max(1.6, 0.27 * len(keys) + 0.5)
     height = max(1.4, 0.25 * len(queries) + 0.4)

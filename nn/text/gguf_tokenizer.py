@@ -27,7 +27,7 @@ __all__ = ["end_ids", "load_gguf"]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 """Types of tokens."""
 SPACE = "▁"
-MOST_TOKENS = 1_000_000
+MAX_TOKENS = 1_000_000
 LONGEST_TOKEN = 64  # characters of a token whose pairs become merges
 NAME = "tokenizer.ggml."
 TEMPLATE = "tokenizer.chat_template"
@@ -100,8 +100,8 @@ def end_ids(metadata: Mapping[str, Any], where: str) -> list[int]:
 def _tokens(data: Settings) -> list[str]:
     """Return the tokens by id."""
     tokens = [t or f"[EMPTY_{i}]" for i, t in enumerate(data.list(NAME + "tokens", str))]
-    if not 0 < len(tokens) <= MOST_TOKENS or len(set(tokens)) < len(tokens):
-        data.fail(NAME + "tokens", f"1 to {MOST_TOKENS:,} different tokens")
+    if not 0 < len(tokens) <= MAX_TOKENS or len(set(tokens)) < len(tokens):
+        data.fail(NAME + "tokens", f"1 to {MAX_TOKENS:,} different tokens")
     return tokens
 
 

@@ -39,9 +39,9 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 """Files of a tokenizer in a directory, which `ModelText.save` copies."""
-MOST_TOKENS = 1_000_000
+MAX_TOKENS = 1_000_000
 """Largest number of tokens or merges; XLM-V has 901,629 tokens."""
-MOST_STEPS = 100
+MAX_STEPS = 100
 LARGEST_GROWTH = 16
 """Bounds of the parts of a tokenizer."""
 
@@ -196,9 +196,9 @@ def _fast_tokenizer(library: Any, directory: Path) -> Any:
         if by_id.setdefault(i, word) != word:
             raise ValueError(f"{path}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
     for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
-        if len(encoding.ids) > MOST_STEPS:
+        if len(encoding.ids) > MAX_STEPS:
             raise ValueError(
-                f"{path}: post_processor: there must be at most {MOST_STEPS} special tokens around "
+                f"{path}: post_processor: there must be at most {MAX_STEPS} special tokens around "
                 f"a text, got {len(encoding.ids):,}"
             )
         if encoding.ids != [tokenizer.token_to_id(token) for token in encoding.tokens]:
@@ -211,17 +211,17 @@ def _fast_tokenizer(library: Any, directory: Path) -> Any:
 
 def _check_count(name: str, count: int) -> None:
     """Raise an error for more tokens or merges than any published tokenizer has."""
-    if count > MOST_TOKENS:
-        raise ValueError(f"{name} must be at most {MOST_TOKENS:,}, got {count:,}")
+    if count > MAX_TOKENS:
+        raise ValueError(f"{name} must be at most {MAX_TOKENS:,}, got {count:,}")
 
 
 def _check_growth(settings: Settings, part: str) -> None:
     """Raise an error if the steps of a part of the tokenizer can make a text too long."""
     steps = _steps(settings.get(part))
     growth = math.prod(max(1.0, _growth(step)) for step in steps)
-    if len(steps) > MOST_STEPS or growth > LARGEST_GROWTH:
+    if len(steps) > MAX_STEPS or growth > LARGEST_GROWTH:
         raise ValueError(
-            f"{settings.where}: {part}: there must be at most {MOST_STEPS} steps that make a text "
+            f"{settings.where}: {part}: there must be at most {MAX_STEPS} steps that make a text "
             f"at most {LARGEST_GROWTH} times as long, got {len(steps)} and {printable(growth, 10)}"
         )
 

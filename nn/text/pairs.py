@@ -19,7 +19,7 @@ from minigrad.io.reading import LONGEST_LINE, require_file
 __all__ = ["read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
-MOST_LISTED = 20
+MAX_LISTED = 20
 """Largest number of bad lines in an error."""
 
 _HEADINGS = {
@@ -160,9 +160,9 @@ def _complete(
     if len(bad) == number + 1 > 2 and "separated by a tab" in bad[-1]:
         raise ValueError(f"{source} must have tabs between its columns; {_other_form(source)}")
     if bad and not skip_bad:
-        more = [f"{len(bad) - MOST_LISTED:,} more lines are bad"] if len(bad) > MOST_LISTED else []
+        more = [f"{len(bad) - MAX_LISTED:,} more lines are bad"] if len(bad) > MAX_LISTED else []
         raise ValueError(
-            "; ".join(bad[:MOST_LISTED] + more)
+            "; ".join(bad[:MAX_LISTED] + more)
             + "; correct the lines, or leave them out with skip_bad=True (--skip-bad)"
         )
 

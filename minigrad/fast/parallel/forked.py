@@ -100,7 +100,7 @@ class DataParallel(SingleProcess):
         self._captured: list[Any] = []  # the state of the model when the processes were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, end of the pipe to it)
         self._gradients: list[list[np.ndarray]] = []  # flat arrays by process and group
-        self._flat: FlatGradients | None = None  # of this process, if there are others
+        self._flat: FlatGradients | None = None  # if there are other processes
         self._moved: FlatParameters | None = None
         self._is_unsummed = False  # True while the processes have gradients that are not summed
 

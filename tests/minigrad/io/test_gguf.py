@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from minigrad.io.gguf import MOST_ITEMS, GGUFHeader
+from minigrad.io.gguf import MAX_ITEMS, GGUFHeader
 
 
 class Kind(IntEnum):
@@ -192,7 +192,7 @@ def test_metadata_that_nobody_uses_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [0, 8])
 def test_header_with_too_many_items_raises_before_it_reads_them(tmp_path: Path, kind: int) -> None:
-    for counts in ([500_000_000], [MOST_ITEMS, 1], [2**64 - 1]):
+    for counts in ([500_000_000], [MAX_ITEMS, 1], [2**64 - 1]):
         entries = [entry(f"k{i}", 9, array(kind, n)) for i, n in enumerate(counts)]
         if len(counts) > 1 and kind == 8:
             continue  # its items would be read first

@@ -78,9 +78,9 @@ def test_json_of_too_many_entries_is_neither_written_nor_parsed(
     parsed: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(json, "loads", lambda text, **_: parsed.append(text))
-        patch.setattr("minigrad.io.json.MOST_ENTRIES", 20_000 * (1 + (entry != "0")))
+        patch.setattr("minigrad.io.json.MAX_ENTRIES", 20_000 * (1 + (entry != "0")))
         parse_json(text.encode(), path)
-        patch.setattr("minigrad.io.json.MOST_ENTRIES", 19_999 * (1 + (entry != "0")))
+        patch.setattr("minigrad.io.json.MAX_ENTRIES", 19_999 * (1 + (entry != "0")))
         message = f"^{path}: .*must have at most .* entries, got about"
         for call in (read_json, read_list_of_anything):
             with pytest.raises(ValueError, match=message):

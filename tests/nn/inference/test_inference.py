@@ -294,8 +294,8 @@ def test_own_threads_share_a_large_product(
 @pytest.mark.parametrize(
     ("kind", "has_small_kernels", "shape", "is_own"),
     [("float", True, (2, 1), True), ("float", False, (2, 1), False), ("float", True, (1, 1), False),
-     ("float", True, (2, 2), True), ("float", True, (products.MOST_ROWS + 1, 1), False),
-     ("int8", False, (1, 1), True), ("int8", False, (1, products.MOST_ROWS + 1), False)],
+     ("float", True, (2, 2), True), ("float", True, (products.MAX_ROWS + 1, 1), False),
+     ("int8", False, (1, 1), True), ("int8", False, (1, products.MAX_ROWS + 1), False)],
 )  # fmt: skip
 def test_step_of_few_rows_uses_own_threads(
     kind: str, has_small_kernels: bool, shape: tuple[int, int], is_own: bool, monkeypatch: pytest.MonkeyPatch

@@ -146,7 +146,7 @@ def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
 def test_load_of_too_many_tokens_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, Any], message: str
 ) -> None:
-    monkeypatch.setattr(loading, "MOST_TOKENS", 3)
+    monkeypatch.setattr(loading, "MAX_TOKENS", 3)
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)
         (tmp_path / name).write_text(text)
