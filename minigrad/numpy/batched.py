@@ -151,7 +151,10 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         """Return the index of the values, and the values to write there."""
         index, ndim, first = self._behind_batch(index)
         value = value if isinstance(value, BatchedArray) else BatchedArray(np.asarray(value)[None])
-        values = _with_ndim(value, self.values[index].ndim - 1)
+        target_ndim = self.values[index].ndim - 1
+        while value.ndim > target_ndim and value.shape[0] == 1:  # which NumPy drops
+            value = value[0]
+        values = _with_ndim(value, target_ndim)
         if first:
             values = np.moveaxis(values, range(1 + first, 1 + first + ndim), range(1, 1 + ndim))
         return index, values

@@ -362,6 +362,8 @@ class WriteMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self.program and not self.is_refused:
             self.gradients_are_finite_differences()
+            if not self.may_freeze:
+                self.vmap_equals_a_loop()
 
     # -- gradients
 
@@ -379,6 +381,39 @@ class WriteMachine(RuleBasedStateMachine):
         leaves = tensors.values[:2]
         y = self.total(tensors.values, lambda i: tensors.values[i])
         return leaves, mg.gradients(y, leaves, create_graph=create_graph)
+
+    def vmap_equals_a_loop(self) -> None:
+        """Run the program inside `vmap` on two examples; it may lack a batching rule."""
+        starts = [np.stack([a, 0.5 * a[::-1]]) for a in self.start]
+
+        def f(*start: Any) -> tuple[Any, ...]:
+            tensors = Tensors([])
+            tensors.values = [in_layout(x, a) for x, a in zip(start, self.start)]
+            for s in self.program:
+                tensors.run(s)
+            return tuple(tensors.values)
+
+        leaves, others = ([Tensor(a, requires_grad=True) for a in starts] for _ in range(2))
+        try:
+            batched = mg.vmap(f)(*leaves)
+        except TypeError as error:
+            assert "batching rule" in str(error) or "for all examples" in str(error)
+            return
+        except np.exceptions.AxisError:  # of a scalar
+            return
+        results = zip(*[f(*[x[i] for x in others]) for i in range(2)], strict=True)
+        loop = [np.stack(list(parts)) for parts in results]
+        for a, b in zip(batched, loop, strict=True):
+            np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
+        ones = [np.cos(np.arange(a.size)).reshape(a.shape) for a in loop]
+        for a, b in zip(
+            *[
+                mg.gradients(list(ys), xs, ones, allow_unused=True)
+                for ys, xs in ((batched, leaves), (loop, others))
+            ]
+        ):
+            scale = 1 if b is None else 1 + np.abs(b.data).max(initial=0)
+            np.testing.assert_allclose(dense(a) / scale, dense(b) / scale, rtol=1e-8, atol=1e-8)
 
     def gradients_are_finite_differences(self) -> None:
         base = Arrays(self.start)
@@ -419,6 +454,15 @@ class WriteMachine(RuleBasedStateMachine):
         curvature = sum((g.data * d).sum() for g, d in zip(gs2, direction) if g is not None)
         expected = difference(lambda h: float(along(self.gradients(moved(h))[1]).data))
         assert abs(curvature - expected) < 1e-5 * max(1, abs(expected), scale)
+
+
+def in_layout(x: Any, a: np.ndarray) -> Any:
+    """Return a copy of `x` with the order of axes of `a`."""
+    return x.T.copy().T if a.ndim > 1 and not a.flags.c_contiguous else x.copy()
+
+
+def dense(g: Any) -> Any:
+    return 0.0 if g is None else g.data
 
 
 def difference(f: Callable[[float], float]) -> float:

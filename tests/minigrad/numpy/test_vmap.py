@@ -368,3 +368,15 @@ def test_view_shares_memory_as_in_numpy_also_inside_vmap(
     t = mg.Tensor(x, requires_grad=requires_grad)
     np.testing.assert_allclose(np.stack([f(a) for a in t]).data, expected)
     np.testing.assert_allclose(mg.vmap(f)(t).data, expected)
+
+
+def test_written_value_inside_vmap_may_have_further_axes_of_length_1() -> None:
+    def f(x: mg.Tensor) -> mg.Tensor:
+        y = x * 1.0
+        y[0] = x[None, 1:] * 2.0
+        return y
+
+    x = RNG.standard_normal((3, 2, 4))
+    g = lambda x: (mg.vmap(f)(x) ** 2).sum()
+    h = lambda x: sum((f(a) ** 2).sum() for a in x)
+    np.testing.assert_allclose(mg.grad(g)(x).data, mg.grad(h)(x).data)
