@@ -128,3 +128,28 @@ def test_read_pairs_of_another_table_names_the_fault(
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         read_pairs(tmp_path / name, columns=columns)
+
+
+def test_warnings_of_labels_begin_beside_their_limits() -> None:
+    has = lambda pairs, text: any(text in warning for warning in label_warnings(pairs))
+    for count in range(8, 14):
+        numbers = [(f"text {i}", str(i % count)) for i in range(3 * count)]
+        assert has(numbers, "are numbers") == (count > 10)
+    for labels in range(18, 30):
+        for texts in (labels - 1, labels, labels + 1):
+            rows = [(f"text {i % texts}", f"label {i % labels}") for i in range(60)]
+            assert has(rows, "more labels than texts") == (labels > 30 and texts < labels)
+            rows = rows[: labels + 2]
+            few = len({text for text, _ in rows}) < labels
+            assert has(rows, "more labels than texts") == (labels > 20 and few)
+
+
+@pytest.mark.parametrize("count", [19, 20, 21, 22])
+def test_read_pairs_lists_the_first_bad_lines_and_counts_the_others(
+    tmp_path: Path, count: int
+) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n" + "bad\n" * count)
+    with pytest.raises(ValueError) as caught:
+        read_pairs(tmp_path / "a.tsv")
+    assert str(caught.value).count("must have two columns") == min(count, 20)
+    assert ("more lines are bad" in str(caught.value)) == (count > 20)
