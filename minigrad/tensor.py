@@ -302,11 +302,12 @@ class Tensor(DataModel):
         return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
 
     def _needed_node(self, caller: str) -> Node:
-        if self._node is None:
+        node = self._node
+        if node is None:
             raise GradientError(f"{caller}: this tensor does not require gradients")
         if logs:
             LOG["needed"](self)
-        return self._last_node
+        return node
 
     # -- NumPy
 

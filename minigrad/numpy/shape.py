@@ -146,5 +146,5 @@ def _copy(self: Tensor, order: str = "C") -> Tensor:
     return clone(self, order=order)
 
 
-Tensor.copy = _copy  # type: ignore[method-assign]
+Tensor.copy = _copy  # type: ignore[method-assign, assignment]
 Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore

@@ -341,8 +341,8 @@ def _visible_parts(
     parts: list[Part] = []
     is_batched = isinstance(t._array, BatchedArray)
     visible: list[tuple[Entry, Node | None, Any, Any]]
-    if not entries:  # a view beside all that was written
-        return [Part(t._last_node, _ALL, _ALL, None, False)]
+    if not entries and old is not None:  # a view beside all that was written
+        return [Part(old, _ALL, _ALL, None, False)]
     is_hidden = entries[-1].index is ... and entries[-1].place == place
     if is_hidden:  # the usual t += u
         visible = [(entries[-1], nodes[-1], _ALL, _ALL)]
