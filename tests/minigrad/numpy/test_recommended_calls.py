@@ -105,6 +105,9 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("make it of an argument x, as in np.zeros_like(x), or write minigrad.zeros(3) + 0 * x[0] for another shape",
      "mg.vmap(lambda v: written(mg.zeros(3), v[0]))(x)",
      ["mg.vmap(lambda v: written(np.zeros_like(v), v[0]))(x)", "mg.vmap(lambda v: written(mg.zeros(2) + 0 * v[0], v[0]))(x)"]),
+    ("write t = np.where(mask, values, t) for another mask",
+     "mg.vmap(lambda v: np.putmask(v * 0, v > 0.5, v))(x)", ["mg.vmap(lambda v: np.where(v > 0.5, v, v * 0))(x)"]),
+    ("write nn.Parameter(data, dtype='float32')", "scaled(np.ones(3))", ["scaled(np.ones(3), dtype='float32')"]),
     ("use a clone() of one of them", "written_real_part(lambda z: z)", ["written_real_part(lambda z: z.clone())"]),
     ("write t[index] = np.maximum(t[index], values) for an index without repetitions",
      "np.maximum.at(f(p), [0, 2], p[:2])", ["written(f(p), np.maximum(f(p)[0], p[1]))"]),
@@ -203,6 +206,13 @@ def write(p: Any) -> Any:
 def written(t: Tensor, value: Any) -> Tensor:
     t[0] = value
     return t
+
+
+def scaled(*data: Any, **options: Any) -> Tensor:
+    """Return a parameter beside those of a layer."""
+    layer = nn.Linear(2, 2)
+    layer.scale = nn.Parameter(*data, **options)  # type: ignore[attr-defined]
+    return layer.scale
 
 
 def written_beside(t: Tensor) -> Tensor:
