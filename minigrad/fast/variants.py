@@ -19,7 +19,12 @@ OPTIONS: dict[str, tuple[type[Optimizer], Any]] = {
 
 
 def take_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
-    """Move the options of an optimizer to the default settings of its groups."""
+    """Move the options of an optimizer to the default settings of its groups.
+
+    PyTorch's `foreach` and `fused` choose how it computes, and change nothing here.
+    """
+    for key in ("foreach", "fused"):
+        options.pop(key, None)
     for key, (kind, default) in OPTIONS.items():
         if isinstance(optimizer, kind):
             optimizer.defaults.setdefault(key, options.pop(key, default))

@@ -326,3 +326,12 @@ def test_nll_loss_does_not_read_ignored_rows(value: float, reduction: str) -> No
     np.testing.assert_allclose(found.data, np.append(expected, 0) if expected.ndim else expected)
     found.backward(np.ones(found.shape))
     assert np.isfinite(full.grad.data).all() and not full.grad.data[3].any()
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_options_of_the_way_to_compute_change_nothing(kind: Any) -> None:
+    p, q = (torch.ones(3).requires_grad_() for _ in range(2))
+    for x, optimizer in ((p, kind([p], 0.1)), (q, kind([q], 0.1, fused=True, foreach=False))):
+        (x * x).sum().backward()
+        optimizer.step()
+    assert p.tolist() == q.tolist() != [1.0, 1.0, 1.0]
