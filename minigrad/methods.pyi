@@ -169,7 +169,7 @@ class Methods:
     def contiguous(self) -> Tensor:
         """Return x; operations accept any strides."""
     def copy(self, order: builtins.str = ...) -> Tensor:
-        """Return the elements in new memory, in C order by default, as `ndarray.copy`."""
+        """Return the elements in new memory, as `ndarray.copy`."""
     def cos(self) -> Tensor:
         """Compute the cosine; x is in radians."""
     def cosh(self) -> Tensor:

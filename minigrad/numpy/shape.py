@@ -142,7 +142,13 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 
 
 def _copy(self: Tensor, order: str = "C") -> Tensor:
-    """Return the elements in new memory, in C order by default, as `ndarray.copy`."""
+    """Return the elements in new memory, as `ndarray.copy`.
+
+    Parameters
+    ----------
+    order : {"C", "F", "A", "K"}
+        Order of the memory; "C" by default.
+    """
     return clone(self, order=order)
 
 

@@ -566,7 +566,6 @@ PYTORCH = {
         "x.size()",
         "x.size(0)",
         "x.size(-1)",
-        "x.device.type",
         "x.dim()",
         "x.ndim",
         "x.numel()",
