@@ -32,25 +32,23 @@ def schedule_settings(schedule: Any) -> Any:
     return [settings | {"factors": None}, function_settings(getattr(schedule, "factors", None))]
 
 
-def function_settings(function: Any) -> Any:
-    """Return the name of a function, and the numbers and strings that it is bound to."""
-    if isinstance(function, (list, tuple)):
-        return [function_settings(each) for each in function]
-    if isinstance(function, partial):
-        bound = [*function.args, *function.keywords.values()]
-        return [function_settings(function.func), _scalars(bound)]
-    if not isinstance(function, FunctionType):
-        return describe(function)
-    bound = [*(function.__defaults__ or ())]
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # a variable that has no value yet
-            bound.append(cell.cell_contents)
-    return [function.__qualname__, _scalars(bound)]
-
-
-def _scalars(values: list[Any]) -> list[str]:
-    """Return the values that are numbers or strings."""
-    return [repr(value) for value in values if isinstance(value, (bool, int, float, str))]
+def function_settings(value: Any, inside: tuple[Any, ...] = ()) -> Any:
+    """Return the name of a function, and the numbers, strings and functions that it is bound to."""
+    if isinstance(value, (list, tuple)):
+        return [function_settings(part, inside) for part in value]
+    if isinstance(value, partial):
+        parts = [value.func, *value.args, *value.keywords.values()]
+        return function_settings(parts, (*inside, value))
+    value = getattr(value, "__func__", value)
+    if isinstance(value, FunctionType) and value not in inside:
+        bound = [*(value.__defaults__ or ())]
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):  # a variable that has no value yet
+                bound.append(cell.cell_contents)
+        return [value.__qualname__, function_settings(bound, (*inside, value))]
+    if isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    return type(value).__name__ if inside else describe(value)
 
 
 def digest(value: Any) -> str:

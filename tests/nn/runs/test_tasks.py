@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -180,9 +181,19 @@ def test_trainer_with_parts_that_do_not_fit_raises(
         nn.Trainer(MODEL, optimizer, [], objective=SCORE, max_steps=1, **options)
 
 
-def test_settings_of_schedules_with_different_ends_differ() -> None:
-    made = [optim.Schedule(ADAM, optim.cosine_schedule(n)) for n in (20, 21)]
-    assert schedule_settings(made[0]) != schedule_settings(made[1])
+def own_rate(step: int) -> float:
+    return 1.0 if step < 3 else own_rate(step - 1) / 2
+
+
+def test_settings_of_different_schedules_differ() -> None:
+    made = [
+        *(optim.Schedule(ADAM, optim.cosine_schedule(n)) for n in (20, 21)),
+        optim.Schedule(ADAM, optim.linear_schedule(20)),
+        *(optim.MultiStepLR(ADAM, milestones) for milestones in ([2, 4], [2, 5])),
+        *(optim.LambdaLR(ADAM, f) for f in (optim.cosine_schedule(20, 1), own_rate)),
+    ]
+    settings = [json.dumps(schedule_settings(schedule)) for schedule in made]
+    assert len(set(settings)) == len(made)
 
 
 @pytest.mark.parametrize(
