@@ -166,7 +166,7 @@ def write_on(
 ) -> Callable[[], Any]:
     """Return a call that generates exactly `steps` tokens greedily, with the cache."""
     model, prompts = for_inference(path, weights), [prompt_of(context)] * batch
-    return lambda: nn.generate_tokens(model, prompts, max_len=steps, eos=None)
+    return lambda: nn.generate(model, prompts, max_len=steps, eos=None)
 
 
 def rewrite(path: str, text: str, draft_len: int, weights: str = "float") -> Callable[[], Any]:

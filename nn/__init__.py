@@ -42,12 +42,12 @@ from .models import *
 from .module import *
 from .options.activations import *
 from .options.batch_norm import *
+from .options.config import *
 from .options.encoder import *
 from .options.extended_layers import *
 from .options.heads import *
 from .options.images import *
 from .options.losses import *
-from .options.model_options import *
 from .options.modules import *
 from .options.norms import *
 from .options.position_bias import *

@@ -19,7 +19,7 @@ from minigrad.random import default_generator
 
 from .module import evaluating
 
-__all__ = ["Decoding", "generate", "likeliest", "sampled"]
+__all__ = ["Decoding", "decode", "likeliest", "sampled"]
 
 Chooser = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Returns tokens (rows,) and their log-probabilities from logits (rows, vocab)."""
@@ -53,7 +53,7 @@ class Decoding:
         self, model: Any, state: Any, tokens: np.ndarray, max_len: int, ends: tuple[int, ...] = ()
     ) -> None:
         self.model, self.state = model, state
-        self.max_len, self.ends = checked_count("generate", "max_len", max_len), ends
+        self.max_len, self.ends = checked_count("decode", "max_len", max_len), ends
         self.history = self._next = tokens
         self.new = 0
 
@@ -161,7 +161,7 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def generate(
+def decode(
     model: Any,
     tokens: Ids,
     source: Ids = None,

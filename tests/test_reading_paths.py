@@ -63,7 +63,7 @@ def loss_of_a_batch(folder: Path) -> Callable[[], Any]:
 def next_token(folder: Path) -> Callable[[], Any]:
     """Return a call that generates one token with a copy for inference."""
     model = nn.for_inference(nn.LanguageModel(CONFIG, np.random.default_rng(0)))
-    return lambda: nn.generate_tokens(model, [4, 5, 6], max_len=1)
+    return lambda: nn.generate(model, [4, 5, 6], max_len=1)
 
 
 def directory(folder: Path) -> Callable[[], Any]:

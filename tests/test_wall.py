@@ -137,7 +137,7 @@ TRAINED = """
 def trained(model, batch, prompt, source=None):
     optimizer = mg.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
     loop = nn.TrainingLoop(model, optimizer, lambda epoch: [batch], max_epochs=20, label_smoothing=0.1)
-    return loop.fit(), nn.generate(model, prompt, source, max_len=7)
+    return loop.fit(), nn.decode(model, prompt, source, max_len=7)
 
 def both():
     rng = np.random.default_rng(0)

@@ -78,8 +78,8 @@ print(f"{model.num_targets(ids[None, :LENGTH])} targets in a row of {LENGTH} cha
 
 mg.manual_seed(1)
 continuations = [
-    nn.generate(loaded, prompt, max_len=40),
-    nn.generate(loaded, prompt, max_len=40, choose=lambda logits: nn.sampled(logits, 0.8)),
+    nn.decode(loaded, prompt, max_len=40),
+    nn.decode(loaded, prompt, max_len=40, choose=lambda logits: nn.sampled(logits, 0.8)),
 ]
 for (following,) in continuations:
     print("3 and 4 are " + "".join(characters[i] for i in following))

@@ -70,7 +70,7 @@ print(f"loss {losses[0]:.2f} → {np.mean(losses[-20:]):.2f} in {loop.step} step
 
 sources, references = zip(*held_out)
 source, target = rows(sources, source_ids), rows(references, target_ids, [BOS], [EOS])
-generated = nn.generate(model, np.full((200, 1), BOS), source, max_len=30)
+generated = nn.decode(model, np.full((200, 1), BOS), source, max_len=30)
 translations = [[target_words.get(i, "") for i in ids if i != EOS] for ids in generated]
 for words, translation in list(zip(sources, translations))[:5]:
     print(" ".join(words), "→", " ".join(translation))

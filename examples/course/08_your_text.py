@@ -305,7 +305,7 @@ with figure(
 
 # %% [markdown]
 # Each new letter reads the last 64 letters again. As long as no letter drops out, their keys and values stay the same, since no
-# letter sees those after it. `nn.generate_tokens` keeps them, and computes only those of the new letter:
+# letter sees those after it. `nn.generate` keeps them, and computes only those of the new letter:
 #
 # ![With a cache, each new token computes one query, key and value; the keys and values of earlier tokens are kept.](../pictures/cache.svg)
 #

@@ -100,7 +100,7 @@ def explore_published(directory: Path, sentence: str, out: Path, backward: bool)
         raise ValueError("text must have at least one token, got none")
     target = None
     if hasattr(model.config, "source_vocab_size"):
-        target = nn.generate_tokens(model, source=[ids])[0]
+        target = nn.generate(model, source=[ids])[0]
     vocabulary = text.tokens(range(text.vocab_size or len(text)))
     nn.explore(
         model,

@@ -43,7 +43,7 @@ from nn.commands.console import escaped, note, seed
 from nn.decoding.beam import check_beam
 from nn.inspection import plots
 from nn.models import Transformer
-from nn.options.model_options import AttentionConfig, EncoderDecoderConfig
+from nn.options.config import AttentionConfig, EncoderDecoderConfig
 from nn.published.weights import load_weights, save_weights
 from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish

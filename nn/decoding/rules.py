@@ -40,7 +40,7 @@ _TOKEN_LISTS = ("suppress", "begin_suppress", "first", "last")
 class Rules:
     """Tokens that are forced, forbidden or less likely.
 
-    Each field is also an argument of `generate_tokens`, `stream`, `greedy_search`, `beam_search`
+    Each field is also an argument of `generate`, `stream`, `greedy_search`, `beam_search`
     and `sample`. Fields that hold token ids take any iterable of integers.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Greedy search, sampling, and `generate_tokens` and `stream`, which choose between searches.
+"""Greedy search, sampling, and `generate` and `stream`, which choose between searches.
 
 All use the key/value cache and change nothing in the model: several threads can share one model.
 """
@@ -26,7 +26,7 @@ from .drafts import DraftedDecoding
 from .rules import check_options, rules_of
 from .sequences import NOTHING_LEFT, OWN, Hypothesis, RuledDecoding, log_sum_exp
 
-__all__ = ["attention_maps", "generate_tokens", "greedy_search", "sample", "stream"]
+__all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
 
 Chooser = Callable[[RuledDecoding, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -173,7 +173,7 @@ def sample(
     return _hypotheses(decoding, partial(_draw, sampling, default_generator(generator)))
 
 
-def generate_tokens(
+def generate(
     model: Any,
     prompt: Any = None,
     *,
@@ -244,7 +244,7 @@ def generate_tokens(
     beams, sampling = num_beams != 1, Sampling(temperature, top_k, top_p, min_p)
     drafts = prompt_lookup_num_tokens
     _check_search(beams, length_penalty, early_stopping, do_sample, sampling, drafts)
-    check_options("generate_tokens", options, ("max_len", "eos"))
+    check_options("generate", options, ("max_len", "eos"))
     inputs = {"source": source, "prompt": prompt, "padding_mask": padding_mask, **options}
     if beams:
         inputs |= {"length_penalty": length_penalty, "early_stopping": early_stopping}
@@ -280,7 +280,7 @@ def stream(
 ) -> Iterator[int]:
     """Return an iterator over the tokens that continue one prompt (L,), as they are generated.
 
-    Other parameters: as `generate_tokens`.
+    Other parameters: as `generate`.
 
     Parameters
     ----------

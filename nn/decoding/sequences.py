@@ -26,7 +26,7 @@ __all__ = ["Hypothesis"]
 OWN = -1
 """As `eos`: the EOS tokens of the model's configuration."""
 NOTHING_LEFT = (
-    "generate_tokens: the rules (suppress, bad_words, no_repeat_ngram_size, min_len) leave no "
+    "generate: the rules (suppress, bad_words, no_repeat_ngram_size, min_len) leave no "
     "token that may come next"
 )
 

@@ -19,7 +19,7 @@ from ..published.generation_config import (
 from ..text.huggingface import ModelText
 from .beam import check_beam
 from .rules import OTHER_NAMES
-from .search import generate_tokens, stream
+from .search import generate, stream
 from .sequences import eos_ids, position_limit
 
 __all__ = ["generate_text", "stream_text"]
@@ -35,7 +35,7 @@ _SAME_NAMES = (
     "repetition_penalty",
     "no_repeat_ngram_size",
 )
-"""Options of `generate_tokens` that have the same names in generation_config.json."""
+"""Options of `generate` that have the same names in generation_config.json."""
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 
 
@@ -68,7 +68,7 @@ def generate_text(
     to : str, optional
         Code of the translation's language.
     **options
-        Options of `generate_tokens`. `temperature=0` chooses the most probable tokens. Otherwise
+        Options of `generate`. `temperature=0` chooses the most probable tokens. Otherwise
         `temperature`, `top_k`, `top_p` and `min_p` draw tokens, unless `do_sample` is False.
     """
     _check(model, text)
@@ -82,13 +82,13 @@ def generate_text(
     if isinstance(model.config, TransformerConfig):
         ids, mask, _ = text.batch(prompts, language=language)
         options = options_of_directory(model, options, 1)
-        tokens = generate_tokens(model, source=ids, padding_mask=mask, **options)
+        tokens = generate(model, source=ids, padding_mask=mask, **options)
     elif language is not None:
         raise ValueError(f"model must translate if language is given, got {type(model).__name__}")
     else:
         rows = [_ids(text, p) for p in prompts]
         width = max(map(len, rows))
-        tokens = generate_tokens(model, rows, **options_of_directory(model, options, width))
+        tokens = generate(model, rows, **options_of_directory(model, options, width))
     texts = [text.decode(row) for row in tokens]
     return texts[0] if single else texts
 
@@ -225,7 +225,7 @@ def _language_token(text: ModelText, code: str) -> int:
 def options_of_directory(
     model: Any, arguments: Mapping[str, Any], width: int, streams: bool = False
 ) -> dict[str, Any]:
-    """Return the options of `generate_tokens` from a model's directory, overridden by `arguments`.
+    """Return the options of `generate` from a model's directory, overridden by `arguments`.
 
     They give the tokens of transformers' `model.generate()`. Settings that would change tokens
     and are not supported are named in one warning.

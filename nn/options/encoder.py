@@ -15,8 +15,8 @@ from minigrad.tensor import Tensor
 from ..block import Encoder, InputEmbedding
 from ..layers import Dropout, Linear, activation_named
 from ..models import IGNORED, Batch, Model
+from .config import EncoderConfig
 from .images import PatchEmbedding
-from .model_options import EncoderConfig
 from .norms import norm_named
 from .parts import ExtendedEmbedding
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..models import Model
+from .config import extended
 from .heads import heads_without, prune_heads, pruned_heads_of
-from .model_options import extended
 from .probes import attentions_of, expect_attentions
 
 __all__: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..options.model_options import EncoderDecoderConfig
+from ..options.config import EncoderDecoderConfig
 from .family import EncoderDecoder, HFConfig, Names, StoredArray, in_layers, projections
 
 _LAYER: Names = {

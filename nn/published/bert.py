@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..options.config import EncoderConfig
 from ..options.encoder import EncoderClassifier, EncoderModel
-from ..options.model_options import EncoderConfig
 from .family import ENCODERS, Family, HFConfig, Names, StoredArray, in_layers, projections
 
 _OPTIONS: dict[str, Any] = {

@@ -12,8 +12,8 @@ import numpy as np
 from minigrad.io.json import REQUIRED, Settings
 
 from ..models import LanguageModel, Model, Transformer
+from ..options.config import DecoderOnlyConfig, EncoderDecoderConfig, ExtendedConfig
 from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
-from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, ExtendedConfig
 from .generation_config import GENERATION_KEYS
 
 ACTIVATIONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..options.model_options import DecoderOnlyConfig
+from ..options.config import DecoderOnlyConfig
 from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, in_layers, projections
 from .llama import rotary_positions
 

@@ -24,7 +24,7 @@ from ..inference.copies import frozen_copy, roundable
 from ..inference.int8 import Int8Matrix
 from ..models import Model
 from ..module import Module
-from ..options.model_options import check_sizes, extended
+from ..options.config import check_sizes, extended
 from ..options.modules import replace_array
 from .bart import M2M100, Bart, Marian, MBart
 from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta

@@ -12,7 +12,7 @@ from minigrad.io.reading import listed
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
 
 from ..models import Model
-from ..options.model_options import DecoderOnlyConfig, EncoderDecoderConfig, extended
+from ..options.config import DecoderOnlyConfig, EncoderDecoderConfig, extended
 from ..text.loading import TOKENIZER_FILES
 from .family import ENCODERS, HF_ACTIVATIONS
 from .load import FAMILIES, Origin, new_origin, read_config

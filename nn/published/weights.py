@@ -16,8 +16,7 @@ from minigrad.io.safetensors import misfit
 from .. import init
 from ..models import LanguageModel, Model, Transformer
 from ..module import Module
-from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
-from ..options.model_options import (
+from ..options.config import (
     DecoderOnlyConfig,
     EncoderConfig,
     EncoderDecoderConfig,
@@ -25,6 +24,7 @@ from ..options.model_options import (
     check_sizes,
     extended,
 )
+from ..options.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 
 __all__ = ["load_run", "load_weights", "save_weights"]
 

@@ -93,7 +93,7 @@ reveal_type(mg.relu(x))
 loaded = nn.load("directory")
 reveal_type(loaded)
 assert isinstance(loaded, nn.LanguageModel)
-reveal_type(nn.generate(loaded, [[1]], max_len=3))
+reveal_type(nn.decode(loaded, [[1]], max_len=3))
 """
 
 

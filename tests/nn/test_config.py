@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nn
-from nn.options.model_options import check_sizes
+from nn.options.config import check_sizes
 
 SIZES: dict[str, Any] = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
 SCALING = {"rope_type": "linear", "factor": 2.0}

@@ -16,7 +16,7 @@ from support.properties import assert_gradients, perturb, seeds
 from support.thresholds import lowered, product_limits, replaced, replaced_products
 
 import nn
-from nn.options.model_options import POSITIONS
+from nn.options.config import POSITIONS
 from nn.options.norms import NORMS
 from nn.options.position_bias import POSITION_BIASES
 

@@ -170,7 +170,7 @@ def test_generate_past_max_len_with_rotary_positions_equals_transformers(
         rows, attention_mask=torch.ones_like(rows), max_new_tokens=20, eos_token_id=None
     )[:, 5:]
     options = {"max_len": 20, "eos": None}
-    assert nn.generate_tokens(nn.load(tmp_path), rows.numpy(), **options) == expected.tolist()
+    assert nn.generate(nn.load(tmp_path), rows.numpy(), **options) == expected.tolist()
 
 
 def language_model(directory: Path, **settings: Any) -> Any:
@@ -191,7 +191,7 @@ def test_generate_text_with_arguments_overrides_the_directory(tmp_path: Path) ->
         ({"num_beams": 1, "suppress": []}, {**rules, "eos": 2}),
         ({"length_penalty": 2.0, "eos": None}, {**beam, "length_penalty": 2.0, "eos": None}),
     ):
-        expected = nn.generate_tokens(model, [5, 6, 7], **options)
+        expected = nn.generate(model, [5, 6, 7], **options)
         assert nn.generate_text(model, text, "5 6 7", **arguments) == text.decode(expected)
     with pytest.warns(UserWarning, match="generation_config.json: num_beams not supported"):
         list(nn.stream_text(model, text, "5 6 7"))
@@ -204,9 +204,7 @@ def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) ->
     assert chosen == [50, 0.8, 0.01, 0.5]
     assert len({nn.generate_text(model, Numbers(0), "5 6 7") for _ in range(5)}) > 1
     likeliest = nn.generate_text(model, Numbers(0), "5 6 7", do_sample=False)
-    assert likeliest == Numbers(0).decode(
-        nn.generate_tokens(model, [5, 6, 7], max_len=20, eos=None)
-    )
+    assert likeliest == Numbers(0).decode(nn.generate(model, [5, 6, 7], max_len=20, eos=None))
 
 
 def test_generate_text_with_unsupported_settings_warns_once(tmp_path: Path) -> None:

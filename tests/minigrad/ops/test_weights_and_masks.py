@@ -114,8 +114,7 @@ ELSEWHERE = {
     "ExtendedDecoderLayer.forward.memory_mask",
     "TransformerEncoderLayer.forward.mask", "TransformerDecoderLayer.forward.mask",
     "TransformerDecoderLayer.forward.memory_mask", "Transformer.forward.padding_mask",
-    "greedy_search.padding_mask", "beam_search.padding_mask", "sample.padding_mask", "generate.padding_mask", "generate_tokens.padding_mask",
-    "stream.padding_mask", "EncoderClassifier.forward.padding_mask", "TokenClassifier.forward.padding_mask",
+    "greedy_search.padding_mask", "beam_search.padding_mask", "sample.padding_mask", "generate.padding_mask", "stream.padding_mask", "EncoderClassifier.forward.padding_mask", "TokenClassifier.forward.padding_mask",
     "MaskedLanguageModel.forward.padding_mask", "F.layer_norm.weight", "F.layer_norm.bias", "F.rms_norm.weight",
     "F.embedding.weight", "F.scaled_dot_product_attention.scale",
 }  # fmt: skip

@@ -203,7 +203,7 @@ def test_generate_chat_continues_the_conversation(
     first, second = call(generate.main, f"{gpt} --chat --max-len 4").result
     model, text = opened(gpt)
     prompt = text.encode(f"the cat {first} the dog")
-    assert second == text.decode(nn.generate_tokens(model, prompt, max_len=4))
+    assert second == text.decode(nn.generate(model, prompt, max_len=4))
 
 
 def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
@@ -213,13 +213,13 @@ def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
     (gpt / "generation_config.json").write_text('{"max_new_tokens": 3}')
     done = call(generate.main, f"{gpt} --chat 'the cat'")
     ids = text.encode("the cat ", special=False)
-    tokens = nn.generate_tokens(model, ids, max_len=40 - len(ids))
+    tokens = nn.generate(model, ids, max_len=40 - len(ids))
     assert done.result == [text.decode(tokens)]
     is_cut = tokens[-1] not in model.config.end_ids
     assert is_cut == any("by the context of the model" in line for line in done.err)
     done = call(generate.main, f"{gpt} --chat 'the cat' --max-len 2 --system 'the dog'")
     prompt = text.encode("the dog the cat ", special=False)
-    assert done.result == [text.decode(nn.generate_tokens(model, prompt, max_len=2))]
+    assert done.result == [text.decode(nn.generate(model, prompt, max_len=2))]
     assert done.err[-1] == "(cut after 2 tokens by --max-len)"
     error = error_of(generate.main, f"{gpt} --chat '{'the ' * 50}'")
     assert "must have fewer tokens than the context of the model (40), got 50" in error
@@ -255,7 +255,7 @@ def test_generate_chat_with_top_continues_after_the_first(
     first, second = call(generate.main, f"{gpt} --chat --top 2 --max-len 3").result
     model, text = opened(gpt)
     prompt = text.encode(f"the cat {first} the dog")
-    assert second == text.decode(nn.generate_tokens(model, prompt, max_len=3, num_beams=2))
+    assert second == text.decode(nn.generate(model, prompt, max_len=3, num_beams=2))
 
 
 def test_generate_options_that_exclude_each_other_are_refused(gpt: Path) -> None:

@@ -43,10 +43,10 @@ def test_search_of_sources_of_different_lengths_equals_each_alone(convert: Any) 
         found = [h.log_prob for h in hypotheses]
         assert found == pytest.approx([h.log_prob for h in alone], rel=1e-12)
     with pytest.raises(ValueError, match="padding_mask must be None for sources of different le"):
-        nn.generate_tokens(model, source=rows, padding_mask=mask)
+        nn.generate(model, source=rows, padding_mask=mask)
     for wrong in ([[4.0], [5, 6]], [[4, 5], []]):
         with pytest.raises(ValueError, match="source must "):
-            nn.generate_tokens(model, source=wrong)
+            nn.generate(model, source=wrong)
 
 
 SEARCHES: dict[str, Any] = {
@@ -54,11 +54,11 @@ SEARCHES: dict[str, Any] = {
     "sample": lambda model: nn.sample(model, prompt=[1, 2], max_len=3),
     "sample, top_k": lambda model: nn.sample(model, prompt=[1, 2], top_k=2, max_len=3),
     "beam_search": lambda model: nn.beam_search(model, prompt=[1, 2], beam_size=2, max_len=3),
-    "generate": lambda model: nn.generate_tokens(model, [1, 2], max_len=3),
+    "generate": lambda model: nn.generate(model, [1, 2], max_len=3),
     "stream": lambda model: list(nn.stream(model, [1, 2], max_len=3)),
-    "draft": lambda model: nn.generate_tokens(model, [1, 2], max_len=3, prompt_lookup_num_tokens=2),
-    "suppress": lambda model: nn.generate_tokens(model, [1, 2], max_len=3, suppress=[3]),
-    "generation": lambda model: generation.generate(model, [[1, 2]], max_len=3),
+    "draft": lambda model: nn.generate(model, [1, 2], max_len=3, prompt_lookup_num_tokens=2),
+    "suppress": lambda model: nn.generate(model, [1, 2], max_len=3, suppress=[3]),
+    "generation": lambda model: generation.decode(model, [[1, 2]], max_len=3),
 }
 
 
@@ -115,7 +115,7 @@ DEFAULTS = {
         "early_stopping": False,
         "n_best": 1,
     },
-    nn.generate_tokens: {"num_beams": 1, "do_sample": False, "max_len": 128},
+    nn.generate: {"num_beams": 1, "do_sample": False, "max_len": 128},
     nn.stream: {"max_len": 128, "do_sample": False},
 }
 """Default values of options of the searches."""
@@ -157,17 +157,17 @@ def test_search_keeps_the_modes_of_the_model() -> None:
         *((nn.sample, {"top_p": x}, f"top_p must be above 0 and at most 1, got {x}") for x in (0, -0.5, 1.5)),
         *((nn.sample, {"min_p": x}, f"min_p must be a number from 0 to 1, got {x}") for x in (-0.5, 1.5)),
         (nn.beam_search, {"length_penalty": -20.5}, "length_penalty must be a number from -20"),
-        (nn.generate_tokens, {"num_beams": 0}, "beam_size must be an integer from 1 to 1000, got 0"),
-        (nn.generate_tokens, {"early_stopping": True}, "num_beams must be above 1 for .*early_stopping=True"),
-        *((nn.generate_tokens, option, "do_sample must be True for ") for option in ({"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.5})),
+        (nn.generate, {"num_beams": 0}, "beam_size must be an integer from 1 to 1000, got 0"),
+        (nn.generate, {"early_stopping": True}, "num_beams must be above 1 for .*early_stopping=True"),
+        *((nn.generate, option, "do_sample must be True for ") for option in ({"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.5})),
         (nn.greedy_search, {"max_len": 0}, "max_len must be at least 1, got 0"),
         (nn.greedy_search, {"max_len": 13, "eos": None}, "x must have at most 12 positions, got 13"),
         (nn.greedy_search, {"source": None}, "source must hold token ids for a Transformer, got None"),
-        (nn.generate_tokens, {"n_best": 2}, "num_beams must be above 1 with n_best=2"),
-        (nn.generate_tokens, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
-        (nn.generate_tokens, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
-        (nn.generate_tokens, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
-        *((nn.generate_tokens, {"prompt": x}, rf"prompt must hold tokens of one length .* got lengths \[{lengths}\]")
+        (nn.generate, {"n_best": 2}, "num_beams must be above 1 with n_best=2"),
+        (nn.generate, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
+        (nn.generate, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
+        (nn.generate, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
+        *((nn.generate, {"prompt": x}, rf"prompt must hold tokens of one length .* got lengths \[{lengths}\]")
           for x, lengths in (([[0], [2, 0], [4]], "1, 2, 1"), ([[1, 2]], "2"), ([[1]] * 5, "1, 1, 1, 1, 1"))),
     ],
 )  # fmt: skip

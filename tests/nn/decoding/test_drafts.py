@@ -61,14 +61,14 @@ def test_search_with_drafts_takes_the_tokens_of_greedy_search(
 
     options = {"max_len": max_len, **rules}
     try:
-        tokens = nn.generate_tokens(model, prompt, **options)
+        tokens = nn.generate(model, prompt, **options)
     except ValueError as error:
         assume("leave no token" not in str(error))
         raise
     model.__class__ = Counting
     net: Any = nn.for_inference(model) if for_inference else model
     options["prompt_lookup_num_tokens"] = most
-    assert nn.generate_tokens(net, prompt, **options) == tokens
+    assert nn.generate(net, prompt, **options) == tokens
     if model.config.position_limit is None:
         assert len(passes) == passes_by_definition(prompt, tokens, most, max_len)
     assert [*nn.stream(net, prompt, **options)] == tokens
@@ -83,17 +83,17 @@ def test_drafts_are_refused_where_tokens_are_not_the_likeliest() -> None:
     drafts: dict[str, Any] = {"prompt_lookup_num_tokens": 2}
     for call, message in (
         (
-            lambda: nn.generate_tokens(model, [1], do_sample=True, **drafts),
+            lambda: nn.generate(model, [1], do_sample=True, **drafts),
             "do_sample must be False with",
         ),
         (lambda: nn.stream(model, [1], do_sample=True, **drafts), "do_sample must be False with"),
-        (lambda: nn.generate_tokens(model, [1], num_beams=2, **drafts), "num_beams must be 1 with"),
+        (lambda: nn.generate(model, [1], num_beams=2, **drafts), "num_beams must be 1 with"),
         (
-            lambda: nn.generate_tokens(model, [[1], [2]], **drafts),
+            lambda: nn.generate(model, [[1], [2]], **drafts),
             "prompt must be one sequence .* got 2",
         ),
         (
-            lambda: nn.generate_tokens(model, [1], prompt_lookup_num_tokens=0),
+            lambda: nn.generate(model, [1], prompt_lookup_num_tokens=0),
             "must be at least 1, got 0",
         ),
     ):
@@ -101,4 +101,4 @@ def test_drafts_are_refused_where_tokens_are_not_the_likeliest() -> None:
             call()
     translator = nn.Transformer(nn.TransformerConfig(5, 5, 8, 2, 1, 1, 8))
     with pytest.raises(ValueError, match="model must be a language model .* got Transformer"):
-        nn.generate_tokens(translator, source=[[1]], **drafts)
+        nn.generate(translator, source=[[1]], **drafts)

@@ -39,7 +39,7 @@ def test_rules_hold_in_every_search() -> None:
         return {**ids, "no_repeat_ngram_size": 2, "prompt": prompt, "eos": None, "max_len": 14}
 
     for tokens in (
-        nn.generate_tokens(m, **options()),
+        nn.generate(m, **options()),
         [*nn.stream(m, **options())],
         nn.sample(m, **options())[0].tokens,
         *(h.tokens for h in nn.beam_search(m, n_best=3, **options())[0]),
@@ -52,35 +52,35 @@ def test_rules_hold_in_every_search() -> None:
 @pytest.mark.parametrize(
     ("search", "prompt", "options", "message"),
     [
-        *[(nn.generate_tokens, prompt, {}, "prompt must hold .* in each row, got") for prompt in ([], [1.5], [-1])],
-        (nn.generate_tokens, None, {}, "prompt must hold token ids for a LanguageModel"),
-        (nn.generate_tokens, [[1], []], {}, r"prompt must hold at least one token in each row, got \[\]"),
-        *[(nn.generate_tokens, prompt, {}, "prompt must be a sequence of token ids, or several of them, got") for prompt in (5, np.array(5), iter([5]))],
-        (nn.generate_tokens, [1], {"source": [[1]]}, "source must be None for a LanguageModel"),
+        *[(nn.generate, prompt, {}, "prompt must hold .* in each row, got") for prompt in ([], [1.5], [-1])],
+        (nn.generate, None, {}, "prompt must hold token ids for a LanguageModel"),
+        (nn.generate, [[1], []], {}, r"prompt must hold at least one token in each row, got \[\]"),
+        *[(nn.generate, prompt, {}, "prompt must be a sequence of token ids, or several of them, got") for prompt in (5, np.array(5), iter([5]))],
+        (nn.generate, [1], {"source": [[1]]}, "source must be None for a LanguageModel"),
         (nn.stream, [[1], [2]], {}, "stream: prompt must be one sequence, got 2"),
-        *[(nn.generate_tokens, [1], {"repetition_penalty": x}, f"repetition_penalty must be finite, greater than 0, got {x}")
+        *[(nn.generate, [1], {"repetition_penalty": x}, f"repetition_penalty must be finite, greater than 0, got {x}")
           for x in (0, -1.5, math.inf, math.nan)],
         *(
             (f, [1], {"no_repeat": 2}, f"^{f.__name__}: options must be arguments of {f.__name__} or fields of Rules, got no_repeat$")
-            for f in (nn.generate_tokens, nn.stream, nn.greedy_search, nn.sample, nn.beam_search)
+            for f in (nn.generate, nn.stream, nn.greedy_search, nn.sample, nn.beam_search)
         ),
-        (nn.generate_tokens, [1], {"max_new_tokens": 5}, "^generate_tokens: options must be .* got max_new_tokens; write max_len$"),
-        (nn.generate_tokens, [1], {"bad_words_ids": [[5]]}, "got bad_words_ids; write bad_words$"),
-        (nn.generate_tokens, [1], {"bad_words": 1}, "bad_words must be an iterable of token ids, got 1"),
-        (nn.generate_tokens, [1], {"bad_words": [[1], []]}, "bad_words must hold sequences of at least one token"),
-        (nn.generate_tokens, [[1], 2], {}, r"prompt must hold token ids in each row, got int\d+ \(\)"),
-        (nn.generate_tokens, [[[1, 2]]], {}, r"prompt must hold token ids in each row, got int\d+ \(1, 2\)"),
-        (nn.generate_tokens, [1], {"eos": -2}, "eos must hold token ids from 0 to 11, got -2"),
-        (nn.generate_tokens, [1], {"bad_words": [[1, 13]]}, "bad_words must hold token ids from 0 to 11, got 13"),
-        (nn.generate_tokens, [1], {"bad_words": [[1, 12]]}, "bad_words must hold token ids from 0 to 11, got 12"),
-        *[(nn.generate_tokens, [1], {name: [12]}, f"{name} must hold token ids from 0 to 11, got 12")
+        (nn.generate, [1], {"max_new_tokens": 5}, "^generate: options must be .* got max_new_tokens; write max_len$"),
+        (nn.generate, [1], {"bad_words_ids": [[5]]}, "got bad_words_ids; write bad_words$"),
+        (nn.generate, [1], {"bad_words": 1}, "bad_words must be an iterable of token ids, got 1"),
+        (nn.generate, [1], {"bad_words": [[1], []]}, "bad_words must hold sequences of at least one token"),
+        (nn.generate, [[1], 2], {}, r"prompt must hold token ids in each row, got int\d+ \(\)"),
+        (nn.generate, [[[1, 2]]], {}, r"prompt must hold token ids in each row, got int\d+ \(1, 2\)"),
+        (nn.generate, [1], {"eos": -2}, "eos must hold token ids from 0 to 11, got -2"),
+        (nn.generate, [1], {"bad_words": [[1, 13]]}, "bad_words must hold token ids from 0 to 11, got 13"),
+        (nn.generate, [1], {"bad_words": [[1, 12]]}, "bad_words must hold token ids from 0 to 11, got 12"),
+        *[(nn.generate, [1], {name: [12]}, f"{name} must hold token ids from 0 to 11, got 12")
           for name in ("suppress", "begin_suppress", "first", "last", "eos")],
-        *[(nn.generate_tokens, [1], {name: [-1]}, f"{name} must hold token ids from 0 to 11, got -1")
+        *[(nn.generate, [1], {name: [-1]}, f"{name} must hold token ids from 0 to 11, got -1")
           for name in ("suppress", "begin_suppress", "first", "last")],
-        *[(nn.generate_tokens, [1], {name: -1}, f"Rules: {name} must be at least 0, got -1") for name in ("min_len", "no_repeat_ngram_size")],
-        *[(nn.generate_tokens, [1], {name: wrong}, f"Rules: {name} must be a ")
+        *[(nn.generate, [1], {name: -1}, f"Rules: {name} must be at least 0, got -1") for name in ("min_len", "no_repeat_ngram_size")],
+        *[(nn.generate, [1], {name: wrong}, f"Rules: {name} must be a ")
           for name in ("min_len", "no_repeat_ngram_size", "repetition_penalty") for wrong in (True, False)],
-        *[(nn.generate_tokens, [1], {"eos": wrong}, "eos must ") for wrong in (np.array(3.0), [1.5], True)],
+        *[(nn.generate, [1], {"eos": wrong}, "eos must ") for wrong in (np.array(3.0), [1.5], True)],
     ],
 )  # fmt: skip
 def test_generate_with_bad_arguments_raises(
@@ -102,12 +102,12 @@ def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
 @pytest.mark.parametrize("padded", [[1, 3, 2], [2, 1, 3], [1, 2, 3]])
 def test_generate_leaves_out_padding_in_a_prompt(padded: list[int], convert: Any) -> None:
     m = model(pad_id=2)
-    found = nn.generate_tokens(m, convert([padded, [3, 4, 5]]), max_len=6)
+    found = nn.generate(m, convert([padded, [3, 4, 5]]), max_len=6)
     for tokens, row in zip(found, [[1, 3], [3, 4, 5]], strict=True):
         mask = np.ones((1, len(row)), bool)  # what it shows is read, whatever the id
-        assert [tokens] == nn.generate_tokens(m, [row], padding_mask=mask, max_len=6)
+        assert [tokens] == nn.generate(m, [row], padding_mask=mask, max_len=6)
     with pytest.raises(ValueError, match="prompt must hold at least one token in each row"):
-        nn.generate_tokens(m, [2, 2])
+        nn.generate(m, [2, 2])
 
 
 @given(
@@ -157,7 +157,7 @@ def test_repetition_penalty_keeps_a_logit_of_zero() -> None:
 def test_sample_at_a_tiny_temperature_is_greedy() -> None:
     m, prompts = model(), [[1, 2], [3, 4]]
     drawn = nn.sample(m, prompt=prompts, temperature=1e-308, max_len=6)
-    assert [h.tokens for h in drawn] == nn.generate_tokens(m, prompts, max_len=6)
+    assert [h.tokens for h in drawn] == nn.generate(m, prompts, max_len=6)
 
 
 def test_top_p_leaves_out_tokens_behind_an_exact_sum() -> None:

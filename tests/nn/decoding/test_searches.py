@@ -143,7 +143,7 @@ def assert_beams_equal_their_definition(
     assert fed == [sum(b.rows[i] for b in beams if i < len(b.rows)) for i in range(steps)]
     if size > 1:
         chosen = {"length_penalty": penalty, "early_stopping": stop, "num_beams": size}
-        assert found_by(nn.generate_tokens, problem, **chosen) == [h[0].tokens for h in found]
+        assert found_by(nn.generate, problem, **chosen) == [h[0].tokens for h in found]
     if stop == "never":  # nothing is lost
         assert beams == [
             Beam(beam_by_definition(task, size, penalty, None).finished, beam.rows)
@@ -255,7 +255,7 @@ def test_beam_search_of_a_model_equals_one_by_forward_passes(
             log_probs = [task.ruled(task.log_probs(t), t)[h.tokens[len(t)]] for t in before]
             assert h.log_prob == pytest.approx(sum(log_probs))
     try:
-        tokens = nn.generate_tokens(net, **options)
+        tokens = nn.generate(net, **options)
     except ValueError as error:
         assert "leave no token" in str(error)
         return
@@ -305,12 +305,12 @@ def assert_greedy_search_equals_its_definition(problem: Problem) -> None:
         log_prob = sum(task.log_probs(tokens[:i])[t] for i, t in enumerate(tokens))
         assert h.log_prob == h.score == pytest.approx(log_prob)
     tokens = [[*t] for t in expected]
-    assert found_by(nn.generate_tokens, problem) == tokens
+    assert found_by(nn.generate, problem) == tokens
     if not tasks[0].model.translates and len(tasks) == 1 and "padding_mask" not in arguments:
         [prompt] = arguments["prompt"]
         options = {**arguments, "prompt": prompt}
         assert [*nn.stream(tasks[0].model, **options)] == tokens[0]
-        assert nn.generate_tokens(tasks[0].model, **options) == tokens[0]
+        assert nn.generate(tasks[0].model, **options) == tokens[0]
 
 
 class Drawn(np.random.Generator):
@@ -371,7 +371,7 @@ def test_sample_draws_from_the_distribution_of_its_definition(
     for h in hypotheses:
         assert h.log_prob == h.score == pytest.approx(of_all[h.tokens[0]])
     options |= {"do_sample": True}
-    assert nn.generate_tokens(model, [[0]] * 40, generator=Drawn(numbers), **options) == expected
+    assert nn.generate(model, [[0]] * 40, generator=Drawn(numbers), **options) == expected
     first = nn.stream(model, [0], generator=Drawn(numbers[20:]), **options)
     assert [*first] == expected[20]
 
@@ -466,12 +466,12 @@ def test_generate_of_the_book_equals_greedy_search(
     expected = nn.greedy_search(model, source, prompt=prompt, max_len=max_len)
     fed = [*model.fed]
     model.fed.clear()
-    found = generation.generate(model, prompt, source=source, max_len=max_len)
+    found = generation.decode(model, prompt, source=source, max_len=max_len)
     assert found == [h.tokens for h in expected] and model.fed == fed
 
 
 def test_generate_of_the_book_ends_at_128_tokens_by_default() -> None:
-    assert [len(tokens) for tokens in generation.generate(TableModel(2, 0), [[0]])] == [128]
+    assert [len(tokens) for tokens in generation.decode(TableModel(2, 0), [[0]])] == [128]
 
 
 # -- parts of the searches -------------------------------------------------------------------------

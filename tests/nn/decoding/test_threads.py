@@ -40,7 +40,7 @@ def test_generate_in_eight_threads_equals_one_thread(inference: bool) -> None:
         with nn.record_attention(model) as maps:
             streamed = list(nn.stream(model, prompts[0], max_len=8))
         return (
-            nn.generate_tokens(model, prompts, max_len=8, **kind),
+            nn.generate(model, prompts, max_len=8, **kind),
             streamed,
             [*map(len, maps.values())],
         )

@@ -54,9 +54,7 @@ def test_for_inference_language_model_generates_as_its_model() -> None:
     config = nn.DecoderOnlyConfig(13, 16, 4, 2, 24, positions="rotary", dtype="float64")
     model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
     quick, prompts = nn.for_inference(model), [[1, 2, 3, 4], [5], [6, 7]]
-    assert nn.generate_tokens(quick, prompts, max_len=9) == nn.generate_tokens(
-        model, prompts, max_len=9
-    )
+    assert nn.generate(quick, prompts, max_len=9) == nn.generate(model, prompts, max_len=9)
 
 
 def test_for_inference_has_read_only_memory_of_its_own() -> None:

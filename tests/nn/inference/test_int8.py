@@ -138,8 +138,8 @@ def test_int8_language_model_equals_the_model_with_rounded_weights(tie: bool) ->
     assert np.abs(quick(IDS).data - model(IDS).data).max() > 1e-4
     np.testing.assert_allclose(quick.loss(IDS).data, expected.loss(IDS).data, rtol=1e-9)
     for options in ({}, {"num_beams": 3}):
-        texts = nn.generate_tokens(quick, IDS, max_len=5, **options)
-        assert texts == nn.generate_tokens(expected, IDS, max_len=5, **options)
+        texts = nn.generate(quick, IDS, max_len=5, **options)
+        assert texts == nn.generate(expected, IDS, max_len=5, **options)
 
 
 @pytest.mark.parametrize("source", [[[4, 5, 6, 7]], [[4, 5, 6, 8], [7, 8, 4, 4]]])

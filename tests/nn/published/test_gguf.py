@@ -573,9 +573,9 @@ def test_chat_with_tools_uses_their_template(tmp_path: Path) -> None:
 
 def test_generate_text_suppresses_the_tokens_of_the_file(tmp_path: Path) -> None:
     model, text = with_tokens(tmp_path)
-    first = nn.generate_tokens(model, text.encode("the"), max_len=1)
+    first = nn.generate(model, text.encode("the"), max_len=1)
     model, text = with_tokens(tmp_path, suppress_tokens=first)
-    tokens = nn.generate_tokens(model, text.encode("the"), suppress=first, max_len=5)
+    tokens = nn.generate(model, text.encode("the"), suppress=first, max_len=5)
     assert nn.generate_text(model, text, "the", max_len=5) == text.decode(tokens)
     assert first[0] not in tokens
 

@@ -351,6 +351,6 @@ def test_load_of_a_length_without_table_takes_no_memory(tmp_path: Path) -> None:
     """Rotary positions and caches grow with the text, so a length of 10¹² is as good as 20."""
     folder(tmp_path, "llama", max_position_embeddings=10**12)
     tracemalloc.start()
-    nn.generate_tokens(nn.load(tmp_path), [3, 4, 5], max_len=5)
+    nn.generate(nn.load(tmp_path), [3, 4, 5], max_len=5)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()

@@ -17,7 +17,7 @@ from support.tiny_folders import encoder_folder, text_files
 import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from nn.options.model_options import DecoderOnlyConfig
+from nn.options.config import DecoderOnlyConfig
 
 pytestmark = pytest.mark.slow
 needs("tokenizers")

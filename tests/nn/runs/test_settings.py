@@ -29,7 +29,7 @@ def generate(**options: Any) -> list[int]:
     """Generate with a small model and these options."""
     config = nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=20)
     model = nn.LanguageModel(config, np.random.default_rng(0))
-    return nn.generate_tokens(model, [1, 2], **{"max_len": 6, **options})
+    return nn.generate(model, [1, 2], **{"max_len": 6, **options})
 
 
 @pytest.mark.parametrize(

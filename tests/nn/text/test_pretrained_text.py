@@ -309,11 +309,11 @@ def test_generate_text_takes_and_returns_strings(tmp_path: Path) -> None:
     text = chat_text(tmp_path, "{{ messages[0].content }}")
     prompts, options = ["the cat", "why is it"], {"max_len": 6, "repetition_penalty": 5.0}
     ids = [text.encode(prompt) for prompt in prompts]
-    expected = text.decode(nn.generate_tokens(model, [row[:-1] for row in ids], **options))
+    expected = text.decode(nn.generate(model, [row[:-1] for row in ids], **options))
     assert nn.generate_text(model, text, prompts, **options) == expected
     assert nn.generate_text(model, text, prompts[0], **options) == expected[0]
     assert "".join(nn.stream_text(model, text, prompts[1], **options)) == expected[1]
-    answer = text.decode(nn.generate_tokens(model, ids[0][1:-1], **options))
+    answer = text.decode(nn.generate(model, ids[0][1:-1], **options))
     assert nn.generate_text(model, text, CHAT, **options) == answer
     assert nn.generate_text(model, text, []) == []
     with pytest.raises(TypeError, match="prompt must be a string or a list of messages, got"):
@@ -345,9 +345,7 @@ def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     text = nn.text.load(tmp_path)
     found = nn.generate_text(model, text, ["the cat", "the"], max_len=5, to="dog")
     ids, *_ = text.batch(["the cat", "the"])
-    tokens = nn.generate_tokens(
-        model, source=ids, max_len=5, first=(text.id("dog"),), suppress=(0,)
-    )
+    tokens = nn.generate(model, source=ids, max_len=5, first=(text.id("dog"),), suppress=(0,))
     assert [row[0] for row in tokens] == [text.id("dog")] * 2 and found == text.decode(tokens)
     assert nn.generate_text(model, text, []) == []
 
