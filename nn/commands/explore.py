@@ -46,7 +46,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> Path:
     """Write the page or the picture, and return its path."""
     args = parse(argv)
-    out = args.out or Path("runs") / f"{args.model.resolve().name}.html"
+    out = args.out or Path("runs") / f"{Path(args.model).resolve().name}.html"
     if out.suffix not in (".html", *PICTURES):
         raise ValueError(f"--out must end in .html, {', '.join(PICTURES)}, got {out}")
     if out.suffix in PICTURES:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> Path:
     return out
 
 
-def explore_run(run_dir: Path, sentence: str, out: Path, backward: bool) -> None:
+def explore_run(run_dir: str, sentence: str, out: Path, backward: bool) -> None:
     """Write what a translator attended to while it translated a sentence."""
     translator = nn.Translator.load(run_dir, inference=not backward)
     check_spaces(translator, sentence)
@@ -91,7 +91,7 @@ def explore_run(run_dir: Path, sentence: str, out: Path, backward: bool) -> None
     )
 
 
-def explore_published(directory: Path, sentence: str, out: Path, backward: bool) -> None:
+def explore_published(directory: str, sentence: str, out: Path, backward: bool) -> None:
     """Write what a published model attended to in a sentence, or in its translation."""
     text = load_text(directory)
     model = nn.load(directory)

@@ -32,6 +32,7 @@ from nn.commands.console import amount, note, seed
 from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 
+from ..text.hub import find_model
 from ..text.labels import label_report, label_warnings, split_by_label, without_heading
 from ..text.pairs import Pair, read_pairs
 from .inputs import (
@@ -267,7 +268,7 @@ def check_directories(args: argparse.Namespace) -> None:
 
 def make_model(args: argparse.Namespace, num_classes: int) -> Any:
     """Return the model with a new head; the part to train requires gradients."""
-    name = read_json(args.model / "config.json").text("model_type", "")
+    name = read_json(find_model(args.model) / "config.json").text("model_type", "")
     if name in FAMILIES and "classes" not in FAMILIES[name].suffixes:
         raise ValueError(
             f"{args.model} must be an encoder, such as BERT, to classify text, got {name!r}"
@@ -289,7 +290,7 @@ def save(args: argparse.Namespace, model: Any, text: Any, labels: Sequence[str])
         "label2id": {label: i for i, label in enumerate(labels)},
     }
     if args.save_adapter:
-        nn.save_adapter(args.save_adapter, model, base=str(args.model))
+        nn.save_adapter(args.save_adapter, model, base=args.model)
     if args.train == "lora":
         nn.merge_lora(model)
     nn.save(args.out, model, text)

@@ -19,6 +19,7 @@ from minigrad.io.reading import printable, require_file
 from nn import text
 from nn.commands.console import CONTROLS, count, note, piped
 from nn.published.load import refuse_gguf
+from nn.text.hub import find_model
 
 __all__ = [
     "add_json",
@@ -61,7 +62,7 @@ def command_parser(
         f"minigrad {name}", description=description, formatter_class=_HelpFormatter
     )
     if model is not None:
-        parser.add_argument("model", type=Path, metavar="DIR", help=model)
+        parser.add_argument("model", metavar="DIR", help=f"{model}, or its name on the Hub")
     return parser
 
 
@@ -183,8 +184,9 @@ def load_model(args: argparse.Namespace) -> Any:
     return model if args.int8 else nn.for_inference(model)
 
 
-def is_run(directory: Path) -> bool:
+def is_run(model: str) -> bool:
     """Return True for a run directory, and False for a published model."""
+    directory = find_model(model)
     if directory.suffix == ".gguf" and not directory.is_dir():
         require_file(directory)
         return False
@@ -192,16 +194,16 @@ def is_run(directory: Path) -> bool:
     return "tokenizers" in read_json(directory / "config.json")
 
 
-def refuse_run(directory: Path) -> None:
+def refuse_run(model: str) -> None:
     """Raise an error for a run directory, if the command is for published models."""
-    if is_run(directory):
-        raise ValueError(f"{directory} must be a published model, got a run of minigrad train")
+    if is_run(model):
+        raise ValueError(f"{model} must be a published model, got a run of minigrad train")
 
 
-def load_text(directory: Path) -> text.ModelText:
+def load_text(model: str) -> text.ModelText:
     """Load the tokenizer of a published model, before its weights, which take longer."""
-    refuse_run(directory)
-    return text.load(directory)
+    refuse_run(model)
+    return text.load(model)
 
 
 def read_batches(texts: Sequence[str], prompt: str = "> ") -> Iterator[list[str]]:

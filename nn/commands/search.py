@@ -21,6 +21,7 @@ import nn
 from minigrad.io import load_arrays, save_arrays
 
 from ..runs.progress import ProgressLine
+from ..text.hub import find_model
 from ..text.pairs import read_lines
 from .console import escaped, note
 from .inputs import (
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     if not lines:
         raise ValueError(f"{args.file} must have at least one line of text, got none")
     refuse_run(args.model)
-    if not (args.model / "modules.json").exists():
+    if not (find_model(args.model, ["modules.json"]) / "modules.json").exists():
         note(
             f"warning: {args.model} has no modules.json, so the model was not trained to compare "
             "texts, and similarities may be meaningless; take a sentence encoder"
@@ -98,7 +99,7 @@ def encode_lines(
     index = args.index
     key = {"lines": zlib.crc32("\n".join(lines).encode()), "int8": args.int8}
     if index is not None:
-        key["encoder"] = checksum(args.model, index)
+        key["encoder"] = checksum(find_model(args.model), index)
     if index is not None and index.exists():
         arrays, metadata = load_arrays(index)
         if "lines" not in metadata or set(arrays) != {"vectors"}:

@@ -18,6 +18,7 @@ from ..generation import with_maximum
 from ..inference.copies import for_inference
 from ..module import evaluating
 from ..options.encoder import EncoderClassifier
+from ..text.hub import find_model
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from ..text.tokenize import check_texts
@@ -100,8 +101,8 @@ def classifier(
     Parameters
     ----------
     directory : str or Path
-        A directory of an encoder for sequence classification, with its tokenizer. The names of the
-        labels are `id2label` of config.json.
+        A directory of an encoder for sequence classification, with its tokenizer, or its name on
+        the Hub, as in `nn.load`. The names of the labels are `id2label` of config.json.
     adapter : str or Path, optional
         Directory of an adapter, as `nn.save_adapter` and PEFT write. Then `directory` may be the
         encoder without the head, which the adapter contains.
@@ -118,7 +119,7 @@ def classifier(
     ValueError, OSError
         A file is missing or wrong, or the model is not a classifier.
     """
-    settings = read_json(Path(directory) / "config.json")
+    settings = read_json(find_model(directory) / "config.json")
     text = load_text(directory)  # first, since it may need a package that is missing
     if adapter is None:
         model = load(directory)

@@ -9,6 +9,8 @@ import numpy as np
 
 from minigrad.io.json import read_json
 
+from ..text.hub import find_model
+
 __all__ = ["pixels"]
 
 
@@ -18,7 +20,7 @@ def pixels(directory: str | Path, images: Any) -> np.ndarray:
     Parameters
     ----------
     directory : str or Path
-        The directory of the model.
+        The directory of the model, or its name on the Hub, as in `nn.load`.
     images : array of uint8, shape (N, H, W, C)
         Values from 0 to 255, already in the size that the model expects. Pillow can resize images.
 
@@ -27,7 +29,8 @@ def pixels(directory: str | Path, images: Any) -> np.ndarray:
     array of float32, shape (N, C, H, W)
         Input of a model with `patch_size`.
     """
-    settings = read_json(Path(directory) / "preprocessor_config.json")
+    name = "preprocessor_config.json"
+    settings = read_json(find_model(directory, [name]) / name)
     images = np.asarray(images)
     if images.dtype != np.uint8 or images.ndim != 4:
         raise ValueError(

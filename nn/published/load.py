@@ -26,6 +26,7 @@ from ..models import Model
 from ..module import Module
 from ..options.config import check_sizes, extended
 from ..options.modules import replace_array
+from ..text.hub import find_model
 from .bart import M2M100, Bart, Marian, MBart
 from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
 from .family import HARMLESS, Family, HFConfig, Names, StoredArray
@@ -112,13 +113,16 @@ def load(
 ) -> Model:
     """Load a published model, as Hugging Face's transformers writes it.
 
-    Nothing is downloaded, and nothing is unpickled.
+    Nothing is unpickled.
 
     Parameters
     ----------
     directory : str or Path
         A directory with config.json and model.safetensors, or its shards. Or a .gguf file of a
-        language model, which needs the package `gguf`.
+        language model, which needs the package `gguf`. Or the name of a model on the Hugging Face
+        Hub, such as "gpt2", "organization/name" or "organization/name:file.gguf": if there is no
+        such path, the cache of the package `huggingface_hub` is read, and missing files are
+        downloaded.
     head : str, optional
         Another head for an encoder: "none", "mlm" (masked tokens), "classes" (of a sequence) or
         "tokens" (classes of each token). Its parameters that the directory lacks are drawn. By
@@ -152,11 +156,10 @@ def load(
     except TypeError:
         raise ValueError(f"dtype must be float32, float64 or float16, got {dtype!r}") from None
     check_choice("load", "weights", weights, "float", "int8")
-    if Path(directory).suffix == ".gguf":
-        return _Directory(Path(directory)).load(
-            head, num_classes, dtype, generator, weights=weights
-        )
-    refuse_gguf(Path(directory))
+    directory = find_model(directory, ["generation_config.json"], weights=True)
+    if directory.suffix == ".gguf":
+        return _Directory(directory).load(head, num_classes, dtype, generator, weights=weights)
+    refuse_gguf(directory)
     with read_together(directory, "config.json") as source:
         return _Directory(source).load(head, num_classes, dtype, generator, weights=weights)
 

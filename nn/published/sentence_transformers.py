@@ -17,7 +17,9 @@ from ..layers import Linear
 from ..models import Transformer
 from ..options.activations import Identity
 from ..options.modules import ModuleDict
+from ..text.hub import find_model
 from ..text.huggingface import ModelText
+from ..text.loading import TOKENIZER_PATTERNS
 from ..text.loading import load as load_text
 from .family import expect_values
 from .load import EXPECTED_FILES, FAMILIES, load_for_hidden, refuse_gguf
@@ -26,6 +28,8 @@ from .weights import load_weights
 
 __all__ = ["sentence_encoder"]
 
+_FILES = ("modules.json", "*sentence_*.json", "[0-9]_*/config.json", "[0-9]_*/model.safetensors")
+"""Patterns of the files on the Hub."""
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}
 """Names of poolings in `SentenceEncoder` by those in the files."""
@@ -59,8 +63,8 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     ----------
     directory : str or Path
         A directory of sentence-transformers, or of any encoder or language model, which may lack
-        its output projection. Without modules.json, vectors are the means over the tokens, divided
-        by their lengths.
+        its output projection, or its name on the Hub, as in `nn.load`. Without modules.json,
+        vectors are the means over the tokens, divided by their lengths.
 
     Returns
     -------
@@ -72,14 +76,14 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     ValueError, OSError
         A file is missing or wrong, or a setting is not supported. The message begins with the file.
     """
-    refuse_gguf(Path(directory))
+    directory = find_model(directory, [*_FILES, *TOKENIZER_PATTERNS], weights=True)
+    refuse_gguf(directory)
     with read_together(directory, "config.json") as source:
         settings = read_json(source / "config.json", EXPECTED_FILES)
         family = FAMILIES.get(settings.text("model_type", ""))
         models = {} if family is None else family.models
         if Transformer in models.values():
             settings.fail("model_type", "an encoder or a language model")
-        directory = Path(directory)
         text = load_text(directory)  # first, since it may need a package that is missing
         model = load_for_hidden(directory)
         options = _options(directory)

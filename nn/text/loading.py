@@ -16,6 +16,7 @@ from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.reading import FileCopies, listed, printable, read_text, require_file
 
 from .gguf_tokenizer import load_gguf
+from .hub import find_model
 from .huggingface import SPECIAL, ModelText
 from .legacy_tokenizers import legacy_class, marian_target
 from .tokenize import library_errors
@@ -39,6 +40,8 @@ TOKENIZER_FILES = (
     "tokenizer.model",
 )
 """Files of a tokenizer in a directory, which `ModelText.save` copies."""
+TOKENIZER_PATTERNS = (*TOKENIZER_FILES, "additional_chat_templates/*.jinja")
+"""Files of a tokenizer on the Hub."""
 MAX_TOKENS = 1_000_000
 """Largest number of tokens or merges; XLM-V has 901,629 tokens."""
 MAX_STEPS = 100
@@ -56,15 +59,17 @@ def load(directory: str | Path) -> ModelText:
     directory : str or Path
         It contains tokenizer.json. Or vocab.txt, or vocab.json with merges.txt or source.spm, if
         `tokenizer_class` of tokenizer_config.json or the `model_type` of config.json is that of a
-        supported class. Or a .gguf file, which needs the package `gguf`.
+        supported class. Or a .gguf file, which needs the package `gguf`, or a name on the Hub, as
+        in `nn.load`.
 
     Returns
     -------
     ModelText
         The tokenizer with its special tokens and chat templates.
     """
-    if Path(directory).suffix == ".gguf":
-        return load_gguf(Path(directory))
+    directory = find_model(directory, TOKENIZER_PATTERNS)
+    if directory.suffix == ".gguf":
+        return load_gguf(directory)
     with read_together(directory, "config.json", TOKENIZER_FILES) as source:
         return _load(source)
 
