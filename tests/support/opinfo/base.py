@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import minigrad as mg
 from minigrad import Tensor
@@ -48,12 +50,24 @@ def permutations(n: int) -> st.SearchStrategy[list[int]]:
     return st.permutations(range(n))
 
 
-class Draw:
-    """Shapes, options and arrays of one sample, drawn by hypothesis.
+@cache
+def elements(shape: Shape, low: int, high: int, unique: bool) -> st.SearchStrategy[np.ndarray]:
+    """Draw integers from `low` to `high`, inclusive; 0 or the nearest to it is the simplest."""
+    return arrays(np.int64, shape, elements=integers(low, high), fill=st.nothing(), unique=unique)
 
-    Shapes, axes, options, layouts and the positions of special values are searched and shrunk. All
-    other values come from a drawn seed. They keep away from points where a derivative jumps, so
-    that finite differences hold.
+
+MAX_DRAWN = 64
+"""Largest number of elements that hypothesis draws one by one.
+
+An example is a sequence of at most 8 KiB of choices, and each element takes 2 bytes and 30 µs.
+"""
+
+
+class Draw:
+    """Shapes, options and arrays of one sample, drawn by hypothesis, so that all of it shrinks.
+
+    Elements keep away from points where a derivative jumps, so that finite differences hold. Only
+    arrays of more than `MAX_DRAWN` elements come from a drawn seed.
 
     Parameters
     ----------
@@ -64,7 +78,6 @@ class Draw:
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw
-        self.rng = np.random.default_rng(self.integer(0, 2**32 - 1))
 
     def integer(self, low: int, high: int) -> int:
         """Draw an integer from `low` to `high`, inclusive; the smallest size is the simplest."""
@@ -120,11 +133,22 @@ class Draw:
 
     # -- values ---------------------------------------------------------------------------------------
 
+    def integers(self, low: int, high: int, shape: Shape, *, unique: bool = False) -> np.ndarray:
+        """Draw integers from `low` to `high - 1`."""
+        size = math.prod(shape)
+        if size <= MAX_DRAWN:
+            return self.draw(elements(shape, low, high - 1, unique))
+        rng = np.random.default_rng(self.integer(0, 2**32 - 1))
+        if unique:
+            return rng.permutation(np.arange(low, high))[:size].reshape(shape)
+        return rng.integers(low, high, shape)
+
     def array(
         self, shape: Shape, low: float = -3.0, high: float = 3.0, kinks: tuple[float, ...] = ()
     ) -> np.ndarray:
         """Draw values from `low` to `high`; at drawn positions 0, 1, -1, a bound, or an equal one."""
-        x = np.asarray(np.round(self.rng.uniform(low, high, shape), 3))
+        x = self.integers(math.ceil(1000 * low), math.floor(1000 * high) + 1, shape)
+        x = np.asarray(x / 1000)
         special = [v for v in (0.0, 1.0, -1.0, low, high) if low <= v <= high]
         for position in self.positions(x.size):
             x.flat[position] = self.one_of(*special, x.flat[0])
@@ -133,24 +157,16 @@ class Draw:
         return x
 
     def distinct(self, shape: Shape) -> np.ndarray:
-        """Draw values with distances of at least 0.05."""
-        n = int(np.prod(shape))
-        steps = 0.1 * self.rng.permutation(n) - 0.05 * n
-        return np.round(steps + self.rng.uniform(0, 0.05, n), 4).reshape(shape)
-
-    def integers(self, low: int, high: int, shape: Shape) -> np.ndarray:
-        """Draw integers from `low` to `high - 1`, these two at drawn positions."""
-        x = np.asarray(self.rng.integers(low, high, shape))
-        for position in self.positions(x.size):
-            x.flat[position] = self.one_of(low, high - 1)
-        return x
+        """Draw values with distances of at least 0.05, and of at most 0.1 times their number."""
+        n = math.prod(shape)
+        return np.asarray(self.integers(-n, n + 1, shape, unique=True) / 20)
 
     def mask(self, shape: Shape) -> np.ndarray:
-        """Draw True everywhere, nowhere or at random, and the opposite at drawn positions."""
-        density = self.one_of(1.0, 0.5, 0.5, 0.0)
-        x = np.asarray(self.rng.random(shape) < density)
+        """Draw True everywhere, nowhere or at drawn positions."""
+        value = self.one_of(True, None, None, False)
+        x = self.integers(0, 2, shape) == 1 if value is None else np.full(shape, value)
         for position in self.positions(x.size):
-            x.flat[position] = density == 0
+            x.flat[position] = not value
         return x
 
     def layout(self, x: np.ndarray) -> np.ndarray:
@@ -168,7 +184,7 @@ class Draw:
         """Draw a gradient of a result of this shape, in any layout, or with strides of 0."""
         if self.often(0.3):
             return np.broadcast_to(self.cotangent(self.broadcastable(shape), dtype), shape)
-        return self.layout(np.asarray(self.rng.standard_normal(shape).round(3), dtype))
+        return self.layout(self.array(shape).astype(dtype))
 
 
 def source(x: Any) -> str:

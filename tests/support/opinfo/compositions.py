@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,7 +117,7 @@ def _repeat(d: Draw) -> Sample:
     x = d.array(d.shape(1))
     axis = d.axis(x.ndim, several=False)
     n = x.size if axis is None else x.shape[axis]
-    each = d.rng.integers(0, 3, n).tolist()
+    each = d.integers(0, 3, (n,)).tolist()
     return Sample(x, d.one_of(1, 2, 0, each), axis=axis)
 
 
@@ -343,7 +344,7 @@ def _diagonal(d: Draw) -> Sample:
 
 def _vector_norm(d: Draw) -> Sample:
     shape = d.shape(1, 3, 1)
-    size = d.distinct(shape) + 0.05 * int(np.prod(shape)) + 0.3  # distinct absolute values
+    size = d.distinct(shape) + 0.05 * math.prod(shape) + 0.3  # distinct absolute values
     x = np.where(d.mask(shape), size, -size)
     ord = d.one_of(2, 1, 3, np.inf, -np.inf, 0.5, -1, 4)
     return Sample(x, axis=d.axis(len(shape)), keepdims=d.bool(), ord=ord)

@@ -85,8 +85,8 @@ def any_matrices(d: Draw, *shapes: Shape, batch: Shape = ()) -> np.ndarray:
     """Draw matrices whose singular values are far apart."""
     m, n = d.one_of(*shapes)
     k = min(m, n)
-    u, v = (np.linalg.qr(d.rng.standard_normal((*batch, side, side)))[0] for side in (m, n))
-    return u[..., :k] * (np.arange(k, 0, -1) + d.rng.uniform(0, 0.3, k)) @ v[..., :k, :]
+    u, v = (np.linalg.qr(d.array((*batch, side, side)))[0] for side in (m, n))
+    return u[..., :k] * (np.arange(k, 0, -1) + d.array((k,), 0, 0.3)) @ v[..., :k, :]
 
 
 def batched_matrices(d: Draw, *shapes: Shape) -> np.ndarray:
@@ -159,7 +159,7 @@ def _solve_banded(d: Draw) -> Sample:
     n = d.integer(1, 4)
     below, above = d.integer(0, n - 1), d.integer(0, n - 1)
     ab = d.array((below + above + 1, n), -1, 1)
-    ab[above] = n + d.rng.uniform(1, 2, n)
+    ab[above] = n + d.array((n,), 1, 2)
     return Sample((below, above), ab, d.array(d.one_of((n,), (n, 2))))
 
 
