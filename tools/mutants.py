@@ -49,7 +49,6 @@ from cosmic_ray.work_db import use_db
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = ["-x", "--tb=no", "--no-header", "--no-summary", "-p", "no:cacheprovider"]
-OPTIONS += ["-m", "slow or not slow"]
 OPTIONS += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported here
 
 
@@ -465,12 +464,14 @@ def main() -> None:
     text = "CPU time of the tests of a mutant, without the mutant (%(default)s)"
     parser.add_argument("--seconds", type=float, default=30.0, help=text)
     parser.add_argument("-k", default="", help="tests that are used, as of pytest (all)")
+    parser.add_argument("--fast", action="store_true", help="leave out tests that are marked slow")
     args = parser.parse_args()
     os.chdir(ROOT)
     os.environ |= {"HYPOTHESIS_PROFILE": "ci", "OMP_NUM_THREADS": "1"}
     tests = toml.load(ROOT / "tools" / "mutants.toml")["tests"]
     paths = [*dict.fromkeys(path for module in args.modules for path in tests_of(module, tests))]
     paths += ["-k", args.k]
+    OPTIONS.extend(["-m", "not slow" if args.fast else "slow or not slow"])
     mutations = all_mutants(args.modules)
     print(f"{len(mutations)} mutants", flush=True)
     random.Random(args.seed).shuffle(mutations)
