@@ -195,10 +195,14 @@ def choices(task: Task, choose: Any) -> Iterator[int]:
 
 @dataclass
 class Beam:
-    """Result of a beam search: sequences with scores, best first, and the rows of each step."""
+    """Result of a beam search: sequences with scores, best first, and the rows of each step.
+
+    `is_tied` is True if rounding chooses which of two equal sequences is extended.
+    """
 
     finished: list[tuple[Tokens, float, float]]
     rows: list[int]
+    is_tied: bool = field(default=False, compare=False)
 
 
 def beam_by_definition(task: Task, size: int, penalty: float, stop: Any) -> Beam:
@@ -219,7 +223,11 @@ def beam_by_definition(task: Task, size: int, penalty: float, stop: Any) -> Beam
         whole = [h for h in extended[:size] if task.is_whole(h[0])]
         beam.finished += [(tokens, total, score(total, length)) for tokens, total in whole]
         beam.finished = sorted(beam.finished, key=lambda h: -h[2])[:size]
-        alive = [h for h in extended if not task.is_whole(h[0])][:size]
+        alive = [h for h in extended if not task.is_whole(h[0])]
+        for ordered in (extended, alive):
+            edge = [total for _, total in ordered[size - 1 : size + 1]]
+            beam.is_tied |= len(edge) == 2 and math.isclose(*edge)
+        alive = alive[:size]
         if alive and len(beam.finished) == size and stop is not None:
             reach = range(length, task.max_len + 1) if stop == "never" else [length]
             attainable = max(score(alive[0][1], n) for n in reach)

@@ -240,13 +240,13 @@ def test_beam_search_of_a_model_equals_one_by_forward_passes(
         tasks = [Task(passes, tuple(r), max_len, (4,), (), limit, rules) for r in rows]
     net = nn.for_inference(model) if for_inference else model
     beams = [beam_by_definition(task, size, 1.0, False) for task in tasks]
+    assume(not any(beam.is_tied for beam in beams))
     try:
         found = nn.beam_search(net, beam_size=size, n_best=size, **options)
     except ValueError as error:
         assert "leave no token" in str(error) and not all(beam.finished for beam in beams)
         return
     for hypotheses, beam, task in zip(found, beams, tasks, strict=True):
-        # of hypotheses with equal scores, rounding chooses
         assert [h.score for h in hypotheses] == pytest.approx(
             [score for *_, score in beam.finished]
         )
