@@ -71,13 +71,19 @@ def mark_changed(array: Any) -> None:
     mark_entries([entry_of(all_values(array))])
 
 
+def time_of_change() -> int:
+    """Return a new time, which is that of the last change."""
+    global last
+    last = tick()
+    return last
+
+
 def mark_entries(entries: Iterable[Entry]) -> None:
     """Mark arrays as changed by their entries, which is faster than `mark_changed`."""
-    global last, last_marked
-    now = tick()
+    global last_marked
+    last_marked = time_of_change()
     for ranges, bounds in entries:
-        ranges[bounds] = now
-    last = last_marked = now
+        ranges[bounds] = last_marked
 
 
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:

@@ -396,9 +396,6 @@ class Methods:
     def shape(self) -> builtins.tuple[builtins.int, ...]:
         """Length of each axis."""
     @property
-    def size(self) -> Size:
-        """Number of elements. A call returns the shape, or the length of one axis."""
-    @property
     def ndim(self) -> builtins.int:
         """Number of axes."""
     @property

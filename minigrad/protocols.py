@@ -35,7 +35,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **opt
 
 
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    answer = DISPATCH.get(function)
+    answer = extension.answer(function)
     return _other(function, "__call__", args, kwargs) if answer is None else answer(*args, **kwargs)
 
 

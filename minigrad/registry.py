@@ -4,16 +4,20 @@
 `function` a composition of ops. Look at `op` first.
 
 The files of the book are those directly in `minigrad/`, `minigrad/ops/` and `nn/`. Packages around
-the book extend it at seven points. Beside them, they add names to `Tensor` and entries to tables:
+the book extend it at these points, and replace none of its functions, classes and methods:
 
-- `fuse.fuse`: a kernel that runs instead of the definition of a function.
-- `function` and `op` with `numpy=`, `protocols.ANSWERS` and `tensor.extension`: answers to NumPy's
-  functions for tensors. `answering` adapts their arguments.
-- `FORMS`: calls with further options, or with other names of options.
+- `fuse.fuse`, or the attribute `kernel` of a `fuse.Fusible`: a kernel that runs instead of the
+  definition of a function.
+- `registry.function` and `registry.op` with `numpy=`, `registry.answer`, `protocols.ANSWERS`:
+  answers to NumPy's functions for tensors.
+- `registry.add_methods`: methods of `Tensor`, of modules and of models.
+- `registry.FORMS`: calls with further options, which `help` describes, or with other names.
+- `tensor.extension`, `changes.LOG` and `changes.logs`: conversions, complex results, writes.
 - `optimizer.Optimizer.stepper_type`: the parts of parameters to which the formula of an optimizer
   is applied, and further options.
 - `arrays.OtherArray`: another type of array, in place of ndarrays.
 - `modes.Mode.watch`: a tool that sees every operation.
+- `ACTIVATIONS` of `nn`: further activations by name.
 - Subclasses of `Optimizer`, and of the modules and models of `nn`.
 """
 
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,9 +38,6 @@ __all__: list[str] = []
 
 OPS: dict[str, Op] = {}
 """Every registered op by name: the source of the table in the docs and of the generated tests."""
-
-answering: Callable[[Any, Callable[..., Any]], Callable[..., Any]] | None = None
-"""Returns what answers a NumPy function; `minigrad.numpy.forms` adapts arguments here."""
 
 FORMS: list[Callable[..., Callable[[], Any] | None]] = []
 """Other forms of calls: `form(function, args, options)` returns the call to make, or None.
@@ -142,6 +143,21 @@ def function(
     return declare
 
 
+def answer(function: Any, call: Callable[..., Any]) -> None:
+    """Let `call` answer a NumPy function for tensors, or `(ufunc, "reduce")` and the like."""
+    if function in DISPATCH:
+        raise TypeError(f"answer: function must have no answer, got {function}")
+    DISPATCH[function] = call
+
+
+def add_methods(cls: type, methods: Mapping[str, Any]) -> None:
+    """Set methods and properties of a class; names that the class has raise a TypeError."""
+    for name, method in methods.items():
+        if any(name in vars(base) for base in cls.__mro__):
+            raise TypeError(f"add_methods: names must be new, got {name} of {cls.__name__}")
+        setattr(cls, name, method)
+
+
 def names_of(call: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters of a function."""
     code = getattr(inspect.unwrap(call), "__code__", call.__code__)  # a function in C has none
@@ -179,8 +195,9 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     if not {"axis", "keepdims", "dtype"}.isdisjoint(names_of(call)):
         call = _with_forms(call)
     for f in entry.numpy:
-        DISPATCH[f] = call if answering is None or isinstance(f, np.ufunc) else answering(f, call)
+        answer(f, call)
     for method in entry.methods:
         is_reflected = method.startswith("__r") and method not in ("__round__", "__rshift__")
-        setattr(Tensor, method, (lambda self, other: call(other, self)) if is_reflected else call)
+        swapped = lambda self, other: call(other, self)
+        add_methods(Tensor, {method: swapped if is_reflected else call})
     return call

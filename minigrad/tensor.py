@@ -31,11 +31,13 @@ ndarray = np.ndarray
 DISPATCH: dict[Any, Callable[..., Any]] = {}
 """Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
-extension = SimpleNamespace(conversion=str, complex=None)
+extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, size=np.size)
 """Functions that a package around the book may set, as attributes.
 
+`answer(function)` returns what `function(tensor)` calls for a NumPy function, or None.
 `conversion()` returns advice for a tensor that is converted to an ndarray.
 `complex(op, operands, options)` returns the complex result of an op on real tensors.
+`size(array)` returns the number of elements, `x.size`.
 `write(t, index, value, name)` and `update(t, ufunc, other)` write into the memory of a tensor.
 """
 
@@ -131,6 +133,11 @@ class Tensor(DataModel):
         A tensor that requires gradients raises an error, since its gradient would be lost.
         """
         return self.__array__()
+
+    @property
+    def size(self) -> Any:
+        """Number of elements."""
+        return extension.size(self._array)
 
     def item(self, *index: int) -> Any:
         """Return one element as a Python number.
@@ -324,7 +331,6 @@ class Tensor(DataModel):
 
 for _name, _doc in {
     "shape": "Length of each axis.",
-    "size": "Number of elements.",
     "ndim": "Number of axes.",
     "dtype": "NumPy dtype of the elements.",
     "itemsize": "Bytes of one element.",

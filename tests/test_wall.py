@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import json
 import re
 import subprocess
@@ -29,6 +28,7 @@ BOOK = sorted(
     for path in (ROOT / directory).glob("*.py")
     if path.name not in GATHERING
 )
+BOOK_MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in BOOK}
 ALLOWED = sys.stdlib_module_names | {"numpy"}
 
 
@@ -214,21 +214,144 @@ def test_rings_cannot_be_imported_behind_the_wall(module: str) -> None:
     assert run.returncode == 1 and "is not in the book" in run.stderr
 
 
+DESCRIBED = """
+import functools, importlib, types
+from pathlib import Path
+
+def label(key):
+    return " ".join([getattr(key, "__module__", ""), getattr(key, "__qualname__", str(key))]).strip()
+
+def described(value, of_class=None):
+    if isinstance(value, types.FunctionType):
+        code, inner = value.__code__, getattr(value, "__wrapped__", None)
+        place = [code.co_filename, code.co_firstlineno, value.__qualname__]
+        return [place, inner is not None and described(inner)]
+    if isinstance(value, property):
+        return [described(f) for f in (value.fget, value.fset) if f]
+    if isinstance(value, (classmethod, staticmethod, functools.partial)):
+        return described(getattr(value, "__func__", None) or value.func)
+    if isinstance(value, dict):
+        return {label(key): described(item) for key, item in value.items()}
+    if hasattr(value, "definition") and not isinstance(value, type):
+        return described(value.definition)
+    if of_class and isinstance(value, type) and value.__module__ == of_class:
+        return {name: described(item) for name, item in vars(value).items() if name != "__doc__"}
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+def book(files):
+    names = {file: file.removesuffix(".py").replace("/", ".") for file in files}
+    return {
+        file: {
+            key: described(value, name)
+            for key, value in vars(importlib.import_module(name)).items()
+            if not (key.startswith("__") or isinstance(value, types.ModuleType))
+        }
+        for file, name in names.items()
+    }
+"""
+"""Program that describes the names of files: functions and methods by the lines that define them."""
+
+ADDED = {
+    "Tensor", "Module", "Model",  # methods
+    "ANSWERS", "DISPATCH", "LOG", "FORMS", "FUNCTIONS", "FUSIBLE", "OPS", "ACTIVATIONS",  # entries
+}  # fmt: skip
+"""Classes and tables of the book to which other packages add."""
+
+HOOKS = {("Optimizer", "stepper_type"), ("LOG", "restored")}
+"""Attributes and entries with a default, which other packages set."""
+
+
 def test_rings_replace_no_function_class_or_method_of_the_book() -> None:
-    """Everything is imported here, and each name of the book is what its file defines."""
-    for path in BOOK:
-        if path.parent == ROOT / "nn":
-            continue
-        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-        for name, value in vars(module).items():
-            if not inspect.isfunction(value) and not inspect.isclass(value):
+    """Compare the names of each file, and the attributes of each class, with those of the book alone."""
+    files = [path.relative_to(ROOT).as_posix() for path in BOOK]
+    program = f"{ALONE}{DESCRIBED}print(json.dumps(book({files})))"
+    command = [sys.executable, "-W", "error", "-c", program, str(ROOT)]
+    alone = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    library: dict[str, Any] = {}
+    exec(DESCRIBED, library)
+    whole = json.loads(json.dumps(library["book"](files)))
+    for file, names in alone.items():
+        assert whole[file].keys() == names.keys(), file
+        for name, value in names.items():
+            found = whole[file][name]
+            if not isinstance(value, dict):
+                assert found == value, (file, name)
                 continue
-            if value.__module__ == module.__name__ and not hasattr(value, "op"):
-                defined = inspect.unwrap(value)
-                assert Path(inspect.getfile(defined)) == path, name
-            if name in getattr(module, "__all__", ()):
+            assert name in ADDED or found.keys() == value.keys(), (
+                file,
+                name,
+            )
+            for key in value.keys() - {key for n, key in HOOKS if n == name}:
+                assert found[key] == value[key], (file, name, key)
+
+
+def test_public_names_of_the_book_are_one_object() -> None:
+    for path in BOOK:
+        if path.parent != ROOT / "nn":
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            module = importlib.import_module(".".join(parts))
+            for name in getattr(module, "__all__", ()):
+                value = getattr(module, name)
                 assert getattr(mg, name, value) is value, name  # `mg.optim` has the optimizers
-            entry = getattr(value, "op", value)
-            for method in getattr(entry, "methods", ()):
-                if not method.startswith("__r") and value.__name__ == name:
-                    assert getattr(mg.Tensor, method) is value, method
+                for method in getattr(getattr(value, "op", value), "methods", ()):
+                    if not method.startswith("__r"):
+                        assert getattr(mg.Tensor, method) is value, method
+
+
+DOORS = {
+    "loss._linear_cross_entropy.kernel =", "logs[key] =", "logs.pop",
+    "ACTIVATIONS |=", "ANSWERS.append", "FORMS.append", "LOG.update", "Optimizer.stepper_type =",
+    *(f"extension.{name} =" for name in ("answer", "complex", "conversion", "size", "update", "write")),
+}  # fmt: skip
+"""Assignments to tables and hooks of the book; `add_methods`, `answer` and `fuse` are functions."""
+
+CHANGING = {"append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
+
+
+def assignments(path: Path) -> Iterator[str]:
+    """Yield the assignments of a file to what it imports from the book."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = path.relative_to(ROOT).parent.parts
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                if {source, f"{source}.{alias.name}"} & BOOK_MODULES:
+                    names.add(alias.asname or alias.name)
+        elif isinstance(node, ast.Import):
+            names |= {a.asname or a.name for a in node.names if a.name in ("minigrad", "nn")}
+
+    def is_of_book(node: ast.expr) -> bool:
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in names
+
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.Delete)):
+            whole = [t for target in node.targets for t in getattr(target, "elts", [target])]
+            yield from (
+                f"{ast.unparse(t)} ="
+                for t in whole
+                if not isinstance(t, ast.Name) and is_of_book(t)
+            )
+        elif isinstance(node, ast.AugAssign) and is_of_book(node.target):
+            yield f"{ast.unparse(node.target)} |="
+        elif isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Attribute) and function.attr in CHANGING:
+                yield from [ast.unparse(function)] * is_of_book(function.value)
+            elif ast.unparse(function) in ("setattr", "delattr") and is_of_book(node.args[0]):
+                yield ast.unparse(node)
+
+
+def test_rings_assign_to_the_book_through_doors_alone() -> None:
+    found = {
+        (assignment if assignment in DOORS else f"{path.relative_to(ROOT)}: {assignment}")
+        for package in ("minigrad", "nn")
+        for path in (ROOT / package).rglob("*.py")
+        if path not in BOOK
+        for assignment in assignments(path)
+    }
+    assert found == DOORS

@@ -7,6 +7,7 @@ import textwrap
 from html import escape
 from types import ModuleType
 
+from ..registry import add_methods
 from ..tensor import Tensor
 
 __all__ = ["Report", "Shown"]
@@ -47,4 +48,4 @@ def _html_of_tensor(x: Tensor) -> str:
     return f"<pre>{escape(repr(x))}</pre><small>{shape}</small>"
 
 
-Tensor._repr_html_ = _html_of_tensor  # type: ignore[method-assign, assignment]
+add_methods(Tensor, {"_repr_html_": _html_of_tensor})

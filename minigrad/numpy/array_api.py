@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.shape import astype as converted
+from ..registry import add_methods
 from ..tensor import Tensor
 from .complex_tensor import ComplexTensor
 from .creation import as_tensor, on_cpu, tensor
@@ -207,5 +208,4 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     return self
 
 
-setattr(Tensor, "__array_namespace__", _array_namespace)  # noqa: B010
-setattr(Tensor, "to_device", to_device)  # noqa: B010
+add_methods(Tensor, {"__array_namespace__": _array_namespace, "to_device": to_device})

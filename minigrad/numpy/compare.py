@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..registry import elementwise_doc, function
-from ..tensor import DISPATCH
+from .forms import ADAPTED
 from .nested import as_tensors, on_arrays
 
 __all__ = [
@@ -66,7 +66,7 @@ def _on_arrays(*numpy: Any, methods: str = "") -> Callable[..., Any]:
             return result if isinstance(result, (tuple, list)) else as_tensors(result)
 
         declared = function(numpy=numpy, methods=methods)(call)
-        DISPATCH.update(dict.fromkeys(numpy, declared))
+        ADAPTED.update(dict.fromkeys(numpy, declared))
         return declared
 
     return declare

@@ -10,8 +10,9 @@ from ..arguments import ints
 from ..arrays import as_array
 from ..errors import GradientError
 from ..nested import needs_gradient, without_tensors
+from ..ops.shape import clone, stack
 from ..random import default_generator
-from ..tensor import DISPATCH, Tensor, to_array, unwrap
+from ..tensor import Tensor, to_array, unwrap
 from .batched import VMAPPED, BatchedArray
 
 __all__ = [
@@ -70,7 +71,7 @@ def tensor(
                 "data.detach() for a new leaf, or leave out requires_grad"
             )
         stacked = _stack(data, np.result_type(*_arrays_in(data)))
-        result = DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
+        result = clone(stacked) if dtype is None else stacked.astype(dtype)
         return result.requires_grad_() if requires_grad else result
     return Tensor(np.array(as_array(without_tensors(data)), dtype), requires_grad)
 
@@ -110,7 +111,7 @@ def _needs_stacking(data: Any) -> bool:
 
 def _stack(data: Any, dtype: Any) -> Any:
     if isinstance(data, (list, tuple)):
-        return DISPATCH[np.stack]([_stack(part, dtype) for part in data])
+        return stack([_stack(part, dtype) for part in data])
     return data if isinstance(data, (Tensor, np.ndarray)) else as_array(data, dtype)
 
 
@@ -228,7 +229,7 @@ def linspace(
     """
     on_cpu(device)
     if needs_gradient((start, stop)):
-        return DISPATCH[np.linspace](start, stop, num, dtype=dtype)
+        return np.linspace(start, stop, num, dtype=dtype)  # type: ignore[return-value]
     return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
 
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import registry
 from ..changes import mark_changed
 from ..modes import MODE
 from ..nested import needs_gradient, refusal, without_tensors
-from ..tensor import DISPATCH, Tensor, unwrap
+from ..tensor import DISPATCH, Tensor, extension, unwrap
 from .nested import as_tensors, numpy_name, on_arrays, signature, write_out
 
 _HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
@@ -152,14 +151,19 @@ def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
     """Let a function with NumPy's parameter names answer the functions `numpy`."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        for f in numpy:
-            DISPATCH[f] = ArgumentAdapter(f, function)
+        ADAPTED.update({f: ArgumentAdapter(f, function) for f in numpy})
         return function
 
     return declare
 
 
-for _function, _call in DISPATCH.items():  # those of the book
-    if callable(_function) and not isinstance(_function, np.ufunc):
-        DISPATCH[_function] = ArgumentAdapter(_function, _call)
-registry.answering = ArgumentAdapter
+class _Adapted(dict[Any, Callable[..., Any]]):
+    """Answers to NumPy functions in NumPy's argument forms, made on first use."""
+
+    def __missing__(self, numpy: Any) -> Callable[..., Any] | None:
+        call = DISPATCH.get(numpy)
+        return None if call is None else self.setdefault(numpy, ArgumentAdapter(numpy, call))
+
+
+ADAPTED = _Adapted()
+extension.answer = ADAPTED.__getitem__

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..op import Op, either
-from ..tensor import DISPATCH, Tensor
+from ..tensor import Tensor
 from .complex_tensor import FUNCTIONS, ComplexTensor, is_complex, parts
-from .forms import numpy_form
+from .forms import ADAPTED, numpy_form
 
 
 def _cosines(x: Any, /, axis: Any, norm: Any) -> Any:
@@ -195,4 +195,4 @@ for _name in (
     "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fft2",
     "ifft2", "rfft2", "irfft2",
 ):  # fmt: skip
-    FUNCTIONS[getattr(np.fft, _name)] = DISPATCH[getattr(np.fft, _name)].function  # type: ignore[attr-defined]
+    FUNCTIONS[getattr(np.fft, _name)] = ADAPTED[getattr(np.fft, _name)].function  # type: ignore[attr-defined]

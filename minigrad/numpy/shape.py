@@ -12,7 +12,7 @@ from ..arguments import all_axes, check_choice, shape_of
 from ..arrays import as_array
 from ..op import Op
 from ..ops.shape import broadcast_to, clone, placeholder, reordered, reshape
-from ..registry import function
+from ..registry import add_methods, function
 from ..tensor import Tensor
 
 __all__ = [
@@ -152,5 +152,5 @@ def _copy(self: Tensor, order: str = "C") -> Tensor:
     return clone(self, order=order)
 
 
-Tensor.copy = _copy  # type: ignore[method-assign, assignment]
-Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore
+_flat = property(ravel, doc="Elements one after the other.")
+add_methods(Tensor, {"copy": _copy, "flat": _flat})

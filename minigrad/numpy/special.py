@@ -12,8 +12,8 @@ from ..arrays import as_array
 from ..op import Op, either
 from ..ops.arithmetic import add, safe_divide
 from ..ops.shape import getitem, where
-from ..registry import function, op, ufunc
-from ..tensor import DISPATCH, Tensor, as_operand, to_array, wrap
+from ..registry import add_methods, answer, function, op, ufunc
+from ..tensor import Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
 from .batched import all_true
 from .compare import floor_divide
@@ -205,11 +205,12 @@ def _real(x: Tensor) -> Tensor:
     return as_tensors(np.real(x.data), (x,)) if x.dtype.kind == "c" else x
 
 
-Tensor.real = property(_real)  # type: ignore[assignment]
-Tensor.imag = property(  # type: ignore[assignment]
-    lambda x: wrap(as_array(np.imag(x.data)), None),
-    doc="Imaginary part, which is 0 for real numbers.",
-)
+def _imag(x: Tensor) -> Tensor:
+    """Imaginary part, which is 0 for real numbers."""
+    return wrap(as_array(np.imag(x.data)), None)
+
+
+add_methods(Tensor, {"real": property(_real), "imag": property(_imag)})
 numpy_form(np.real)(lambda val: as_operand(val).real)
 
 
@@ -221,7 +222,8 @@ def real_if_close(a: Any, tol: float = 100) -> Tensor:
     return a.real if all_true(np.abs(a.imag.data) < limit) else a
 
 
-DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
+answer(np.radians, deg2rad)
+answer(np.degrees, rad2deg)
 
 
 def _sinc_slope(x: Any) -> Any:

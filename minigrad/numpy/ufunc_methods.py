@@ -9,10 +9,11 @@ import numpy as np
 
 from ..arguments import one_axis
 from ..ops.shape import reshape, stack
+from ..registry import answer
 from ..tensor import DISPATCH, Tensor, to_array
 from . import special as special
 from .elementwise import logaddexp
-from .forms import check_ufunc_options
+from .forms import ADAPTED, check_ufunc_options
 from .indexing import take_along_axis
 from .joining import unstack
 from .reduction import logsumexp
@@ -23,13 +24,13 @@ def _along_first(function: Any) -> Any:
     return lambda x, axis=0, **options: function(x, axis, **options)
 
 
-DISPATCH[np.add, "reduce"] = _along_first(DISPATCH[np.sum])
-DISPATCH[np.multiply, "reduce"] = _along_first(DISPATCH[np.prod])
-DISPATCH[np.maximum, "reduce"] = _along_first(DISPATCH[np.max])
-DISPATCH[np.minimum, "reduce"] = _along_first(DISPATCH[np.min])
-DISPATCH[np.logaddexp, "reduce"] = _along_first(logsumexp)
-DISPATCH[np.add, "accumulate"] = _along_first(DISPATCH[np.cumsum])
-DISPATCH[np.multiply, "accumulate"] = _along_first(DISPATCH[np.cumprod])
+answer((np.add, "reduce"), _along_first(ADAPTED[np.sum]))
+answer((np.multiply, "reduce"), _along_first(ADAPTED[np.prod]))
+answer((np.maximum, "reduce"), _along_first(ADAPTED[np.max]))
+answer((np.minimum, "reduce"), _along_first(ADAPTED[np.min]))
+answer((np.logaddexp, "reduce"), _along_first(logsumexp))
+answer((np.add, "accumulate"), _along_first(ADAPTED[np.cumsum]))
+answer((np.multiply, "accumulate"), _along_first(ADAPTED[np.cumprod]))
 
 
 def _running(ufunc: np.ufunc) -> Any:
@@ -54,9 +55,9 @@ def _logaddexp_accumulate(x: Any, axis: int = 0, **options: Any) -> Tensor:
     return stack([*itertools.accumulate(unstack(x, axis=axis), logaddexp)], axis)
 
 
-DISPATCH[np.maximum, "accumulate"] = _running(np.maximum)
-DISPATCH[np.minimum, "accumulate"] = _running(np.minimum)
-DISPATCH[np.logaddexp, "accumulate"] = _logaddexp_accumulate
+answer((np.maximum, "accumulate"), _running(np.maximum))
+answer((np.minimum, "accumulate"), _running(np.minimum))
+answer((np.logaddexp, "accumulate"), _logaddexp_accumulate)
 
 
 # -- of all ufuncs
@@ -75,4 +76,4 @@ def _outer(ufunc: np.ufunc) -> Any:
 for _ufunc in [
     f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None
 ]:
-    DISPATCH[_ufunc, "outer"] = _outer(_ufunc)
+    answer((_ufunc, "outer"), _outer(_ufunc))

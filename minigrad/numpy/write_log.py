@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import changes
 from ..arrays import all_values
-from ..changes import LOG, NEVER, check_unchanged, logs, owner_of, tick
+from ..changes import LOG, NEVER, changed, check_unchanged, logs, owner_of, time_of_change
 from ..errors import GradientError
 from ..graph import Node, notes_of, shown_grad
 from ..op import Op
@@ -251,7 +250,7 @@ class Log:
         """Append an entry, which may replace one."""
         if before is not None:
             self.entries.remove(before)
-        changes.last = self.time = e.time = tick()
+        self.time = e.time = time_of_change()
         self.entries.append(e)
         self.views.clear()
         if e.has_node and self.first_node is NEVER:
@@ -542,7 +541,7 @@ def restored(memories: dict[Any, Any], name: str, since: int, edges: Any) -> Any
         memory.go_back(since)
         place = place_of(array, log.address)
         if any(e.overlaps(place) for e in memory.lost):
-            raise changes.changed(name, array)
+            raise changed(name, array)
         return _in_kind(place.view(memory.values).copy(), array is not value)
 
     return [(parent, rule, restore(values)) for parent, rule, values in edges]

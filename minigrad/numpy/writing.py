@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import changes
 from ..arrays import OtherArray, all_values
-from ..changes import NEVER, logs, mark_changed, owner_of, tick
+from ..changes import NEVER, logs, mark_changed, owner_of, time_of_change
 from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
@@ -32,6 +31,7 @@ from ..tensor import (
     unwrap,
 )
 from .creation import tensor
+from .forms import ADAPTED
 from .indexing import index_add
 from .nested import check_classes, fitting, on_arrays
 from .write_log import (
@@ -187,7 +187,7 @@ def _mark(array: Any, cut: str) -> None:
     e: Any = log.entries[-1] if log.entries else None
     is_constant = e is not None and e.old is None and e.cut == cut
     if is_constant and log.marked() is values:
-        e.time = log.time = changes.last = tick()
+        e.time = log.time = time_of_change()
         return
     new = Entry(array, log.address, ..., cut)
     log.add(new, e if is_constant and e.place == new.place else None)
@@ -279,7 +279,7 @@ for _name, _first, _values, _i in (
     ("put_along_axis", "arr", "values", 1),
 ):  # fmt: skip
     _numpy = getattr(np, _name)
-    DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first, _values, _i)
+    ADAPTED[_numpy] = _writes(f"np.{_name}", _numpy, _first, _values, _i)
 
 
 def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:

@@ -34,8 +34,8 @@ from ..ops.shape import astype, broadcast_to, clone, getitem, reshape, swapaxes
 from ..ops.shape import concatenate as cat
 from ..ops.shape import expand_dims as unsqueeze
 from ..ops.shape import transpose as permute
-from ..registry import FORMS, function
-from ..tensor import Tensor
+from ..registry import FORMS, add_methods, function
+from ..tensor import Tensor, extension
 
 __all__ = [
     "abs",
@@ -247,9 +247,9 @@ class Size(int):
         return int, (int(self),)
 
 
-def _size(self: Tensor) -> Size:
-    size = Size(self._array.size)
-    size.shape = self._array.shape
+def _size(array: Any) -> Size:
+    size = Size(array.size)
+    size.shape = array.shape
     return size
 
 
@@ -309,7 +309,6 @@ METHODS: dict[str, Any] = {
     "numel": _described("Return the number of elements.", lambda self: self.data.size),
     "permute": permute,
     "pow": pow,
-    "size": property(_size, doc=Size.__doc__),
     "split": split_by_size,
     "sub": subtract,
     "swapdims": swapaxes,
@@ -378,6 +377,5 @@ def _by_torch_names(
 
 
 FORMS.append(_by_torch_names)
-
-for _name, _method in METHODS.items():
-    setattr(Tensor, _name, _method)
+add_methods(Tensor, METHODS)
+extension.size = _size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigrad.numpy.creation import as_dtype
+from minigrad.registry import add_methods
 
 from ..module import Module
 
@@ -26,4 +27,4 @@ def to(self: Module, to: Any) -> Module:
     return self if dtype is None else self.astype(dtype)
 
 
-Module.to = to  # type: ignore[attr-defined]
+add_methods(Module, {"to": to})

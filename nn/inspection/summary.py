@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minigrad.check.report import Report
+from minigrad.registry import add_methods
 
 from ..module import Module, Parameter
 
@@ -44,4 +45,4 @@ def summary(self: Module, depth: int | None = None) -> Report:
     return Report("\n".join([table[0], rule, *table[1:], rule, total]))
 
 
-Module.summary = summary  # type: ignore[attr-defined]
+add_methods(Module, {"summary": summary})

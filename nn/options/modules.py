@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
+from minigrad.registry import add_methods
 from minigrad.tensor import HookHandle, unwrap
 
 from ..module import Module, Parameter, checked_module
@@ -160,9 +160,9 @@ class FurtherMethods:
         return self
 
 
-for _name, _method in vars(FurtherMethods).items():
-    if inspect.isfunction(_method) or isinstance(_method, property):
-        setattr(Module, _name, _method)
+add_methods(
+    Module, {name: m for name, m in vars(FurtherMethods).items() if not name.startswith("__")}
+)
 
 
 class ModuleDict(Module):

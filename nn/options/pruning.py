@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from minigrad.registry import add_methods
+
 from ..models import Model
 from .config import extended
 from .heads import heads_without, prune_heads, pruned_heads_of
@@ -46,4 +48,4 @@ def prune_model(self: Any, heads: Mapping[str, Iterable[int]]) -> None:
     self.config = replace(extended(self.config), pruned_heads=pruned)
 
 
-Model.prune_heads = prune_model  # type: ignore[attr-defined]
+add_methods(Model, {"prune_heads": prune_model})

@@ -23,6 +23,7 @@ from support.forms import BEFORE_2_4, WRITING, Call, calls
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.numpy.complex_tensor import ComplexTensor
+from minigrad.numpy.forms import ADAPTED
 from minigrad.numpy.nested import IN_C, signature
 from minigrad.tensor import DISPATCH
 
@@ -34,7 +35,7 @@ NOT_CALLED = {
     np.array2string, np.array_repr, np.array_str,
 }  # fmt: skip
 FUNCTIONS = sorted(
-    (f for f in DISPATCH if not isinstance(f, (tuple, str)) and f not in NOT_CALLED),
+    (f for f in {**DISPATCH, **ADAPTED} if not isinstance(f, tuple) and f not in NOT_CALLED),
     key=lambda f: f"{f.__name__} {getattr(f, '__module__', '')}",
 )
 OLDER = {np.concatenate, np.copyto, np.dot, np.inner, np.putmask, np.take, np.vdot, np.where}
