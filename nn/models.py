@@ -522,15 +522,19 @@ class LanguageModel(Model):
         x = self.embedding(batch.ids, batch.positions)
         return self.layers(x, batch.mask, caches, batch.positions)
 
-    def _next_tokens(self, ids: Ids, padding_mask: Mask) -> Batch:
+    def _next_tokens(self, ids: Ids, padding_mask: Mask, target_mask: Mask = None) -> Batch:
         """Make the batch of a loss: at each token but the last, predict the token after it."""
         batch = self._batch("ids", ids, padding_mask)
         ids, mask, positions = batch.ids, batch.mask, batch.positions
+        targets = ids[:, 1:]
+        if target_mask is not None:
+            predicted = checked_padding_mask(target_mask, ids.shape, "target_mask")
+            targets = np.where(predicted[:, 1:], targets, IGNORED)
         if mask is None:
-            return Batch(ids[:, :-1], targets=ids[:, 1:])
+            return Batch(ids[:, :-1], targets=targets)
         positions = positions[:, :-1] if np.ndim(positions) else positions
         both = mask[:, 0, 0, 1:] & mask[:, 0, 0, :-1]
-        return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, ids[:, 1:], IGNORED))
+        return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, targets, IGNORED))
 
     def hidden(self, ids: Ids, padding_mask: Mask = None) -> Tensor:
         """Return the input of the output projection, (N, L, d_model).
@@ -556,6 +560,7 @@ class LanguageModel(Model):
         self,
         ids: Ids,
         padding_mask: Mask = None,
+        target_mask: Mask = None,
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
@@ -565,20 +570,22 @@ class LanguageModel(Model):
 
         Parameters
         ----------
+        target_mask : array of bool, shape (N, L), optional
+            True = a token whose loss counts, such as one of an answer. By default all real tokens.
         label_smoothing : float
             Part of the probability of a target that is spread over all tokens.
         reduction : {"mean", "sum", "none"}
             "none" returns a loss for each position, (N, L - 1).
         """
-        batch = self._next_tokens(ids, padding_mask)
+        batch = self._next_tokens(ids, padding_mask, target_mask)
         return self._cross_entropy(self._hidden(batch), batch.targets, label_smoothing, reduction)
 
-    def targets(self, ids: Ids, padding_mask: Mask = None) -> np.ndarray:
-        """Return the token after each token but the last, -100 at and before padding.
+    def targets(self, ids: Ids, padding_mask: Mask = None, target_mask: Mask = None) -> np.ndarray:
+        """Return the token after each token but the last, -100 at padding and where none counts.
 
-        Parameters: as `hidden`.
+        Parameters: as `loss`.
         """
-        return self._next_tokens(ids, padding_mask).targets
+        return self._next_tokens(ids, padding_mask, target_mask).targets
 
     def start(self, padding_mask: Mask = None) -> DecodingState:
         """Return the state for the first `step`, which takes the prompts.

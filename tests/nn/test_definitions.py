@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import arrays
 from support.properties import assert_gradients, perturb, seeds
 from support.thresholds import lowered, product_limits, replaced, replaced_products
 
+import minigrad as mg
 import nn
 from nn.options.config import POSITIONS
 from nn.options.norms import NORMS
@@ -170,14 +171,14 @@ class Batch:
             masks = {"padding_mask": self.padding_mask, "target_mask": self.target_mask}
             return model.loss(self.ids, self.labels, **masks, **options)
         if isinstance(model, nn.LanguageModel):
-            return model.loss(self.ids, self.padding_mask, **options)
+            return model.loss(self.ids, self.padding_mask, self.target_mask, **options)
         return model.loss(self.ids, self.labels, self.padding_mask, self.types, **options)
 
     def num_targets(self, model: Any) -> int:
         if isinstance(model, nn.Transformer):
             return model.num_targets(self.ids, self.labels, target_mask=self.target_mask)
         if isinstance(model, nn.LanguageModel):
-            return model.num_targets(self.ids, self.padding_mask)
+            return model.num_targets(self.ids, self.padding_mask, target_mask=self.target_mask)
         return model.num_targets(self.ids, self.labels, self.padding_mask)
 
 
@@ -333,6 +334,38 @@ def test_loss_of_a_padded_batch_equals_the_definition_of_each_sequence(
     assert batch.num_targets(model) == count
     assert losses["sum"] == close(total) and losses["mean"] == close(total / max(count, 1))
     assert losses["none"].sum() == close(total) and np.count_nonzero(losses["none"]) <= count
+
+
+@given(data=st.data(), seed=seeds)
+def test_loss_with_a_target_mask_has_no_part_of_other_tokens(data: Any, seed: int) -> None:
+    """Neither in its value nor in a gradient; and tokens after the last target do not matter."""
+    config = data.draw(configs(nn.LanguageModel), label="config")
+    model, batch = (
+        made(nn.LanguageModel, config, seed),
+        data.draw(batches(nn.LanguageModel, config)),
+    )
+    batch.target_mask = data.draw(arrays(bool, batch.ids.shape), label="target mask")
+
+    def result(loss: Any) -> tuple[float, list[np.ndarray]]:
+        model.zero_grad()
+        loss.backward()
+        return loss.item(), [p.grad for p in model.parameters()]
+
+    ids, counted = batch.ids, batch.target_mask[:, 1:] & batch.real[:, 1:] & batch.real[:, :-1]
+    log_p = mg.log_softmax(batch.logits(model)[:, :-1])
+    rows, columns = np.indices(ids[:, 1:].shape)
+    value, gradients = result(batch.loss(model, reduction="sum"))
+    expected, expected_gradients = result(-(log_p[rows, columns, ids[:, 1:]] * counted).sum())
+    assert batch.num_targets(model) == counted.sum()
+    assert value == pytest.approx(expected, rel=1e-8, abs=1e-10)
+    for found, gradient in zip(gradients, expected_gradients):
+        np.testing.assert_allclose(found, gradient, rtol=1e-7, atol=1e-9)
+    later = np.cumsum(batch.target_mask[:, ::-1], 1)[:, ::-1] == 0  # no target from here on
+    batch.ids = np.where(later & batch.real, data.draw(st.integers(1, 6)), ids)
+    changed, changed_gradients = result(batch.loss(model, reduction="sum"))
+    assert changed == pytest.approx(value, rel=1e-12, abs=1e-12)
+    for found, gradient in zip(changed_gradients, gradients):
+        np.testing.assert_allclose(found, gradient, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", WITH_LOSS)
