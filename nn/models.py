@@ -82,9 +82,9 @@ class Model(Module):
             Embedding whose weight it shares.
         """
         config = self.config
-        output = Linear(
-            config.d_model, size, config.output_bias, dtype=config.dtype, generator=self.generator
-        )
+        options: dict[str, Any] = {"dtype": config.dtype, "generator": self.generator}
+        layer = config.parts.get(Linear, Linear)
+        output = layer(config.d_model, size, config.output_bias, **options)
         if shared is not None:
             output.weight = shared.weight
         return output

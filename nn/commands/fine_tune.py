@@ -278,7 +278,7 @@ def make_model(args: argparse.Namespace, num_classes: int) -> Any:
         nn.lora(model, rank=8, alpha=16)
     elif args.train == "head":
         model.requires_grad_(False)
-        for part in filter(None, (model.output, model.dense)):
+        for part in filter(None, (model.output, model.dense, model.norm)):
             part.requires_grad_(True)
     return model
 

@@ -11,16 +11,16 @@ from minigrad.arguments import check_choice
 from minigrad.fast.runtime import OwnThreads, has_small_kernels
 from minigrad.io.mapped import copy_and_release
 
-from ..layers import Embedding, Linear
 from ..module import Module, Parameter
 from ..options.modules import Hooks
-from .fast import FAST, FastEmbedding, FastLinear
+from .fast import FAST, FastCappedLinear, FastEmbedding, FastLinear
 from .int8 import Int8Matrix
 from .products import MAX_ROWS, in_fast_layout
 
 __all__ = ["for_inference"]
 
 M = TypeVar("M", bound=Module)
+_ROUNDABLE = (FastLinear, FastCappedLinear, FastEmbedding)
 
 
 def for_inference(model: M, weights: str = "float") -> M:
@@ -60,7 +60,7 @@ def roundable(model: Module) -> list[Parameter]:
     names: dict[int, Parameter] = {}
     others: set[int] = set()
     for module in model.modules():
-        is_known = type(module) in (Linear, Embedding, FastLinear, FastEmbedding)
+        is_known = FAST.get(type(module), type(module)) in _ROUNDABLE
         for name, value in vars(module).items():
             if isinstance(value, Parameter):
                 if is_known and name == "weight":

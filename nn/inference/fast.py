@@ -30,11 +30,11 @@ from ..block import Decoder, Encoder, TransformerDecoderLayer, TransformerEncode
 from ..layers import Dropout, Embedding, FeedForward, LayerNorm, Linear
 from ..module import CALL, Module, Parameter, converted
 from ..options.extended_layers import (
+    CappedLinear,
     ExtendedAttention,
     ExtendedDecoderLayer,
     ExtendedEncoderLayer,
     ExtendedFeedForward,
-    within_window,
 )
 from ..options.norms import RMSNorm
 from ..options.parts import ExtendedDecoder, ExtendedEncoder
@@ -97,6 +97,11 @@ class FastLinear(FastLayer, Linear):
     def compute(self, x: np.ndarray) -> np.ndarray:
         bias = None if self.bias is None else self.bias._array
         return affine(plain(x, self), values_of(self.weight), bias)
+
+
+class FastCappedLinear(FastLinear, CappedLinear):
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return unwrap(self.bounded(super().compute(x)))
 
 
 def values_of(weight: Parameter | Int8Matrix) -> np.ndarray | Int8Matrix:
@@ -320,13 +325,10 @@ class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
         return plain(self.out_proj(heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)))
 
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        lengths = q.shape[2], k.shape[2]
-        bias = None if self.position_bias is None else unwrap(self.position_bias(*lengths))
-        scale = q.shape[3] ** -0.5 if self.scale is None else self.scale
-        mask = within_window(mask, *lengths, self.window)
+        mask, bias, scale = self.score_options(q, k, mask).values()
         if mask is not None and mask.ndim == 2:
             mask = mask[None, None]
-        return forward_attention(plain(q), plain(k), plain(v), bias, mask, scale)
+        return forward_attention(plain(q), plain(k), plain(v), unwrap(bias), mask, scale)
 
     def project(
         self, query: Any, memory: Any, value: Any = None, positions: Any = 0
@@ -378,6 +380,7 @@ class Absorbed:
             2 * attention.num_heads * memory.keys.shape[2] <= attention.d_model
             and attention.num_kv_heads == attention.num_heads
             and attention.q_norm is None
+            and attention.softcap is None
             and all(type(p) is FastLinear for p in projections)
             and not watched(*projections)
         )
@@ -470,6 +473,7 @@ LARGE_BATCH: float = 1 << 17  # values of the input from which a batch is split
 
 FAST: dict[type[Module], type[Module]] = {
     Linear: FastLinear,
+    CappedLinear: FastCappedLinear,
     Embedding: FastEmbedding,
     Dropout: FastDropout,
     LayerNorm: FastLayerNorm,

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from minigrad.io.json import mistyped_fields
 from minigrad.io.reading import listed
 
 from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
-from ..layers import ACTIVATIONS
+from ..layers import ACTIVATIONS, Linear
 from . import activations as activations  # adds names of activations
-from .extended_layers import check_shared_heads
+from .extended_layers import CappedLinear, check_shared_heads
 from .norms import NORMS
 from .parts import PARTS
 from .position_bias import POSITION_BIASES
@@ -49,13 +49,14 @@ POSITIONS = (
 
 _POSITIVE = (
     "d_model", "num_heads", "d_ff", "max_len", "num_channels", "num_kv_heads", "head_dim", "window",
-    "rotary_dim", "rotary_base", "size", "relative_buckets", "relative_max_distance",
+    "rotary_dim", "rotary_base", "rotary_window_base", "size", "relative_buckets",
+    "relative_max_distance",
 )  # fmt: skip
 _RANGES = {
     **dict.fromkeys(_POSITIVE, (1, math.inf)),
     **dict.fromkeys(("dropout", "activation_dropout", "head_dropout"), (0, 1)),
     "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
-    **dict.fromkeys(("scale", "output_scale"), (1e-30, 1e30)),
+    **dict.fromkeys(("scale", "output_scale", "softcap", "logit_softcap"), (1e-30, 1e30)),
 }
 """Least value, and the first that is too large, of the numbers that may not be any from 0."""
 
@@ -119,8 +120,11 @@ class AttentionConfig:
         None: `bias` of the model.
     qk_norm : bool
         Normalize queries and keys by an RMS norm over each head.
+    softcap : float, optional
+        Bound of the scores, see `ExtendedAttention`.
     window : int, optional
-        Number of positions that causal attention sees, including the current one. None: all.
+        Number of positions that causal attention sees, including the current one; that of an
+        encoder sees as many in the other direction. None: all.
     window_layers : sequence of int, optional
         Layers that `window` limits. None: all.
     dropout : float, optional
@@ -132,6 +136,7 @@ class AttentionConfig:
     scale: float | None = None
     bias: bool | str | None = None
     qk_norm: bool = False
+    softcap: float | None = None
     window: int | None = None
     window_layers: Sequence[int] | None = None
     dropout: float | None = None
@@ -170,6 +175,8 @@ class PositionConfig:
         Base of the rotation frequencies.
     rotary_scaling : mapping, optional
         Scaling for longer sequences, in the words of published configurations.
+    rotary_window_base : float, optional
+        Base in the layers with `attention.window`, without scaling. None: as the other layers.
     rotary_dim : int, optional
         Number of leading components of each head that rotate. None: `head_dim`.
     no_rotary_layers : sequence of int
@@ -184,6 +191,7 @@ class PositionConfig:
     offset: int = 0
     rotary_base: float = 10000.0
     rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    rotary_window_base: float | None = None
     rotary_dim: int | None = None
     no_rotary_layers: Sequence[int] = ()
     relative_buckets: int = 32
@@ -250,9 +258,13 @@ class ExtendedConfig(ModelConfig):
     gated : bool
         Multiply the activation by a second projection of the input.
     norm : str
-        "layer", "rms" or "rms_zero_centred", which multiplies by 1 + weight as Gemma does.
+        "layer", "layer_no_bias", "rms" or "rms_zero_centred", which multiplies by 1 + weight.
     norm_eps : float
         Added to the variance or mean square.
+    norm_after : bool
+        Normalize the output of each sublayer, too, as Gemma 2 does. Requires `norm_first`.
+    first_norm : bool
+        Normalize the input of the first attention. False: with `norm_first`, it is not normalized.
     final_norm : bool, optional
         Add a norm after each stack. None: `norm_first`.
     attention : AttentionConfig
@@ -272,6 +284,8 @@ class ExtendedConfig(ModelConfig):
     gated: bool = False
     norm: str = "layer"
     norm_eps: float = 1e-5
+    norm_after: bool = False
+    first_norm: bool = True
     final_norm: bool | None = None
     attention: AttentionConfig = AttentionConfig()
     positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
@@ -300,6 +314,13 @@ class ExtendedConfig(ModelConfig):
                 raise ValueError(
                     f"{name} must be less than the {self.depth} layers, got {outside[0]}"
                 )
+        if positions.rotary_window_base and not self.attention.window:
+            raise ValueError(
+                "positions.rotary_window_base must be None without attention.window, got "
+                f"{positions.rotary_window_base}"
+            )
+        if not self.norm_first and not self.first_norm:
+            raise ValueError("first_norm must be True without norm_first, got False")
         if positions.kind == "rotary":
             if self.size_of_head > 1 << 16:
                 raise ValueError(
@@ -320,8 +341,13 @@ class ExtendedConfig(ModelConfig):
         d_model, num_heads = self._sizes
         return self.attention.head_dim or d_model // num_heads
 
-    def rotary(self) -> RotaryPositions:
+    def rotary(self, window_base: float | None = None) -> RotaryPositions:
         """Return the rotation of queries and keys, for positions of kind "rotary".
+
+        Parameters
+        ----------
+        window_base : float, optional
+            Base of a layer with a window, which has no scaling.
 
         Returns
         -------
@@ -331,8 +357,8 @@ class ExtendedConfig(ModelConfig):
         positions = self._positions
         return RotaryPositions(
             self.size_of_head,
-            base=positions.rotary_base,
-            scaling=positions.rotary_scaling,
+            base=window_base or positions.rotary_base,
+            scaling=None if window_base else positions.rotary_scaling,
             rotary_dim=positions.rotary_dim,
         )
 
@@ -497,10 +523,13 @@ class DecoderOnlyConfig(LanguageModelConfig, ExtendedConfig):
     ----------
     parallel : bool
         Add attention and feed-forward network of the same input, see `ExtendedEncoderLayer`.
+    logit_softcap : float, optional
+        Replace each logit y by logit_softcap * tanh(y / logit_softcap).
     """
 
     _: KW_ONLY
     parallel: bool = False
+    logit_softcap: float | None = None
     activation: str = "gelu_tanh"
     positions: PositionConfig | str = PositionConfig(kind="learned")
     embeddings: EmbeddingConfig = EmbeddingConfig(scale=False)
@@ -508,6 +537,9 @@ class DecoderOnlyConfig(LanguageModelConfig, ExtendedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_tie(self, self.tie)
+        if self.logit_softcap is not None:
+            output = partial(CappedLinear, cap=self.logit_softcap)
+            object.__setattr__(self, "parts", {**PARTS, Linear: output})
 
 
 @dataclass(frozen=True)
@@ -528,6 +560,8 @@ class EncoderConfig(ExtendedConfig):
         Input of a classifier: "mean" over the real tokens, or the "first" token.
     head_activation : str
         Activation of a linear layer before the output of a classifier. "none": no such layer.
+    head_norm : bool
+        Normalize the result of this layer.
     head_dropout : float, optional
         Dropout before the output of a classifier. None: `dropout`.
     image_size : int
@@ -550,6 +584,7 @@ class EncoderConfig(ExtendedConfig):
     num_classes: int = 0
     pool: str = "mean"
     head_activation: str = "none"
+    head_norm: bool = False
     head_dropout: float | None = None
     image_size: int = 0
     patch_size: int = 0

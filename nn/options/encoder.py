@@ -15,6 +15,7 @@ from minigrad.tensor import Tensor
 from ..block import Encoder, InputEmbedding
 from ..layers import Dropout, Linear, activation_named
 from ..models import IGNORED, Batch, Model
+from ..module import Module
 from .config import EncoderConfig
 from .images import PatchEmbedding
 from .norms import norm_named
@@ -165,7 +166,10 @@ class _Classifier(_WithOutput):
         self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
         self.dense: Linear | None = None
         if config.head_activation != "none":
-            self.dense = linear(config.d_model)
+            self.dense = linear(config.d_model, config.bias)
+        self.norm: Module | None = None
+        if config.head_norm:
+            self.norm = norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)
         self.output = linear(config.num_classes)
         self.draw_weights(_Classifier)
 
@@ -173,7 +177,7 @@ class _Classifier(_WithOutput):
         x = self._pooled(batch)
         if self.dense is not None:
             x = activation_named(self.config.head_activation)(self.dense(x))
-        return self.dropout(x)
+        return self.dropout(x if self.norm is None else self.norm(x))
 
     def _pooled(self, batch: TypedBatch) -> Tensor:
         """Return the vectors that are classified."""
@@ -226,7 +230,7 @@ class MaskedLanguageModel(_WithOutput):
             )
         width = config.embeddings.size or config.d_model
         shared: dict[str, Any] = {"dtype": config.dtype, "generator": generator}
-        self.dense = Linear(config.d_model, width, **shared)
+        self.dense = Linear(config.d_model, width, config.bias, **shared)
         self.norm = norm_named(config.norm, width, config.norm_eps, config.dtype)
         self.output = Linear(width, config.vocab_size, config.output_bias, **shared)
         self.output.weight = self.embedding.tokens.weight

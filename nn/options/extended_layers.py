@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import minigrad as mg
 from minigrad.arguments import checked_count
 from minigrad.ops.attention import merge_heads, scaled_dot_product_attention, split_heads
 from minigrad.ops.network import dropout as dropped
@@ -58,8 +59,12 @@ class ExtendedAttention(MultiHeadAttention):
     qk_norm : float, optional
         eps of an RMS norm of the queries and keys of each head, before they are rotated. No norm
         by default.
+    zero_centred : bool, default False
+        These norms multiply by 1 + `weight`, see `RMSNorm`.
+    softcap : float, optional
+        Replace each score s by softcap * tanh(s / softcap), as Gemma 2 does.
     window : int, optional
-        Hide keys that are `window` or more positions before the query, for causal attention.
+        Hide keys that are `window` or more positions before or after the query.
     position_bias : callable, optional
         `position_bias(L_q, L_kv)` returns a bias of the scores, broadcastable to (N, h, L_q, L_kv).
     """
@@ -67,6 +72,7 @@ class ExtendedAttention(MultiHeadAttention):
     rotary: Callable[[Any, Any], Tensor] | None = None
     position_bias: Callable[[int, int], Tensor] | None = None
     scale: float | None = None
+    softcap: float | None = None
     window: int | None = None
     q_norm: RMSNorm | None = None
     k_norm: RMSNorm | None = None
@@ -87,6 +93,8 @@ class ExtendedAttention(MultiHeadAttention):
         scale: float | None = None,
         rotary: Callable[[Any, Any], Tensor] | None = None,
         qk_norm: float | None = None,
+        zero_centred: bool = False,
+        softcap: float | None = None,
         window: int | None = None,
         position_bias: Callable[[int, int], Tensor] | None = None,
         dtype: Any = np.float32,
@@ -102,8 +110,8 @@ class ExtendedAttention(MultiHeadAttention):
                 f"and out, got {bias!r:.80}"
             )
         self.num_heads, self.dropout, self.generator = num_heads, dropout, generator
-        self.scale, self.rotary, self.window = scale, rotary, window
-        self.position_bias = position_bias
+        self.scale, self.softcap, self.window = scale, softcap, window
+        self.rotary, self.position_bias = rotary, position_bias
         d_k = d_model // num_heads if head_dim is None else head_dim
         linear = partial(Linear, dtype=dtype, generator=generator)
         width, kv_width = num_heads * d_k, (num_kv_heads or num_heads) * d_k
@@ -112,7 +120,8 @@ class ExtendedAttention(MultiHeadAttention):
         self.v_proj = linear(value_size or d_model, kv_width, has_bias["v"])
         self.out_proj = linear(width, d_model, has_bias["out"])
         if qk_norm is not None:
-            self.q_norm, self.k_norm = (RMSNorm(d_k, qk_norm, dtype=dtype) for _ in range(2))
+            norm = partial(RMSNorm, d_k, qk_norm, dtype=dtype, zero_centred=zero_centred)
+            self.q_norm, self.k_norm = norm(), norm()
 
     def forward(
         self,
@@ -179,12 +188,24 @@ class ExtendedAttention(MultiHeadAttention):
             q,
             k,
             v,
-            within_window(mask, q.shape[2], k.shape[2], self.window),
-            bias=None if self.position_bias is None else self.position_bias(q.shape[2], k.shape[2]),
-            scale=self.scale,
+            **self.score_options(q, k, mask),
             dropout=self.dropout if self.training else 0.0,
             generator=self.generator,
         )
+
+    def score_options(self, q: Any, k: Any, mask: Any) -> dict[str, Any]:
+        """Return mask, bias and scale of `scaled_dot_product_attention`.
+
+        Capped scores are a bias, beside a scale of 0.
+        """
+        lengths = q.shape[2], k.shape[2]
+        bias = None if self.position_bias is None else self.position_bias(*lengths)
+        scale = q.shape[3] ** -0.5 if self.scale is None else self.scale
+        if self.softcap is not None:
+            keys = mg.repeat(k, q.shape[1] // k.shape[1], axis=1)
+            capped = soft_cap(mg.matmul(q, mg.swapaxes(keys, 2, 3)) * scale, self.softcap)
+            bias, scale = capped if bias is None else capped + bias, 0.0
+        return {"mask": within_window(mask, *lengths, self.window), "bias": bias, "scale": scale}
 
     @property
     def num_kv_heads(self) -> int:
@@ -201,14 +222,44 @@ class ExtendedAttention(MultiHeadAttention):
 
 
 def within_window(mask: Any, l_q: int, l_kv: int, window: int | None) -> Any:
-    """Return a mask that also hides keys `window` or more positions before the query.
+    """Return a mask that also hides keys `window` or more positions before or after the query.
 
     The last query has the position of the last key.
     """
     if window is None or window >= l_kv:
         return mask
-    is_near = ~np.tri(l_q, l_kv, l_kv - l_q - window, dtype=bool)
+    before = np.tri(l_q, l_kv, l_kv - l_q - window, dtype=bool)
+    is_near = np.tri(l_q, l_kv, l_kv - l_q + window - 1, dtype=bool) & ~before
     return is_near if mask is None else mask & is_near
+
+
+def soft_cap(x: Any, cap: float) -> Tensor:
+    """Return cap * tanh(x / cap)."""
+    return mg.tanh(x * (1 / cap)) * cap
+
+
+class CappedLinear(Linear):
+    """A linear layer whose outputs y are replaced by cap * tanh(y / cap), as in Gemma 2.
+
+    Other parameters: as `Linear`.
+
+    Parameters
+    ----------
+    cap : float, optional
+        Bound of the outputs. None: they are not replaced.
+    """
+
+    def __init__(self, *sizes: Any, cap: float | None = None, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.cap = cap
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the outputs (..., out_features)."""
+        return self.bounded(super().forward(x))
+
+    def bounded(self, y: Any) -> Tensor:
+        """Return outputs within the bound."""
+        return y if self.cap is None else soft_cap(y, self.cap)
 
 
 def check_shared_heads(
@@ -267,6 +318,13 @@ class ExtendedFeedForward(FeedForward):
         return self.linear2(dropped(h, self.dropout, self.training, generator=self.generator))
 
 
+class SandwichNorm(Module):
+    """Norms before and after a sublayer, as in Gemma 2."""
+
+    def __init__(self, before: Module, after: Module) -> None:
+        self.before, self.after = before, after
+
+
 class ExtendedLayer(TransformerLayer):
     """Base of the layers with the options of later models."""
 
@@ -285,6 +343,7 @@ class ExtendedLayer(TransformerLayer):
         norm: str = "layer",
         norm_eps: float = 1e-5,
         norm_first: bool = False,
+        norm_after: bool = False,
         parallel: bool = False,
         bias: bool = True,
         attention: Mapping[str, Any] | None = None,
@@ -302,7 +361,13 @@ class ExtendedLayer(TransformerLayer):
                 "norm_first=True, got True"
             )
         shared: dict[str, Any] = {"bias": bias, "dtype": dtype, "generator": generator}
-        new_norm: Any = partial(norm_named, norm, d_model, norm_eps, dtype)
+        if norm_after and (parallel or not norm_first):
+            raise ValueError(
+                f"{type(self).__name__}: norm_after must be False, except with norm_first=True and "
+                "parallel=False, got True"
+            )
+        one_norm: Any = partial(norm_named, norm, d_model, norm_eps, dtype)
+        new_norm = (lambda: SandwichNorm(one_norm(), one_norm())) if norm_after else one_norm
         new_attention = partial(ExtendedAttention, d_model, num_heads)
         inner_dropout = dropout if activation_dropout is None else activation_dropout
         self.norm_first, self.parallel = norm_first, parallel
@@ -333,6 +398,8 @@ class ExtendedLayer(TransformerLayer):
         onto : Tensor, shape (N, L, d_model), optional
             Added to the sublayer's output in place of x, if two sublayers get the same x.
         """
+        if isinstance(norm, SandwichNorm):
+            return x + self.dropout(norm.after(sublayer(norm.before(x))))
         if onto is None:
             return super().residual(x, norm, sublayer)
         return onto + self.dropout(sublayer(norm(x)))
@@ -350,9 +417,11 @@ class ExtendedEncoderLayer(ExtendedLayer, TransformerEncoderLayer):
     gated : bool, default False
         Multiply the activation by a second projection: see `ExtendedFeedForward`.
     norm : str, default "layer"
-        "layer", "rms" or "rms_zero_centred".
+        "layer", "layer_no_bias", "rms" or "rms_zero_centred".
     norm_eps : float, default 1e-5
         Added to the variance or mean square.
+    norm_after : bool, default False
+        Normalize the output of each sublayer, too. Requires `norm_first`.
     parallel : bool, default False
         Pass the same x to both sublayers. Requires `norm_first`.
     bias : bool, default True

@@ -62,12 +62,12 @@ class RMSNorm(TrailingNorm):
         return normalize_trailing_axes(rms_norm, "RMSNorm", x, shape, self.eps, weight=scale)
 
 
-NORMS = ("layer", "rms", "rms_zero_centred")
+NORMS = ("layer", "layer_no_bias", "rms", "rms_zero_centred")
 
 
 def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm:
     """Return a new norm."""
     check_choice("", "norm", kind, *NORMS)
-    if kind == "layer":
-        return LayerNorm(d, eps, dtype=dtype)
+    if kind.startswith("layer"):
+        return LayerNorm(d, eps, bias=kind == "layer", dtype=dtype)
     return RMSNorm(d, eps, dtype=dtype, zero_centred=kind == "rms_zero_centred")

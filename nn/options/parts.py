@@ -23,6 +23,7 @@ from ..block import (
 )
 from ..layers import Dropout, Embedding, LearnedPositions, Linear, SinusoidalPositions
 from ..module import Module, ModuleList
+from .activations import Identity
 from .extended_layers import ExtendedDecoderLayer, ExtendedEncoderLayer
 from .heads import prune_heads
 from .norms import norm_named
@@ -113,7 +114,7 @@ def layer_options(
     config: Any, count: int, *, causal: bool, cross: bool, generator: Generator | None
 ) -> list[dict[str, Any]]:
     """Return the options of each layer of a stack, which differ in their self-attention."""
-    names = ("dropout", "activation", "norm_eps", "norm_first", "bias", "dtype",
+    names = ("dropout", "activation", "norm_eps", "norm_first", "norm_after", "bias", "dtype",
              "activation_dropout", "gated", "norm")  # fmt: skip
     common = {name: getattr(config, name) for name in names}
     attention, positions = config.effective().attention, config.positions
@@ -124,8 +125,10 @@ def layer_options(
         "num_kv_heads": attention.num_kv_heads,
         "head_dim": attention.head_dim,
         "scale": attention.scale,
+        "softcap": attention.softcap,
         "bias": bias,
         "qk_norm": config.norm_eps if attention.qk_norm else None,
+        "zero_centred": config.norm == "rms_zero_centred",
         "dropout": attention.dropout,
     }
     common |= (
@@ -138,10 +141,14 @@ def layer_options(
         make_bias = POSITION_BIASES[positions.kind]
         of_positions["position_bias"] = make_bias(config, not causal, generator)
     layers = []
+    windowed = config.rotary(positions.rotary_window_base) if positions.rotary_window_base else None
     for i in range(count):
-        changes: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
-        if causal and (attention.window_layers is None or i in attention.window_layers):
+        changes: dict[str, Any] = {}
+        if attention.window_layers is None or i in attention.window_layers:
             changes["window"] = attention.window
+            changes |= {} if windowed is None else {"rotary": windowed}
+        if i in positions.no_rotary_layers:
+            changes["rotary"] = None
         layers.append({**common, "attention": shared | of_positions | changes})
     return layers
 
@@ -155,6 +162,8 @@ def set_layers(
     sizes = config.d_model, config.num_heads, config.d_ff
     options = layer_options(config, count, causal=causal, cross=cross, generator=generator)
     stack.layers = ModuleList([kind(*sizes, generator=generator, **layer) for layer in options])
+    if stack.layers and not getattr(config, "first_norm", True):
+        stack.layers[0].norm1 = Identity()
     stack.norm = None
     if config.effective().final_norm:
         stack.norm = norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)

@@ -15,7 +15,7 @@ from minigrad.tensor import Tensor, unwrap
 
 from ..attention import MultiHeadAttention
 from ..module import CALL, Module
-from .extended_layers import within_window
+from .extended_layers import ExtendedAttention
 
 __all__ = ["attentions_of", "gate_heads", "record_attention", "with_weights"]
 
@@ -82,14 +82,9 @@ def attending(
 
 def scores_of(attention: Any, q: Any, k: Any, mask: Any) -> dict[str, Any]:
     """Return the arguments of `attention_weights` beside queries and keys."""
-    bias = getattr(attention, "position_bias", None)
-    scale = getattr(attention, "scale", None)
-    lengths = q.shape[2], k.shape[2]
-    return {
-        "mask": within_window(mask, *lengths, getattr(attention, "window", None)),
-        "bias": None if bias is None else bias(*lengths),
-        "scale": q.shape[-1] ** -0.5 if scale is None else scale,
-    }
+    if isinstance(attention, ExtendedAttention):
+        return attention.score_options(q, k, mask)
+    return {"mask": mask, "bias": None, "scale": q.shape[-1] ** -0.5}
 
 
 @contextmanager

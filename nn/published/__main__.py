@@ -10,7 +10,7 @@ from typing import Any
 from minigrad.io.reading import printable
 
 from .family import HFConfig
-from .load import FAMILIES, load
+from .load import load
 
 
 def describe(directory: str) -> str:
@@ -21,7 +21,7 @@ def describe(directory: str) -> str:
     """
     model: Any = load(directory)
     origin = model.origin
-    family = FAMILIES[model.origin.family]
+    family = origin.family
     hf = HFConfig(origin.settings, "config.json", family.defaults)
     family.config(hf)
     options = model.config.flatten(model.config.effective().to_dict())

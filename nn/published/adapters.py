@@ -20,7 +20,7 @@ from .. import init
 from ..layers import Linear
 from ..models import Model
 from .family import StoredArray, expect_values
-from .load import FAMILIES, Origin, check_arrays
+from .load import Origin, check_arrays
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .save import origin_of_trained
 
@@ -54,7 +54,7 @@ def _module_arrays(origin: Origin) -> dict[str, StoredArray]:
     The modules below a head have the prefix of the family, although some files lack it. A tied
     output projection, which has no array, is added.
     """
-    names = FAMILIES[origin.family].names_of_head(origin.head, _prefix(origin))
+    names = origin.family.names_of_head(origin.head, _prefix(origin))
     arrays = {_module_name(origin, name): stored for name, stored in origin.arrays.items()}
     for path, target in names.items():
         if target == "output":
@@ -64,12 +64,12 @@ def _module_arrays(origin: Origin) -> dict[str, StoredArray]:
 
 
 def _prefix(origin: Origin) -> str:
-    return "" if origin.head == "none" else FAMILIES[origin.family].prefix
+    return "" if origin.head == "none" else origin.family.prefix
 
 
 def _module_name(origin: Origin, array: str) -> str:
     """Return the name in transformers of a parameter by its name in the file."""
-    family, prefix = FAMILIES[origin.family], _prefix(origin)
+    family, prefix = origin.family, _prefix(origin)
     bare, _, end = array.removeprefix(family.prefix).rpartition(".")
     names = family.names_of_head(origin.head, prefix)
     path = next((n for n in names if bare == n.removeprefix(family.prefix)), prefix + bare)
@@ -80,9 +80,12 @@ def _module_name(origin: Origin, array: str) -> str:
 
 def _linears_by_path(
     model: Model, arrays: Mapping[str, StoredArray]
-) -> dict[str, dict[str, Linear]]:
-    """Return our linear layers, by name, in each linear layer of PEFT's model, by its path."""
-    linears = linears_of(model)
+) -> dict[str, dict[str, Any]]:
+    """Return our layers, by name, in each linear layer of PEFT's model, by its path.
+
+    Those of a classifier's head may also be norms.
+    """
+    linears = linears_of(model) | heads_of(model)
     end = ".weight"
     paths = {}
     for array, stored in arrays.items():
@@ -236,7 +239,7 @@ def _adapter_settings(
         origin.head, "SEQ_2_SEQ_LM" if "decoder_start_token_id" in origin.settings else "CAUSAL_LM"
     )
     alpha = first.scale * first.rank
-    inside = FAMILIES[origin.family].prefix  # a pooler in the encoder has its whole path
+    inside = origin.family.prefix  # a pooler in the encoder has its whole path
     is_inside = lambda path: origin.head == "none" or path.startswith(inside)
     modules = {path if is_inside(path) else path.partition(".")[0] for path in whole}
     return {
@@ -244,7 +247,7 @@ def _adapter_settings(
         "lora_alpha": alpha, "lora_dropout": first.dropout, "target_modules": sorted(ranks),
         "rank_pattern": {path: rank for path, rank in ranks.items() if rank != first.rank},
         "alpha_pattern": {path: value for path, value in alphas.items() if value != alpha},
-        "fan_in_fan_out": origin.family == "gpt2", "bias": "none",
+        "fan_in_fan_out": any(x.transposed for x in origin.arrays.values()), "bias": "none",
         "modules_to_save": sorted(modules) or None,
     }  # fmt: skip
 
@@ -363,7 +366,7 @@ def _named_arrays(origin: Origin, stem: str, file: SafetensorsFile) -> dict[str,
     An adapter may be of a model without head, or have the names of files.
     """
     arrays = _module_arrays(origin)
-    prefix = FAMILIES[origin.family].prefix
+    prefix = origin.family.prefix
     bare = {name.removeprefix(prefix): stored for name, stored in arrays.items()}
     for named in (arrays, bare, origin.arrays):
         if any(file.keys() & _names_of(stem + name.removesuffix(".weight")) for name in named):

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from ..options.config import EncoderConfig
 from ..options.encoder import EncoderClassifier, EncoderModel
-from .family import ENCODERS, Family, HFConfig, Names, StoredArray, in_layers, projections
+from .family import ENCODERS, QKV, Family, HFConfig, Names, StoredArray, in_layers, projections
+from .llama import rotary_positions, window_layers
 
 _OPTIONS: dict[str, Any] = {
     "activation_dropout": 0.0,
@@ -331,6 +332,110 @@ class Albert(Bert):
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration."""
         return super().config(hf) | {"shared_layers": True}
+
+
+_HEAD = {"head.dense": "dense", "head.norm": "norm", "classifier": "output"}
+
+
+class ModernBert(Bert):
+    """ModernBERT: Warner et al. (2024), arXiv:2412.13663. Two of three layers have a window."""
+
+    base = "ModernBert"
+    prefix = "model."
+    keys = {
+        "vocab_size": "vocab_size",
+        "d_model": "hidden_size",
+        "num_heads": "num_attention_heads",
+        "num_layers": "num_hidden_layers",
+        "d_ff": "intermediate_size",
+        "max_len": "max_position_embeddings",
+        "activation": "hidden_activation",
+        "norm_eps": "norm_eps",
+        "bias": "mlp_bias",
+        "activation_dropout": "mlp_dropout",
+        "attention.bias": "attention_bias",
+        "output_bias": "decoder_bias",
+        "head_dropout": "classifier_dropout",
+        "pad_id": "pad_token_id",
+    }
+    defaults = {
+        "max_position_embeddings": 8192,
+        "hidden_activation": "gelu",
+        "norm_eps": 1e-5,
+        "norm_bias": False,
+        "mlp_bias": False,
+        "mlp_dropout": 0.0,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "embedding_dropout": 0.0,
+        "decoder_bias": True,
+        "classifier_activation": "gelu",
+        "classifier_bias": False,
+        "classifier_dropout": 0.0,
+        "classifier_pooling": "cls",
+        "local_attention": 128,
+        "global_attn_every_n_layers": 3,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 10000.0,
+        "pad_token_id": 50283,
+    }
+    harmless = {
+        "deterministic_flash_attn", "eos_token_id", "initializer_cutoff_factor", "layer_norm_eps",
+        "position_embedding_type", "reference_compile", "repad_logits_with_grad",
+        "sparse_pred_ignore_index", "sparse_prediction", "tie_word_embeddings",
+    }  # fmt: skip
+    names = {
+        "embeddings.tok_embeddings": "embedding.tokens",
+        "embeddings.norm": "embedding.norm",
+        **in_layers(
+            "layers",
+            "encoder.layers",
+            {
+                "attn_norm": "norm1",
+                "attn.Wqkv": StoredArray(QKV),
+                "attn.Wo": "self_attention.out_proj",
+                "mlp_norm": "norm2",
+                "mlp.Wi": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
+                "mlp.Wo": "feed_forward.linear2",
+            },
+        ),
+        "final_norm": "encoder.norm",
+    }
+    head_names = {
+        "mlm": {"head.dense": "dense", "head.norm": "norm", "decoder": "output"},
+        "classes": _HEAD,
+        "tokens": _HEAD,
+    }
+    classifier: ClassVar[dict[str, Any]] = {}
+    pooler = ""
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        for key in ("attention_dropout", "embedding_dropout", "classifier_bias"):
+            hf.expect(key, self.defaults[key])
+        hf.expect("rope_scaling", None)
+        options = hf.options(self.keys)
+        if hf.activation("classifier_activation") != options["activation"]:
+            hf.fail("classifier_activation", f"{hf['hidden_activation']}, as hidden_activation")
+        step = hf.integer("global_attn_every_n_layers")
+        return {
+            **options,
+            "norm": "layer" if hf.flag("norm_bias") else "layer_no_bias",
+            "norm_first": True,
+            "first_norm": False,
+            "gated": True,
+            "dropout": 0.0,
+            "pool": hf.text("classifier_pooling", choices=("cls", "mean")).replace("cls", "first"),
+            "head_activation": options["activation"],
+            "head_norm": True,
+            "embeddings.scale": False,
+            "embeddings.norm": True,
+            "attention.window": hf.integer("local_attention") // 2 + 1,
+            "attention.window_layers": window_layers(hf, lambda i: i % step),
+            **rotary_positions(
+                hf, hf.number("global_rope_theta"), window_base=hf.number("local_rope_theta")
+            ),
+        }
 
 
 class ViT(Family):

@@ -24,7 +24,7 @@ from ..text.loading import load as load_text
 from ..text.tokenize import check_texts
 from .adapters import LABELS, load_adapter
 from .family import expect_values
-from .load import FAMILIES, load
+from .load import family_of, load
 from .lora import merge_lora
 
 __all__ = ["Classifier", "classifier"]
@@ -148,8 +148,7 @@ def classifier(
 def _num_classes(adapter: Path, settings: Settings) -> int:
     """Return the number of classes of the head in an adapter."""
     path = adapter / "adapter_model.safetensors"
-    family = FAMILIES[settings.text("model_type", choices=sorted(FAMILIES))]
-    names = family.head_names.get("classes", {})
+    names = family_of(settings).head_names.get("classes", {})
     ends = tuple(f".{name}.weight" for name, target in names.items() if target == "output")
     for name, entry in SafetensorsFile(path).items():
         if ends and name.endswith(ends) and entry.shape:

@@ -298,6 +298,10 @@ class Family:
     modules: ClassVar[Mapping[str, str]] = {}
     pooler: ClassVar[str] = ""
 
+    def variant(self, settings: Settings) -> Family:
+        """Return the family for a config.json: this one, or another of the same `model_type`."""
+        return self
+
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration by names such as "attention.dropout"."""
         raise NotImplementedError

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from .family import QKV, DecoderOnly, HFConfig, StoredArray, in_layers, projections, without
+from minigrad.io.json import Settings
+
+from ..options.config import EncoderConfig
+from ..options.encoder import EncoderModel
+from .family import QKV, DecoderOnly, Family, HFConfig, StoredArray, in_layers, projections, without
 
 _SCALING_NUMBERS = (
     "factor",
@@ -27,10 +31,20 @@ def rotary_positions(
     kinds: Sequence[str] = ("default", "linear", "llama3", "yarn"),
     part: float | None = None,
     head_dim: int = 0,
+    window_base: float | None = None,
 ) -> dict[str, Any]:
-    """Return the options of positions from `rope_scaling`, or from `rope_parameters`."""
+    """Return the options of positions from `rope_scaling`, or from `rope_parameters`.
+
+    With a `window_base`, that of layers with a window, the latter are those of two kinds of layers.
+    """
     older = hf.object("rope_scaling", None)
     newer = hf.object("rope_parameters", None)
+    if window_base is not None and newer is not None:
+        windowed = HFConfig(newer.object("sliding_attention", None) or {}, newer.where)
+        newer = newer.object("full_attention", None)
+        windowed.expect("rope_type", "default")
+        window_base = float(windowed.number("rope_theta", window_base, low=1))
+        windowed.expect_harmless(frozenset())
     scaling = HFConfig(older or newer or {}, (older or newer or hf).where)
     kind = scaling.text(["rope_type", "type"], "default", choices=kinds)
     base = float(scaling.number("rope_theta", base, low=1))
@@ -49,9 +63,21 @@ def rotary_positions(
     return {
         "positions.kind": "rotary",
         "positions.rotary_base": base,
+        "positions.rotary_window_base": window_base,
         "positions.rotary_scaling": None if kind == "default" else options,
         "positions.rotary_dim": None if part is None else int(head_dim * part),
     }
+
+
+def window_layers(hf: HFConfig, pattern: Callable[[int], int]) -> list[int]:
+    """Return the layers with a window: those of `layer_types`, or whose `pattern` is not 0."""
+    count = hf.integer("num_hidden_layers", low=0, high=10_000)
+    kinds = hf.list("layer_types", str, None)
+    if kinds is None:
+        return [i for i in range(count) if pattern(i)]
+    if not {*kinds} <= {"sliding_attention", "full_attention"}:
+        hf.fail("layer_types", "full_attention or sliding_attention for each layer")
+    return [i for i, kind in enumerate(kinds[:count]) if kind == "sliding_attention"]
 
 
 class Llama(DecoderOnly):
@@ -116,8 +142,12 @@ class Llama(DecoderOnly):
             "norm": "rms",
             "dropout": 0.0,
             "attention.bias": hf.flag("attention_bias"),
-            **rotary_positions(hf, hf.number("rope_theta"), kinds=self.rope_types),
+            **self.positions(hf),
         }
+
+    def positions(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of positions."""
+        return rotary_positions(hf, hf.number("rope_theta"), kinds=self.rope_types)
 
 
 class Mistral(Llama):
@@ -180,19 +210,15 @@ class Qwen2(Llama):
     def window(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of the window that `use_sliding_window` turns on."""
         window = hf.options({"attention.window": "sliding_window"})
-        kinds = hf.list("layer_types", str)
-        layers = self.window_layers(hf)
-        if kinds is not None:
-            count = hf.integer("num_hidden_layers", low=0)
-            layers = [i for i, kind in enumerate(kinds[:count]) if kind == "sliding_attention"]
+        layers = window_layers(hf, self.has_window(hf))
         if not hf.flag("use_sliding_window") or window["attention.window"] is None:
             return {}
-        return window | {"attention.window_layers": list(layers)}
+        return window | {"attention.window_layers": layers}
 
-    def window_layers(self, hf: HFConfig) -> Sequence[int]:
-        """Return the layers with a window if `layer_types` does not list them."""
+    def has_window(self, hf: HFConfig) -> Callable[[int], int]:
+        """Return whether a layer has a window if `layer_types` does not list the layers."""
         first = hf.integer("max_window_layers", low=0)
-        return range(first, hf.integer("num_hidden_layers", low=0, high=10_000))
+        return lambda i: i >= first
 
 
 class Qwen3(Qwen2):
@@ -235,17 +261,18 @@ class SmolLM3(Qwen2):
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
         """Return the options of our configuration."""
-        layers = {"positions.no_rotary_layers": self.window_layers(hf)}
-        return Llama.config(self, hf) | layers | self.window(hf)
+        has_window = self.has_window(hf)
+        layers = [*filter(has_window, range(hf.integer("num_hidden_layers", low=0, high=10_000)))]
+        options = Llama.config(self, hf) | self.window(hf)
+        return options | {"positions.no_rotary_layers": layers}
 
-    def window_layers(self, hf: HFConfig) -> Sequence[int]:
-        """Return the layers without rotary positions."""
-        count = hf.integer("num_hidden_layers", low=0, high=10_000)
+    def has_window(self, hf: HFConfig) -> Callable[[int], int]:
+        """Return whether a layer has no rotary positions."""
         interval = hf.integer("no_rope_layer_interval")
         rotates = hf.list("no_rope_layers", int)  # 1 if a layer has rotary positions
         if rotates is None:
-            rotates = [(i + 1) % interval for i in range(count)]
-        return tuple(i for i, rotate in enumerate(rotates[:count]) if not rotate)
+            return lambda i: (i + 1) % interval == 0
+        return lambda i: i < len(rotates) and not rotates[i]
 
 
 class Gemma(Llama):
@@ -270,3 +297,103 @@ class Gemma(Llama):
         if options["activation"] == "gelu":  # the first files have this name
             options["activation"] = "gelu_tanh"
         return options | {"norm": "rms_zero_centred", "embeddings.scale": True}
+
+
+class Gemma2(Llama):
+    """Gemma 2: Riviere et al. (2024), arXiv:2408.00118. Every other layer has a window."""
+
+    base = "Gemma2"
+    keys = Llama.keys | {
+        "activation": "hidden_activation",
+        "attention.softcap": "attn_logit_softcapping",
+        "attention.window": "sliding_window",
+        "logit_softcap": "final_logit_softcapping",
+    }
+    defaults = Gemma.defaults | {
+        "num_key_value_heads": 4,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": 256,
+        "attn_logit_softcapping": 50.0,
+        "sliding_window": 4096,
+        "final_logit_softcapping": 30.0,
+        "sliding_window_pattern": 2,
+    }
+    harmless = {"hidden_act"}
+    names = {
+        **Llama.names,
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "input_layernorm": "norm1.before",
+                "post_attention_layernorm": "norm1.after",
+                "pre_feedforward_layernorm": "norm2.before",
+                "post_feedforward_layernorm": "norm2.after",
+            },
+        ),
+    }
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        step = hf.integer("sliding_window_pattern")
+        return super().config(hf) | {
+            "norm": "rms_zero_centred",
+            "norm_after": True,
+            "embeddings.scale": True,
+            "attention.scale": hf.number("query_pre_attn_scalar", low=1e-6) ** -0.5,
+            "attention.window_layers": window_layers(hf, lambda i: (i + 1) % step),
+        }
+
+
+class Gemma3(Gemma2):
+    """Gemma 3: Kamath et al. (2025), arXiv:2503.19786. Layers with a window rotate faster."""
+
+    base = "Gemma3"
+    keys = without(Gemma2.keys, "attention.softcap")
+    defaults = Gemma2.defaults | {
+        "max_position_embeddings": 131072,
+        "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "sliding_window_pattern": 6,
+    }
+    harmless = Gemma2.harmless | {"_sliding_window_pattern"}
+    names = {**Qwen3.names, **Gemma2.names}
+
+    def variant(self, settings: Settings) -> Family:
+        """Return the family of an encoder if tokens attend to later ones."""
+        is_encoder = settings.flag("use_bidirectional_attention", False)
+        return Gemma3Encoder() if is_encoder else self
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {"attention.qk_norm": True}
+
+    def positions(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of positions."""
+        window_base = hf.number("rope_local_base_freq")
+        return rotary_positions(hf, hf.number("rope_theta"), window_base=window_base)
+
+
+class Gemma3Encoder(Gemma3):
+    """EmbeddingGemma: Vera et al. (2025), arXiv:2509.20354."""
+
+    models: ClassVar[Any] = {"none": EncoderModel}
+    suffixes = {"none": "TextModel"}
+    config_class: ClassVar[Any] = EncoderConfig
+    keys = without(Gemma3.keys, "tie", "logit_softcap")
+    harmless = Gemma3.harmless | {"final_logit_softcapping", "tie_word_embeddings"}
+    names = {
+        name: target and target.replace("layers.", "encoder.", 1)
+        for name, target in Gemma3.names.items()
+    }
+    head_names: ClassVar[Any] = {}
+
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        causal = HFConfig({**hf, "use_bidirectional_attention": False}, hf.where, hf.defaults)
+        options = super().config(causal)
+        hf.taken |= causal.taken
+        window = options["attention.window"] // 2 + 1
+        return options | {"norm_first": True, "attention.window": window}

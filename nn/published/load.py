@@ -28,12 +28,12 @@ from ..options.config import check_sizes, extended
 from ..options.modules import replace_array
 from ..text.hub import find_model
 from .bart import M2M100, Bart, Marian, MBart
-from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
+from .bert import Albert, Bert, DistilBert, Electra, ModernBert, MPNet, Roberta, ViT, XLMRoberta
 from .family import HARMLESS, Family, HFConfig, Names, StoredArray
 from .generation_config import LIMITS, TOKEN_IDS
 from .gguf import GGUFFile
 from .gpt import GPT2, OPT, GPTNeoX
-from .llama import Gemma, Llama, Mistral, Phi3, Qwen2, Qwen3, SmolLM3
+from .llama import Gemma, Gemma2, Gemma3, Llama, Mistral, Phi3, Qwen2, Qwen3, SmolLM3
 from .t5 import T5
 
 __all__ = ["load"]
@@ -45,6 +45,8 @@ FAMILIES: dict[str, Family] = {
     "distilbert": DistilBert(),
     "electra": Electra(),
     "gemma": Gemma(),
+    "gemma2": Gemma2(),
+    "gemma3_text": Gemma3(),
     "gpt2": GPT2(),
     "gpt_neox": GPTNeoX(),
     "llama": Llama(),
@@ -52,6 +54,7 @@ FAMILIES: dict[str, Family] = {
     "marian": Marian(),
     "mbart": MBart(),
     "mistral": Mistral(),
+    "modernbert": ModernBert(),
     "mpnet": MPNet(),
     "opt": OPT(),
     "phi3": Phi3(),
@@ -65,6 +68,13 @@ FAMILIES: dict[str, Family] = {
 }
 """Families of published models by the `model_type` of their config.json."""
 
+
+def family_of(settings: Settings) -> Family:
+    """Return the family of a config.json, or raise a ValueError if it is not supported."""
+    family = FAMILIES[settings.text("model_type", choices=sorted(FAMILIES))]
+    return family.variant(settings)
+
+
 EXPECTED_FILES = (
     "expected a directory with config.json and model.safetensors, such as transformers' "
     "save_pretrained writes, or `hf download NAME --local-dir DIRECTORY`"
@@ -77,8 +87,8 @@ class Origin:
 
     Parameters
     ----------
-    family : str
-        A key of `FAMILIES`.
+    family : Family
+        Family of its `model_type`.
     settings : dict
         Content of config.json.
     head : str
@@ -93,7 +103,7 @@ class Origin:
         Settings of `generate` in transformers, by `_Directory.generation_settings`.
     """
 
-    family: str
+    family: Family
     settings: dict[str, Any]
     head: str
     arrays: dict[str, StoredArray]
@@ -202,13 +212,12 @@ class _Directory:
         else:
             self.settings = read_json(directory / "config.json", EXPECTED_FILES)
             self.generation = read_if_any(directory / "generation_config.json")
-        self.name = self.settings.text("model_type", choices=sorted(FAMILIES))
+        self.family = family_of(self.settings)
         if self.settings.get("quantization_config") is not None:
             self.settings.fail(
                 "quantization_config",
                 "null (quantised weights are not supported; get the original)",
             )
-        self.family = FAMILIES[self.name]
         if directory.suffix != ".gguf":
             self.weights = SafetensorsFolder(directory, EXPECTED_FILES)
         prefix = self.family.prefix
@@ -436,9 +445,9 @@ class _Directory:
                 replace_array(parameters[parameter], part)
                 parameters[parameter].requires_grad = stored.trained
         if not is_native:
-            return new_origin(self.name, model, head, self.settings)
+            return new_origin(self.family, model, head, self.settings)
         unused = {name: weights.array(name) for name in weights if name not in arrays}
-        return Origin(self.name, dict(self.settings), head, arrays, unused)
+        return Origin(self.family, dict(self.settings), head, arrays, unused)
 
 
 def checked_ids(settings: Settings, name: str, ids: list[int], vocab_size: int) -> tuple[int, ...]:
@@ -558,12 +567,11 @@ def parameter_names(model: Model) -> dict[str, str]:
     }
 
 
-def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) -> Origin:
+def new_origin(family: Family, model: Model, head: str, settings: Mapping[str, Any]) -> Origin:
     """Return the origin of a model that no directory holds, as one of a family.
 
     `settings` is the content of a config.json, without what depends on the head.
     """
-    family = FAMILIES[name]
     config = extended(model.config)
     unused: dict[str, np.ndarray] = {}
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
@@ -580,4 +588,4 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
     arrays, unstored = first_names(table, parameters)
     if unstored:
         raise ValueError(f"{family.base} must have all parameters, but not {listed(unstored)}")
-    return Origin(name, settings, head, arrays, unused)
+    return Origin(family, settings, head, arrays, unused)

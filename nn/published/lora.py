@@ -16,11 +16,12 @@ from .. import init
 from ..layers import Linear
 from ..models import Model
 from ..module import Module, Parameter, as_input
+from ..options.extended_layers import CappedLinear
 
 __all__ = ["LoRALinear", "lora", "merge_lora"]
 
 
-class LoRALinear(Linear):
+class LoRALinear(CappedLinear):
     """A linear layer with an adapter: x @ (weight + scale * B @ A).T + bias.
 
     A, (rank, in_features), and B, (out_features, rank), are trained. B is zero at first, so that
@@ -53,6 +54,7 @@ class LoRALinear(Linear):
         self.out_features = linear.out_features
         self.weight = linear.weight
         self.bias = linear.bias
+        self.cap = getattr(linear, "cap", None)
         self.rank, self.scale, self.dropout, self.generator = rank, scale, dropout, generator
         dtype = linear.weight.dtype
         self.lora_a = Parameter(np.empty((rank, linear.in_features), dtype))
@@ -76,7 +78,7 @@ class LoRALinear(Linear):
         x = as_input(self, x, self.weight.dtype)
         dropped = mg.dropout(x, self.dropout, self.training, generator=self.generator)
         change = mg.linear(mg.linear(dropped, self.lora_a), self.lora_b) * self.scale
-        return super().forward(x) + change
+        return self.bounded(mg.linear(x, self.weight, self.bias) + change)
 
     def merged(self) -> Linear:
         """Return a linear layer whose weight includes the adapter.
@@ -86,7 +88,9 @@ class LoRALinear(Linear):
         Linear
             It shares the bias with this layer.
         """
-        plain = Linear.__new__(Linear)
+        plain: Any = Linear.__new__(Linear if self.cap is None else CappedLinear)
+        if self.cap is not None:
+            plain.cap = self.cap
         plain.in_features = self.in_features
         plain.out_features = self.out_features
         plain.bias = self.bias
@@ -114,7 +118,7 @@ def _put(model: Module, linears: Mapping[str, Linear]) -> None:
 
 def heads_of(model: Model) -> dict[str, Module]:
     """Return the layers of the head of a classifier, which are trained whole."""
-    trained = ("dense", "output") if getattr(model.config, "num_classes", 0) else ()
+    trained = ("dense", "norm", "output") if getattr(model.config, "num_classes", 0) else ()
     return {name: child for name, child in model.named_children() if name in trained}
 
 

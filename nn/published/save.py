@@ -138,4 +138,4 @@ def origin_of_trained(model: Model) -> Origin:
             f"save: model must have the options of {family.base}, got {text}; nn.save_weights "
             "keeps any model"
         )
-    return new_origin(name, model, head, settings)
+    return new_origin(family, model, head, settings)

@@ -31,11 +31,11 @@ from nn.published.load import FAMILIES
 Saved = Callable[[str], tuple[Any, Path]]
 GENERATIVE = [
     name for name in MODELS
-    if FAMILIES[name.partition(",")[0]].models.keys() == {""} and name != "gpt2, bare"
+    if FAMILIES[name.partition(",")[0]].models.keys() == {""} and not MODELS[name][0].endswith("Model")
 ]  # fmt: skip
 IN_FLOAT32 = {
-    "gemma", "gpt_neox", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian",
-    "m2m_100",
+    "gemma", "gemma2", "gemma3_text", "gpt_neox", "llama", "mistral", "modernbert", "phi3", "qwen2",
+    "qwen3", "smollm3", "t5", "marian", "m2m_100",
 }  # fmt: skip
 """Families whose norms, rotations or sines transformers always computes in float32."""
 

@@ -37,6 +37,11 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any], dic
     "LaBSE": ("bert", CLS, ("Dense", "Normalize"), {}, {}),
     "distiluse": ("distilbert", OLD_CLS, ("Dense",), {}, {}),
     "Qwen3-Embedding": ("qwen3", LAST, ("Normalize",), {**QUERY, "similarity_fn_name": "cosine"}, {}),
+    "EmbeddingGemma": (
+        "gemma3_text, encoder", MEAN, ("Dense", "Dense", "Normalize"),
+        {**QUERY, "similarity_fn_name": "cosine"}, {"max_seq_length": 2048},
+    ),
+    "ModernBERT": ("modernbert", MEAN, (), {}, {}),
     "default prompt": ("bert", MEAN, ("Normalize",), {**QUERY, "default_prompt_name": "query"}, {}),
     "version 5.4": (
         "mpnet", {**MEAN, "include_prompt": True}, ("Normalize",),
@@ -45,8 +50,9 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any], dic
          "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}},
     ),
 }  # fmt: skip
-DENSE_WEIGHT = np.random.default_rng(0).standard_normal((5, 16)).astype(np.float32)
-DENSE_BIAS = np.random.default_rng(1).standard_normal(5).astype(np.float32)
+RNG = np.random.default_rng(0)
+DENSE_WEIGHTS = [RNG.standard_normal(shape).astype(np.float32) for shape in ((5, 16), (7, 5))]
+DENSE_BIAS = RNG.standard_normal(5).astype(np.float32)
 
 
 def write(path: Path, data: Any) -> None:
@@ -76,12 +82,14 @@ def write_directory(path: Path, kind: str) -> Any:
             entry["type"] = f"sentence_transformers.{parent}.modules.{name.lower()}.{name}"
     write(path / "modules.json", entries)
     write(path / "1_Pooling/config.json", pooling)
-    if "Dense" in later:
-        settings = {"in_features": 16, "out_features": 5, "bias": True}
-        settings["activation_function"] = "torch.nn.modules.activation.Tanh"
-        write(path / "2_Dense/config.json", settings)
-        arrays = {"linear.weight": DENSE_WEIGHT, "linear.bias": DENSE_BIAS}
-        write_safetensors(path / "2_Dense/model.safetensors", arrays)
+    has_bias = later.count("Dense") == 1  # two have no bias, and no activation
+    for i, weight in enumerate(DENSE_WEIGHTS[: later.count("Dense")], 2):
+        settings = {"in_features": weight.shape[1], "out_features": len(weight), "bias": has_bias}
+        activation = "activation.Tanh" if has_bias else "linear.Identity"
+        settings["activation_function"] = f"torch.nn.modules.{activation}"
+        write(path / f"{i}_Dense/config.json", settings)
+        arrays = {"linear.weight": weight} | ({"linear.bias": DENSE_BIAS} if has_bias else {})
+        write_safetensors(path / f"{i}_Dense/model.safetensors", arrays)
     if of_sentences:
         write(path / "config_sentence_transformers.json", of_sentences)
     if of_tokens:
@@ -104,8 +112,10 @@ def vector_of(theirs: Any, kind: str, sentence: str) -> np.ndarray:
         vector = states[0]
     else:
         vector = states.mean(0)
-    if "Dense" in later:
-        vector = np.tanh(DENSE_WEIGHT @ vector + DENSE_BIAS)
+    if later.count("Dense") == 1:
+        vector = np.tanh(DENSE_WEIGHTS[0] @ vector + DENSE_BIAS)
+    if later.count("Dense") == 2:
+        vector = DENSE_WEIGHTS[1] @ (DENSE_WEIGHTS[0] @ vector)
     return vector / np.linalg.norm(vector) if "Normalize" in later else vector
 
 

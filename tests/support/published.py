@@ -28,6 +28,10 @@ _LM = {
     "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "intermediate_size": 24, "max_position_embeddings": 64, "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
+_GEMMA = {
+    **_LM, "head_dim": 6, "num_hidden_layers": 3, "sliding_window": 4, "query_pre_attn_scalar": 10,
+    "final_logit_softcapping": 3.0,
+}  # fmt: skip
 _GPT2 = {
     "vocab_size": VOCAB, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 40, "bos_token_id": 1,
     "eos_token_id": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
@@ -68,6 +72,16 @@ _YARN = {
     "original_max_position_embeddings": 16,
 }
 
+_MODERN = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 24,
+    "max_position_embeddings": 40, "local_attention": 4, "num_labels": 3, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+}  # fmt: skip
+_TWO_BASES = {
+    "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e5},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+}
+
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", _ENCODER),
     "bert, masked": ("BertForMaskedLM", _ENCODER),
@@ -94,6 +108,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "AlbertForSequenceClassification",
         {**_ENCODER, "embedding_size": 8, "classifier_dropout_prob": 0.0},
     ),
+    "modernbert": ("ModernBertModel", _MODERN),
+    "modernbert, masked": ("ModernBertForMaskedLM", _MODERN),
+    "modernbert, classes": ("ModernBertForSequenceClassification", {**_MODERN, "classifier_pooling": "mean"}),
+    "modernbert, tokens": ("ModernBertForTokenClassification", {**_MODERN, "norm_bias": True}),
     "vit": ("ViTModel", _VIT),
     "vit, classes": ("ViTForImageClassification", _VIT),
     "gpt2": ("GPT2LMHeadModel", _GPT2),
@@ -117,6 +135,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("Qwen3ForCausalLM", {**_LM, "head_dim": 6}),
     "smollm3": ("SmolLM3ForCausalLM", {**_LM, "num_hidden_layers": 5}),
     "gemma": ("GemmaForCausalLM", {**_LM, "head_dim": 6}),
+    "gemma2": ("Gemma2ForCausalLM", {**_GEMMA, "attn_logit_softcapping": 2.0}),
+    "gemma3_text": ("Gemma3ForCausalLM", _GEMMA),
+    "gemma3_text, scaled": (
+        "Gemma3ForCausalLM",
+        {**_GEMMA, "rope_parameters": _TWO_BASES, "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
+    ),
+    "gemma3_text, encoder": (
+        "Gemma3TextModel",
+        {**_GEMMA, "use_bidirectional_attention": True, "rope_parameters": _TWO_BASES},
+    ),
     "phi3": ("Phi3ForCausalLM", {**_LM, "sliding_window": 5}),
     "marian": ("MarianMTModel", _MARIAN),
     "marian, two vocabularies": (
