@@ -78,9 +78,7 @@ def _module_name(origin: Origin, array: str) -> str:
     return f"{path}.{end}"
 
 
-def _linears_by_path(
-    model: Model, arrays: Mapping[str, StoredArray]
-) -> dict[str, dict[str, Any]]:
+def _linears_by_path(model: Model, arrays: Mapping[str, StoredArray]) -> dict[str, dict[str, Any]]:
     """Return our layers, by name, in each linear layer of PEFT's model, by its path.
 
     Those of a classifier's head may also be norms.

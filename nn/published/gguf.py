@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,6 @@ from ..text.gguf_tokenizer import end_ids
 
 __all__ = ["GGUFFile"]
 
-ARCHITECTURES = {
-    "gemma": "gemma",
-    "gpt2": "gpt2",
-    "llama": "llama",
-    "mistral": "mistral",
-    "qwen2": "qwen2",
-    "qwen3": "qwen3",
-}
-"""`model_type` of config.json by architecture."""
-
 LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -47,29 +38,12 @@ LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-GPT2_LAYER_NAMES = {
-    "attn_norm": "ln_1",
-    "attn_qkv": "attn.c_attn",
-    "attn_output": "attn.c_proj",
-    "ffn_norm": "ln_2",
-    "ffn_up": "mlp.c_fc",
-    "ffn_down": "mlp.c_proj",
-}
 """Names of transformers inside a layer by names of llama.cpp."""
 OTHER_NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
 }
-GPT2_OTHER_NAMES = {
-    "token_embd": "transformer.wte",
-    "position_embd": "transformer.wpe",
-    "output_norm": "transformer.ln_f",
-    "output": "lm_head",
-}
-TRANSPOSED = ("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight")
-"""Arrays that transformers stores as (in, out) in GPT-2."""
-
 KEYS = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -81,17 +55,146 @@ KEYS = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
 }
-GPT2_KEYS = {
-    "context_length": "n_positions",
-    "embedding_length": "n_embd",
-    "block_count": "n_layer",
-    "feed_forward_length": "n_inner",
-    "attention.head_count": "n_head",
-    "attention.layer_norm_epsilon": "layer_norm_epsilon",
-}
 """Keys of config.json by the keys of metadata below the architecture."""
-OPTIONAL_KEYS = ("attention.head_count_kv", "attention.key_length", "rope.freq_base")
-"""Keys whose defaults are those of llama.cpp; it needs the others."""
+DEFAULTS = {
+    "attention.head_count_kv": None,
+    "attention.key_length": None,
+    "rope.freq_base": 10000.0,
+    "attn_logit_softcapping": 50.0,
+    "final_logit_softcapping": 30.0,
+}
+"""Values of keys that a file may lack, as in llama.cpp; it needs the others."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture of llama.cpp.
+
+    Parameters
+    ----------
+    model_type : str
+        That of config.json.
+    keys, layers, others : mapping
+        As `KEYS`, `LAYER_NAMES` and `OTHER_NAMES`.
+    stack : str
+        Name of the stack of layers in transformers.
+    transposed : tuple of str
+        Ends of names of the arrays in layers that transformers stores as (in, out).
+    rotates_pairs : bool
+        llama.cpp rotates neighbouring pairs of values; transformers rotates values of two halves.
+    shifts_norms : bool
+        llama.cpp stores 1 + the weights of norms.
+    is_causal : bool
+        Tokens attend to earlier ones only.
+    window_step : int
+        Of this many layers, one has no window. 0: see `_add_positions`.
+    window_key, window_base_key : str
+        Keys of config.json for the window, and for the base of rotations in layers with a window.
+    """
+
+    model_type: str
+    keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
+    layers: Mapping[str, str] = field(default_factory=lambda: LAYER_NAMES)
+    others: Mapping[str, str] = field(default_factory=lambda: OTHER_NAMES)
+    stack: str = "model.layers"
+    transposed: tuple[str, ...] = ()
+    rotates_pairs: bool = False
+    shifts_norms: bool = False
+    is_causal: bool = True
+    window_step: int = 0
+    window_key: str = "sliding_window"
+    window_base_key: str = "rope_local_base_freq"
+
+
+_GEMMA2 = Architecture(
+    "gemma2",
+    keys=KEYS | {key: key for key in ("attn_logit_softcapping", "final_logit_softcapping")},
+    layers=LAYER_NAMES
+    | {
+        "post_attention_norm": "post_attention_layernorm",
+        "ffn_norm": "pre_feedforward_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm",
+    },
+    shifts_norms=True,
+    window_step=2,
+    window_base_key="",
+)
+_GEMMA3 = replace(
+    _GEMMA2,
+    model_type="gemma3_text",
+    keys=KEYS,
+    window_step=6,
+    window_base_key="rope_local_base_freq",
+)
+ARCHITECTURES = {
+    "gemma": Architecture("gemma", shifts_norms=True),
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA3,
+    "gemma-embedding": replace(_GEMMA3, is_causal=False),
+    "gpt2": Architecture(
+        "gpt2",
+        keys={
+            "context_length": "n_positions",
+            "embedding_length": "n_embd",
+            "block_count": "n_layer",
+            "feed_forward_length": "n_inner",
+            "attention.head_count": "n_head",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        layers={
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+        others={
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        stack="transformer.h",
+        transposed=("attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"),
+    ),
+    "llama": Architecture("llama", rotates_pairs=True),
+    "mistral": Architecture("mistral", rotates_pairs=True),
+    "modern-bert": Architecture(
+        "modernbert",
+        keys={
+            "context_length": "max_position_embeddings",
+            "embedding_length": "hidden_size",
+            "block_count": "num_hidden_layers",
+            "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads",
+            "attention.layer_norm_epsilon": "norm_eps",
+            "rope.freq_base": "global_rope_theta",
+        },
+        layers={
+            "attn_norm": "attn_norm",
+            "attn_qkv": "attn.Wqkv",
+            "attn_output": "attn.Wo",
+            "ffn_norm": "mlp_norm",
+            "ffn_up": "mlp.Wi",
+            "ffn_down": "mlp.Wo",
+        },
+        others={
+            "token_embd": "model.embeddings.tok_embeddings",
+            "token_embd_norm": "model.embeddings.norm",
+            "output_norm": "model.final_norm",
+        },
+        is_causal=False,
+        window_step=3,
+        window_key="local_attention",
+        window_base_key="local_rope_theta",
+    ),
+    "qwen2": Architecture("qwen2"),
+    "qwen3": Architecture("qwen3"),
+}
+NAME = "general.architecture"
+UNREAD = {"rope_freqs.weight", "dense_2.weight", "dense_3.weight"}
+"""Factors of rotations, and layers that a sentence encoder puts after the model."""
 LLAMA3_FACTORS = (8.0, 32.0)
 """Factors of the rotary scaling "llama3" of Llama 3.1 and 3.2."""
 
@@ -109,11 +212,10 @@ class GGUFFile(dict[str, Entry]):
         self.where = require_file(path)
         header = GGUFHeader(self.where, self.library)
         self._bytes, self.metadata, self.tensors = header.bytes, header.metadata, header.tensors
-        self.architecture = read_architecture(self.metadata, path)
-        self.is_gpt2 = self.architecture == "gpt2"
-        self.names = {
-            self._hf_name(name): name for name in self.tensors if name != "rope_freqs.weight"
-        }
+        general = Settings({NAME: self.metadata.get(NAME)}, self.file)
+        self.name = general.text(NAME, choices=[*ARCHITECTURES])
+        self.architecture = ARCHITECTURES[self.name]
+        self.names = {self._hf_name(name): name for name in self.tensors if name not in UNREAD}
         for name, stored in self.names.items():
             kind, shape, *places = self.tensors[stored]
             shape = shape[::-1] if self._is_transposed(stored) else shape
@@ -122,34 +224,30 @@ class GGUFFile(dict[str, Entry]):
 
     def _hf_name(self, name: str) -> str:
         """Return the name of an array in transformers, or the name itself if there is none."""
-        layers, others = (
-            (GPT2_LAYER_NAMES, GPT2_OTHER_NAMES) if self.is_gpt2 else (LAYER_NAMES, OTHER_NAMES)
-        )
+        layers, others = self.architecture.layers, self.architecture.others
         stem, _, end = name.rpartition(".")
         if stem in others:
             return f"{others[stem]}.{end}"
         start, _, rest = stem.partition(".")
         index, _, part = rest.partition(".")
         if start == "blk" and part in layers:
-            stack = "transformer.h" if self.is_gpt2 else "model.layers"
-            return f"{stack}.{index}.{layers[part]}.{end}"
+            return f"{self.architecture.stack}.{index}.{layers[part]}.{end}"
         return name
 
     def _is_transposed(self, name: str) -> bool:
-        return self.is_gpt2 and name.startswith("blk.") and name.endswith(TRANSPOSED)
+        return name.startswith("blk.") and name.endswith(self.architecture.transposed)
 
     def _settings(self) -> Settings:
         """Return config.json, made of the metadata."""
         where = f"{self.file}: metadata"
-        prefix = f"{self.architecture}."
+        kind, prefix = self.architecture, f"{self.name}."
         names = [key for key in self.metadata if key.startswith(prefix)]
         data = Settings({key: self.metadata[key] for key in names}, where)
-        keys = GPT2_KEYS if self.is_gpt2 else KEYS
-        known = {prefix + key for key in keys}
-        hf: dict[str, Any] = {"model_type": ARCHITECTURES[self.architecture]}
-        for key, hf_key in keys.items():
-            value = self.metadata.get(prefix + key)
-            if value is None and key not in OPTIONAL_KEYS:
+        known = {prefix + key for key in kind.keys}
+        hf: dict[str, Any] = {"model_type": kind.model_type}
+        for key, hf_key in kind.keys.items():
+            value = self.metadata.get(prefix + key, DEFAULTS.get(key))
+            if value is None and key not in DEFAULTS:
                 raise ValueError(f"{where}: {prefix}{key} is missing")
             if value is not None:
                 is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -163,17 +261,19 @@ class GGUFFile(dict[str, Entry]):
         hf["tie_word_embeddings"] = "output.weight" not in self.tensors
         expected = {
             "attention.value_length": hf.get("head_dim"),
-            "attention.causal": True,
+            "attention.causal": kind.is_causal,
             "expert_count": 0,
             "vocab_size": hf["vocab_size"],
         }
-        if not self.is_gpt2:
+        if "rope.freq_base" in kind.keys:
             heads = hf.get("num_attention_heads") or 1
             expected["rope.dimension_count"] = (
                 hf.get("head_dim") or hf.get("hidden_size", 0) // heads
             )
             known |= {prefix + key for key in self._add_positions(hf, data, prefix)}
-        if self.architecture in ("llama", "mistral"):
+        if kind.window_step:
+            known |= {prefix + key for key in self._add_windows(hf, data, prefix)}
+        if kind.rotates_pairs:
             hf["attention_bias"] = hf["mlp_bias"] = False
             if "blk.0.attn_output.bias" in self.tensors:
                 hf["attention_bias"] = True
@@ -201,11 +301,11 @@ class GGUFFile(dict[str, Entry]):
                 "rope.scale_linear", "rope.scaling.original_context_length",
                 "rope.scaling.finetuned"]  # fmt: skip
         window, kind, factor, older, length, _ = (self.metadata.get(prefix + key) for key in keys)
-        if window:
-            if self.architecture not in ("llama", "mistral"):
+        if window and not self.architecture.window_step:
+            if not self.architecture.rotates_pairs:
                 data.fail(prefix + keys[0], "0 (windows are not supported here)")
             hf |= {"model_type": "mistral", "sliding_window": window}
-        elif self.architecture == "mistral":
+        elif self.name == "mistral":
             hf["sliding_window"] = None
         if kind not in (None, "none", "linear", "yarn"):
             data.fail(prefix + keys[1], "none, linear or yarn (others are not supported)")
@@ -219,6 +319,38 @@ class GGUFFile(dict[str, Entry]):
                 data.fail(prefix + keys[2], "missing beside rope_freqs.weight")
             hf["rope_scaling"] = self._llama3_scaling(hf)
         return keys
+
+    def _add_windows(self, hf: dict[str, Any], data: Settings, prefix: str) -> list[str]:
+        """Set the windows of some layers and their rotations, and return the keys read."""
+        keys = ["attention.sliding_window", "attention.sliding_window_pattern",
+                "rope.freq_base_swa", "pooling_type", "hidden_act",
+                *(f"dense_{i}_feat_{way}" for i in (2, 3) for way in ("in", "out"))]  # fmt: skip
+        kind, count = self.architecture, data.integer(f"{prefix}block_count", low=0)
+        names = [prefix + key for key in keys]
+        window = data.integer(names[0], 4096 if self.name == "gemma2" else 0, low=0)
+        step = data.integer(names[1], kind.window_step)
+        base = data.number(names[2], None)
+        full = 0 if kind.model_type == "modernbert" else step - 1
+        layers = range(min(count, len(self.tensors)))
+        is_full = [not window or i % step == full for i in layers]
+        hf["layer_types"] = [("sliding", "full")[x] + "_attention" for x in is_full]
+        if window:
+            hf[kind.window_key] = window
+        if kind.window_base_key:
+            hf[kind.window_base_key] = 10000.0 if base is None else base
+        elif base not in (None, hf["rope_theta"]):
+            data.fail(names[2], f"{hf['rope_theta']}, as rope.freq_base (others are not supported)")
+        if kind.model_type == "modernbert":
+            hf["hidden_activation"] = data.text(names[4], "gelu", choices=("gelu", "silu"))
+            return keys
+        is_27b = count == (46 if kind.model_type == "gemma2" else 62) and kind.is_causal
+        whole = hf["hidden_size"] // max(1, hf["num_attention_heads"])
+        head_dim = hf.get("head_dim") or whole
+        hf |= {"head_dim": head_dim, "use_bidirectional_attention": not kind.is_causal}
+        hf["query_pre_attn_scalar"] = whole if is_27b else head_dim
+        if (bound := data.number(f"{prefix}final_logit_softcapping", None)) and kind.is_causal:
+            hf["final_logit_softcapping"] = bound
+        return [*keys, "final_logit_softcapping"]
 
     def _llama3_scaling(self, hf: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of the scaling whose factors are stored."""
@@ -270,7 +402,7 @@ class GGUFFile(dict[str, Entry]):
 
         llama.cpp rotates neighbouring pairs of values, and transformers values of two halves.
         """
-        if self.architecture not in ("llama", "mistral"):
+        if not self.architecture.rotates_pairs:
             return None
         kind = name.split(".")[-2]
         if kind not in ("attn_q", "attn_k"):
@@ -293,7 +425,7 @@ class GGUFFile(dict[str, Entry]):
         order = self._order(stored)
         if order is not None:
             values = values[order]
-        if self.architecture == "gemma" and stored.endswith("norm.weight"):
+        if self.architecture.shifts_norms and stored.endswith("norm.weight"):
             values = values - 1  # llama.cpp stores 1 + weight
         values = values.T if self._is_transposed(stored) else values
         with np.errstate(over="ignore"):
@@ -329,10 +461,3 @@ class GGUFFile(dict[str, Entry]):
             except ValueError as error:
                 raise ValueError(f"{self.file}: {printable(name)}: {error}") from None
         return matrix if order is None else Int8Matrix(matrix.values[order], matrix.scales[order])
-
-
-def read_architecture(metadata: Mapping[str, Any], path: Path) -> str:
-    """Return the architecture of a file, if it is supported."""
-    key = "general.architecture"
-    settings = Settings({key: metadata.get(key)}, printable(path, 500))
-    return settings.text(key, choices=[*ARCHITECTURES])

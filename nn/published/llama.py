@@ -385,7 +385,7 @@ class Gemma3Encoder(Gemma3):
     keys = without(Gemma3.keys, "tie", "logit_softcap")
     harmless = Gemma3.harmless | {"final_logit_softcapping", "tie_word_embeddings"}
     names = {
-        name: target and target.replace("layers.", "encoder.", 1)
+        name: target and str(target).replace("layers.", "encoder.", 1)
         for name, target in Gemma3.names.items()
     }
     head_names: ClassVar[Any] = {}

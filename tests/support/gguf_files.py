@@ -33,7 +33,22 @@ NAMES = {
     "attn.c_proj": "attn_output",
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
+    "post_feedforward_layernorm": "post_ffw_norm",
+    "model.embeddings.tok_embeddings": "token_embd",
+    "model.embeddings.norm": "token_embd_norm",
+    "model.final_norm": "output_norm",
+    "attn_norm": "attn_norm",
+    "attn.Wqkv": "attn_qkv",
+    "attn.Wo": "attn_output",
+    "mlp_norm": "ffn_norm",
+    "mlp.Wi": "ffn_up",
+    "mlp.Wo": "ffn_down",
 }
+AROUND_SUBLAYERS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+}
+"""Names of the architectures that also normalize the outputs of sublayers."""
 KEYS = {
     "max_position_embeddings": "context_length",
     "hidden_size": "embedding_length",
@@ -50,6 +65,14 @@ KEYS = {
     "n_inner": "feed_forward_length",
     "n_head": "attention.head_count",
     "rope_theta": "rope.freq_base",
+    "rope_local_base_freq": "rope.freq_base_swa",
+    "norm_eps": "attention.layer_norm_epsilon",
+    "global_rope_theta": "rope.freq_base",
+    "local_rope_theta": "rope.freq_base_swa",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "sliding_window": "attention.sliding_window",
+    "local_attention": "attention.sliding_window",
 }
 
 
@@ -90,13 +113,16 @@ def write_gguf(
         writer.kv_data[0].pop(key, None)
         writer.add_key_value(key, *value)
     decoded = {}
+    names = NAMES | (
+        AROUND_SUBLAYERS if architecture.startswith(("gemma2", "gemma3", "gemma-")) else {}
+    )
     for name, array in arrays.items():
         stem, _, end = name.rpartition(".")
         parts = stem.split(".")
         if len(parts) > 3:
-            stored = f"blk.{parts[2]}.{NAMES['.'.join(parts[3:])]}.{end}"
+            stored = f"blk.{parts[2]}.{names['.'.join(parts[3:])]}.{end}"
         else:
-            stored = f"{NAMES[stem]}.{end}"
+            stored = f"{names[stem]}.{end}"
         data = np.asarray(array, np.float32)
         is_transposed = architecture == "gpt2" and data.ndim == 2 and ".h." in name
         data = data.T if is_transposed else data
@@ -107,7 +133,7 @@ def write_gguf(
         if is_paired:  # neighbouring pairs instead of halves
             halves = data.reshape(heads, 2, -1, *data.shape[1:])
             data = halves.swapaxes(1, 2).reshape(data.shape)
-        if architecture == "gemma" and stored.endswith("norm.weight"):
+        if architecture.startswith("gemma") and stored.endswith("norm.weight"):
             data = data + 1
         data = np.ascontiguousarray(data)
         back = data
@@ -125,7 +151,7 @@ def write_gguf(
         if is_paired:
             pairs = back.reshape(heads, -1, 2, *back.shape[1:])
             back = pairs.swapaxes(1, 2).reshape(back.shape)
-        if architecture == "gemma" and stored.endswith("norm.weight"):
+        if architecture.startswith("gemma") and stored.endswith("norm.weight"):
             back = back - 1
         decoded[name] = back.T if is_transposed else back
     writer.write_header_to_file()
