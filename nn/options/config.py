@@ -319,8 +319,11 @@ class ExtendedConfig(ModelConfig):
                 "positions.rotary_window_base must be None without attention.window, got "
                 f"{positions.rotary_window_base}"
             )
-        if not self.norm_first and not self.first_norm:
-            raise ValueError("first_norm must be True without norm_first, got False")
+        if not self.first_norm and (not self.norm_first or getattr(self, "shared_layers", False)):
+            raise ValueError(
+                "first_norm must be True, except with norm_first=True and shared_layers=False, got "
+                "False"
+            )
         if positions.kind == "rotary":
             if self.size_of_head > 1 << 16:
                 raise ValueError(

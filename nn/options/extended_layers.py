@@ -197,6 +197,12 @@ class ExtendedAttention(MultiHeadAttention):
         """Return mask, bias and scale of `scaled_dot_product_attention`.
 
         Capped scores are a bias, beside a scale of 0.
+
+        Parameters
+        ----------
+        q : Tensor, shape (N, h, L_q, d_k)
+        k : Tensor, shape (N, h_kv, L_kv, d_k)
+        mask : array of bool, broadcastable to (N, h, L_q, L_kv), or None
         """
         lengths = q.shape[2], k.shape[2]
         bias = None if self.position_bias is None else self.position_bias(*lengths)

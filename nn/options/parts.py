@@ -162,8 +162,11 @@ def set_layers(
     sizes = config.d_model, config.num_heads, config.d_ff
     options = layer_options(config, count, causal=causal, cross=cross, generator=generator)
     stack.layers = ModuleList([kind(*sizes, generator=generator, **layer) for layer in options])
-    if stack.layers and not getattr(config, "first_norm", True):
-        stack.layers[0].norm1 = Identity()
+    if stack.layers and not config.first_norm:
+        if config.norm_after:
+            stack.layers[0].norm1.before = Identity()
+        else:
+            stack.layers[0].norm1 = Identity()
     stack.norm = None
     if config.effective().final_norm:
         stack.norm = norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)

@@ -128,8 +128,8 @@ def load(
     Parameters
     ----------
     directory : str or Path
-        A directory with config.json and model.safetensors, or its shards. Or a .gguf file of a
-        language model, which needs the package `gguf`. Or the name of a model on the Hugging Face
+        A directory with config.json and model.safetensors, or its shards. Or a .gguf file,
+        which needs the package `gguf`. Or the name of a model on the Hugging Face
         Hub, such as "gpt2", "organization/name" or "organization/name:file.gguf": if there is no
         such path, the cache of the package `huggingface_hub` is read, and missing files are
         downloaded.

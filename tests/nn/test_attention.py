@@ -50,7 +50,13 @@ def masks(draw: Any, n: int, h: int, l_q: int, l_kv: int) -> np.ndarray | None:
 
 
 def attend(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.ndarray, bias: Any, scale: float
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    allowed: np.ndarray,
+    bias: Any,
+    scale: float,
+    cap: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute attention by its definition, one query after the other: results and weights."""
     group = q.shape[1] // k.shape[1]
@@ -59,9 +65,9 @@ def attend(
     bias = np.broadcast_to(bias, weights.shape)
     for b, head, i in np.ndindex(q.shape[:3]):
         keys = np.flatnonzero(allowed[b, head, i])
-        scores = [
-            q[b, head, i] @ k[b, head // group, j] * scale + bias[b, head, i, j] for j in keys
-        ]
+        products = [q[b, head, i] @ k[b, head // group, j] * scale for j in keys]
+        capped = products if cap is None else [cap * np.tanh(x / cap) for x in products]
+        scores = [x + bias[b, head, i, j] for x, j in zip(capped, keys)]
         exponentials = np.exp(np.array(scores) - max(scores, default=0))
         for j, e in zip(keys, exponentials):
             weights[b, head, i, j] = e / exponentials.sum()
@@ -187,6 +193,8 @@ def layers(draw: Any, **fixed: Any) -> dict[str, Any]:
         ),
         "scale": draw(st.sampled_from((None, 0.3, 2.0))),
         "qk_norm": draw(st.sampled_from((None, 1e-6, 0.1))),
+        "zero_centred": draw(st.booleans()),
+        "softcap": draw(st.sampled_from((None, 0.7))),
         "window": draw(windows),
     }
     if draw(st.booleans(), label="bias by default"):
@@ -203,7 +211,8 @@ def heads_by_definition(
     y = np.moveaxis(y.reshape(*x.shape[:2], -1, d), 2, 1)
     norm = getattr(attention, f"{name}_norm", None)
     if norm is not None:
-        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + norm.eps) * norm.weight.data
+        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + norm.eps)
+        y = y * (norm.weight.data + norm.zero_centred)
     if positions is None:
         return y
     rotated = y.copy()
@@ -236,10 +245,10 @@ def test_attention_and_its_gradients_equal_the_definition(data: Any, seed: int) 
     q, k, v = (heads_by_definition(attention, name, x, None) for name, x in zip("qkv", inputs))
     allowed = np.array(np.broadcast_to(True if mask is None else mask, shape))
     for b, head, i, j in np.ndindex(shape):
-        allowed[b, head, i, j] &= j > past + i - (options["window"] or l_kv)
+        allowed[b, head, i, j] &= abs(past + i - j) < (options["window"] or l_kv)
     added = 0.0 if bias is None else bias(l_q, l_kv).data
     scale = attention.d_k**-0.5 if options["scale"] is None else options["scale"]
-    y, weights = attend(q, k, v, allowed, added, scale)
+    y, weights = attend(q, k, v, allowed, added, scale, options["softcap"])
     out = attention.out_proj
     expected = np.moveaxis(y, 1, 2).reshape(n, l_q, -1) @ out.weight.data.T
     expected += 0 if out.bias is None else out.bias.data
@@ -292,7 +301,7 @@ def test_attention_with_rotary_positions_and_cache_equals_the_definition(
         allowed[b, head, i, j] &= may_see(i, j, length, length, options["window"])
     bias = attention.position_bias(length, length).data if biased else 0.0
     scale = attention.d_k**-0.5 if attention.scale is None else attention.scale
-    y = attend(q, k, v, allowed, bias, scale)[0]
+    y = attend(q, k, v, allowed, bias, scale, options["softcap"])[0]
     expected = attention.out_proj(np.moveaxis(y, 1, 2).reshape(n, length, -1)).data
 
     found = attention(x, mask=hide_later(mask, length)).data

@@ -19,7 +19,7 @@ SCALING = {"rope_type": "linear", "factor": 2.0}
 GROUPED = nn.DecoderOnlyConfig(
     **SIZES,
     attention=nn.AttentionConfig(
-        num_kv_heads=1, head_dim=6, scale=0.3, bias="qk", qk_norm=True, window=3, window_layers=(0,), dropout=0.2,
+        num_kv_heads=1, head_dim=6, scale=0.3, bias="qk", qk_norm=True, softcap=5.0, window=3, window_layers=(0,), dropout=0.2,
     ),
     positions=nn.PositionConfig(
         kind="rotary", rotary_base=500.0, rotary_scaling=SCALING, rotary_dim=4, no_rotary_layers=(1,),
@@ -42,7 +42,7 @@ def test_load_weights_with_another_window_names_both(tmp_path: Path) -> None:
 
 
 OTHER_VALUES: dict[str, Any] = {
-    "offset": 2, "rotary_base": 500.0, "rotary_scaling": SCALING, "rotary_dim": 2, "no_rotary_layers": (1,),
+    "offset": 2, "rotary_base": 500.0, "rotary_window_base": 50.0, "rotary_scaling": SCALING, "rotary_dim": 2, "no_rotary_layers": (1,),
     "relative_buckets": 8, "relative_max_distance": 20,
 }  # fmt: skip
 KINDS = [
@@ -58,7 +58,8 @@ def test_positions_option_changes_the_model_or_is_refused(kind: str) -> None:
 
     def outcome(**options: Any) -> Any:
         positions = nn.PositionConfig(kind=kind, **options)
-        config = nn.EncoderConfig(**SIZES, positions=positions, max_len=12)
+        attention = nn.AttentionConfig(window=9, window_layers=(1,))
+        config = nn.EncoderConfig(**SIZES, attention=attention, positions=positions, max_len=12)
         model = nn.EncoderModel(config, np.random.default_rng(0))
         for p in model.parameters():
             p.data += np.random.default_rng(p.size).standard_normal(p.shape).astype(p.dtype)
@@ -99,6 +100,10 @@ WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
         (lm(positions=nn.PositionConfig(kind="rotary", rotary_dim=5)), "rotary_dim must be even"),
         (lm(attention={"window": 2}), "attention must be of class AttentionConfig, got {'window': 2}"),
         (lambda: nn.EncoderConfig(image_size=9, patch_size=4), r"image_size must be a multiple of patch_size \(4\), got 9"),
+        (lm(positions=nn.PositionConfig(kind="rotary", rotary_window_base=50.0)), "rotary_window_base must be None without attention.window, got 50"),
+        (lm(norm_first=False, first_norm=False), "first_norm must be True, except with norm_first=True .*, got False"),
+        (lambda: nn.LanguageModel(lm(norm_first=False, norm_after=True)()), "norm_after must be False, except with norm_first=True .*, got True"),
+        (lm(logit_softcap=0.0), "logit_softcap must be at least 1e-30 .*, got 0.0"),
         (lm(pad_id=9), "pad_id must be less than the 9 tokens, got 9"),
     ],
 )  # fmt: skip

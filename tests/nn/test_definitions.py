@@ -17,6 +17,7 @@ from support.thresholds import lowered, product_limits, replaced, replaced_produ
 
 import minigrad as mg
 import nn
+from nn.options.activations import Identity
 from nn.options.config import POSITIONS
 from nn.options.norms import NORMS
 from nn.options.position_bias import POSITION_BIASES
@@ -30,6 +31,7 @@ attentions = st.builds(
     scale=st.sampled_from((None, 0.3)),
     bias=st.sampled_from((None, True, False, "qv", "ko")),
     qk_norm=st.booleans(),
+    softcap=st.sampled_from((None, None, 0.8)),
 )
 windowed = st.builds(
     lambda attention, window, layers: dataclasses.replace(
@@ -63,6 +65,7 @@ ENCODER: dict[str, Any] = {
     "num_classes": st.just(3),
     "pool": st.sampled_from(("mean", "first")),
     "head_activation": st.sampled_from(("none", "tanh")),
+    "head_norm": st.booleans(),
     "pad_id": st.sampled_from((None, 0)),
 }
 OF_KIND: dict[Any, tuple[Any, dict[str, Any]]] = {
@@ -76,7 +79,12 @@ OF_KIND: dict[Any, tuple[Any, dict[str, Any]]] = {
     ),
     nn.LanguageModel: (
         nn.DecoderOnlyConfig,
-        {"num_layers": depths, "tie": st.booleans(), "pad_id": st.sampled_from((None, 0))},
+        {
+            "num_layers": depths,
+            "tie": st.booleans(),
+            "pad_id": st.sampled_from((None, 0)),
+            "logit_softcap": st.sampled_from((None, 1.5)),
+        },
     ),
     nn.EncoderModel: (nn.EncoderConfig, ENCODER),
     nn.EncoderClassifier: (nn.EncoderConfig, ENCODER),
@@ -104,12 +112,16 @@ def configs(draw: Any, kind: Any) -> Any:
     if drawn["positions"] == "rotary":
         layers = draw(st.sampled_from(((), (0,))))
         dim = draw(st.sampled_from((None, 2)))
+        base = draw(st.sampled_from((None, 50.0))) if drawn["attention"].window else None
         drawn["positions"] = nn.PositionConfig(
-            kind="rotary", no_rotary_layers=layers, rotary_dim=dim
+            kind="rotary", no_rotary_layers=layers, rotary_dim=dim, rotary_window_base=base
         )
     if config is nn.EncoderConfig and drawn["attention"].window_layers is None:
         layers = getattr(drawn["positions"], "no_rotary_layers", ())
         drawn["shared_layers"] = not layers and draw(st.booleans())
+    if drawn["norm_first"]:
+        drawn["norm_after"] = not drawn.get("parallel") and draw(st.booleans())
+        drawn["first_norm"] = drawn.get("shared_layers", False) or draw(st.booleans())
     return config(**fixed, **drawn, dropout=0.0)
 
 
@@ -240,14 +252,18 @@ def stacked(stack: Any, config: Any, x: np.ndarray, causal: bool, memory: Any = 
     for i in range(depth):
         layer: Any = layers[i % len(layers)]
         limited = attention.window_layers is None or i in attention.window_layers
-        assert layer.self_attention.window == (attention.window if limited and causal else None)
+        assert layer.self_attention.window == (attention.window if limited else None)
         if config.positions.kind == "rotary":
-            is_rotated = i not in config.positions.no_rotary_layers
-            assert (layer.self_attention.rotary is not None) == is_rotated
+            rotary, base = layer.self_attention.rotary, config.positions.rotary_window_base
+            assert (rotary is None) == (i in config.positions.no_rotary_layers)
+            assert rotary is None or rotary.base == (
+                (limited and base) or config.positions.rotary_base
+            )
         mask = nn.causal_mask(x.shape[1]) if causal else None
         attend = lambda h: layer.self_attention(h, mask=mask)  # noqa: B023
         if getattr(config, "parallel", False):
-            of_attention, of_network = layer.norm1(x).data, layer.norm2(x).data
+            of_attention = layer.norm1(x).data if i or config.first_norm else x
+            of_network = layer.norm2(x).data
             x = x + attend(of_attention).data + layer.feed_forward(of_network).data
             continue
         sublayers = [(attend, layer.norm1)]
@@ -256,7 +272,12 @@ def stacked(stack: Any, config: Any, x: np.ndarray, causal: bool, memory: Any = 
         sublayers.append((layer.feed_forward, layer.norm2 if memory is None else layer.norm3))
         for sublayer, norm in sublayers:
             if config.norm_first:
-                x = x + sublayer(norm(x).data).data
+                before, after = (
+                    (norm.before, norm.after) if config.norm_after else (norm, Identity())
+                )
+                is_first = i == 0 and norm is layer.norm1 and not config.first_norm
+                h = sublayer(x if is_first else before(x).data)
+                x = x + after(h).data
             else:
                 x = norm(x + sublayer(x).data).data
     ends = config.norm_first if config.final_norm is None else config.final_norm
@@ -280,13 +301,15 @@ def defined(model: Any, batch: Batch) -> np.ndarray:
             x = x[:, 0] if config.pool == "first" else x.mean(1)
         if isinstance(model, nn.MaskedLanguageModel):
             x = model.norm(nn.ACTIVATIONS[config.activation](model.dense(x))).data
-        elif hasattr(model, "output") and config.head_activation == "tanh":
-            x = np.tanh(model.dense(x).data)
+        elif hasattr(model, "output"):
+            x = np.tanh(model.dense(x).data) if config.head_activation == "tanh" else x
+            x = model.norm(x).data if config.head_norm else x
         elif not hasattr(model, "output"):
             return x
-    return (config.output_scale * x) @ model.output.weight.data.T + (
-        0 if model.output.bias is None else model.output.bias.data
-    )
+    bias = 0 if model.output.bias is None else model.output.bias.data
+    logits = (config.output_scale * x) @ model.output.weight.data.T + bias
+    cap = getattr(config, "logit_softcap", None)
+    return logits if cap is None else cap * np.tanh(logits / cap)
 
 
 @every_kind
