@@ -8,6 +8,7 @@ int8      tokens a second and memory of models in float32 and in 8 bits, against
 drafts    a given text written with and without drafts that are looked up in it
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
+programs  value and gradient of eight small programs, against autograd, MyGrad, PyTorch and JAX
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
 imports   CPU time of `import` beyond `import numpy`
 mpi       a training step by 1 and 2 ranks of MPI, by forked processes, and by PyTorch with gloo
@@ -31,6 +32,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
+import programs
 import ranks
 from harness import Worker, compare, machine, take_turns
 from sizes import SIZES
@@ -345,7 +347,7 @@ def imports(rounds: int) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "train": train, "published": published, "decode": decode, "int8": int8, "drafts": drafts,
-    "gains": gains, "ops": ops,
+    "gains": gains, "ops": ops, "programs": programs.programs,
     "scaling": scaling, "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from functional import Model, adam, parameters
+from jax import scipy
+from programs import Functions, task
 from sizes import SIZES
 
 VERSION = jax.__version__
@@ -37,3 +39,28 @@ def train(size: str, **changes: Any) -> Callable[[], None]:
         state[:] = [p, m, v, t + 1, key]
 
     return step
+
+
+def program(name: str, size: int, compiled: bool = False) -> Callable[[], None]:
+    """Return value and gradient of one of the small programs, in float64."""
+    jax.config.update("jax_enable_x64", True)
+    xp = Functions(
+        jnp,
+        scipy.special,
+        writes=False,
+        rereads=False,
+        constant=jnp.asarray,
+        cho_solve=lambda factor, b: scipy.linalg.cho_solve((factor, True), b),
+    )
+
+    def derive(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        derived = jax.value_and_grad(f)
+        called = jax.jit(derived) if compiled else derived
+        return lambda x: jax.block_until_ready(called(x))
+
+    return task(xp, name, size, derive)
+
+
+def program_compiled(name: str, size: int) -> Callable[[], None]:
+    """Return value and gradient of one of the small programs, compiled by jit."""
+    return program(name, size, compiled=True)

@@ -14,7 +14,9 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
+import scipy.special
 from harness import in_processes
+from programs import Functions, task
 from sizes import CLIP, LR, SIZES, SMOOTHING, given_text, prompt_of, sentences
 from small_ops import chain
 
@@ -259,3 +261,19 @@ def gemm(size: str, processes: int = 2) -> Callable[[], None]:
         return step
 
     return in_processes(products, processes)
+
+
+def program(name: str, size: int) -> Callable[[], None]:
+    """Return value and gradient of one of the small programs, in NumPy's and SciPy's names."""
+    xp = Functions(
+        np,
+        scipy.special,
+        writes=True,
+        rereads=True,
+        constant=np.asarray,
+        copied=mg.tensor,
+        zeros=mg.zeros,
+        logsumexp=mg.logsumexp,
+        cho_solve=lambda factor, b: mg.cho_solve((factor, True), b),
+    )
+    return task(xp, name, size, mg.value_and_grad)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import follow
+from programs import Functions, task
 from sizes import CLIP, LR, SIZES, SMOOTHING, Size, prompt_of, sentences
 from small_ops import chain
 
@@ -247,3 +248,28 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
             return model.generate(source, attention_mask=torch.ones_like(source), **options)
 
     return step
+
+
+def program(name: str, size: int) -> Callable[[], None]:
+    """Return value and gradient of one of the small programs, in float64."""
+    xp = Functions(
+        torch,
+        torch.special,
+        writes=True,
+        rereads=False,
+        constant=torch.as_tensor,
+        copied=torch.tensor,
+        zeros=lambda shape: torch.zeros(shape, dtype=torch.float64),
+        cho_solve=lambda factor, b: torch.cholesky_solve(b[:, None], factor)[:, 0],
+    )
+
+    def derive(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def derived(x: Any) -> Any:
+            leaf = torch.tensor(x, requires_grad=True)
+            value = f(leaf)
+            value.backward()
+            return value.item(), leaf.grad
+
+        return derived
+
+    return task(xp, name, size, derive)

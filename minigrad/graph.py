@@ -206,7 +206,7 @@ class Backward:
             g = grads.pop(node, None)
             if g is None:
                 continue
-            if node.notes is not None or targets:
+            if node.notes is not None or node in targets:
                 g = self._notice(node, g, owned)
             op = node.op
             if op is None:
@@ -229,8 +229,7 @@ class Backward:
                         continue
                     c = self._coerced(c, parent)
                 if c.shape != parent.shape:
-                    _check_shape(op.name, c, parent)
-                    c = unbroadcast(c, parent.shape)
+                    c = unbroadcast(c, parent.shape, op.name)
                 if c.dtype is not parent.dtype:
                     c = _in_dtype(op.name, c, parent)
                 total = grads.get(parent)
@@ -365,23 +364,19 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 # -- the gradient of an operand
 
 
-def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
+def unbroadcast(c: Any, shape: tuple[int, ...], name: str) -> Any:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     extra = c.ndim - len(shape)
     axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
-    c = c.sum(axis=tuple(axes), keepdims=True)
-    return c.reshape(shape) if extra else c
-
-
-def _check_shape(name: str, c: Any, parent: Node) -> None:
-    """Raise an error for a gradient that cannot be summed to the shape of its operand."""
-    shape = parent.shape
-    extra = c.ndim - len(shape)
-    if extra < 0 or any(m not in (1, n) for m, n in zip(shape, c.shape[extra:])):
+    total = c.sum(axis=tuple(axes), keepdims=True)
+    if extra > 0:
+        total = total.reshape(total.shape[extra:])
+    if total.shape != shape:
         raise GradientError(
             f"{name}: the gradient of an operand of shape {tuple(shape)} must have this shape, but "
             f"its rule returned shape {tuple(c.shape)}"
         )
+    return total
 
 
 def _in_dtype(name: str, c: Any, parent: Node) -> Any:

@@ -89,7 +89,7 @@ def _attention_vjp(
         ds *= p
         if dbias is not None:
             target = _part_of(dbias, part)
-            target += unbroadcast(_each_head(ds, query), target.shape)
+            target += unbroadcast(_each_head(ds, query), target.shape, "attention")
         ds *= scale
         np.matmul(ds, key[part], out=dq[part])
         np.matmul(ds.mT, q[part], out=dk[part])

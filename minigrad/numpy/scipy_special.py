@@ -33,7 +33,9 @@ class _SciPy:
     """The ufuncs of `scipy.special`, imported when a rule first needs one."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module("scipy.special._ufuncs"), name)
+        function = getattr(importlib.import_module("scipy.special._ufuncs"), name)
+        setattr(self, name, function)  # found at once the next time
+        return function
 
 
 sp = _SciPy()
