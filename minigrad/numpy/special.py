@@ -79,9 +79,11 @@ def _cosine(a: Any, b: Any, /) -> Any:
     """Compute a / hypot(a, b), also where the length is infinite; 0 at the origin."""
     with np.errstate(over="ignore"):
         length = np.hypot(a, b)
-    if not all_true(np.isfinite(length)):
+    far = np.isinf(length)
+    if not all_true(~far):
         infinite = np.isinf(a) | np.isinf(b)
-        a, b = (np.where(infinite, np.isinf(x) * np.sign(x), x / 4) for x in (a, b))
+        near = [np.where(far, x / 4, x) for x in (a, b)]  # elsewhere x / 4 could underflow
+        a, b = (np.where(infinite, np.isinf(x) * np.sign(x), x) for x in near)
         length = np.hypot(a, b)
     return ratio(a, length)
 

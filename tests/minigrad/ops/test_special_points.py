@@ -39,6 +39,12 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
         [INF, INF, 1, 2],
         [1, 0.5**0.5, 0.1**0.5, 0],
     ),
+    (
+        "hypot of a subnormal number beside an infinity",
+        lambda x: np.hypot(x, [0.0, INF]),
+        [5e-324, 1.0],
+        [1, 0],
+    ),
     ("abs of a complex value at infinity", lambda x: np.abs(x + 0j), [INF, -INF], [1, -1]),
     ("arctan2 at infinity", lambda x: np.arctan2(x, [INF, -2.0]), [3.0, INF], [0, 0]),
     ("logsumexp of large values", mg.logsumexp, [1e17, 1e17], [0.5, 0.5]),
