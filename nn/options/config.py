@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from minigrad.io.json import mistyped_fields
 from minigrad.io.reading import listed
 
-from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
+from .. import config as book
 from ..layers import ACTIVATIONS, Linear
 from . import activations as activations  # adds names of activations
 from .extended_layers import CappedLinear, check_shared_heads
@@ -244,7 +244,7 @@ GROUPS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtendedConfig(ModelConfig):
+class ExtendedConfig(book.ModelConfig):
     """Base of the configurations with all options; the defaults are the paper's.
 
     Other parameters: as `ModelConfig`.
@@ -502,7 +502,7 @@ def _check_tie(config: Any, tied: bool) -> None:
 
 
 @dataclass(frozen=True)
-class EncoderDecoderConfig(TransformerConfig, ExtendedConfig):
+class EncoderDecoderConfig(book.TransformerConfig, ExtendedConfig):
     """Configuration of a `Transformer` with all options; the defaults are the paper's base model.
 
     Parameters: as `TransformerConfig` and `ExtendedConfig`.
@@ -517,7 +517,7 @@ class EncoderDecoderConfig(TransformerConfig, ExtendedConfig):
 
 
 @dataclass(frozen=True)
-class DecoderOnlyConfig(LanguageModelConfig, ExtendedConfig):
+class DecoderOnlyConfig(book.LanguageModelConfig, ExtendedConfig):
     """Configuration of a `LanguageModel` with all options; the defaults are GPT-2's, but smaller.
 
     Other parameters: as `LanguageModelConfig` and `ExtendedConfig`.
@@ -608,11 +608,16 @@ class EncoderConfig(ExtendedConfig):
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
 
 
-def extended(config: ModelConfig) -> Any:
+LanguageModelConfig = DecoderOnlyConfig  # the names of the book, with all options
+TransformerConfig = EncoderDecoderConfig
+
+
+def extended(config: book.ModelConfig) -> Any:
     """Return a configuration with all options that describes the same model."""
     if isinstance(config, ExtendedConfig):
         return config
-    kind = EncoderDecoderConfig if isinstance(config, TransformerConfig) else DecoderOnlyConfig
+    is_pair = isinstance(config, book.TransformerConfig)
+    kind = EncoderDecoderConfig if is_pair else DecoderOnlyConfig
     return kind(**{item.name: getattr(config, item.name) for item in fields(config)})
 
 
