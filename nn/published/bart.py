@@ -67,10 +67,7 @@ class Bart(EncoderDecoder):
         **in_layers(
             "encoder.layers",
             "encoder.layers",
-            {
-                **_LAYER,
-                "final_layer_norm": "norm2",
-            },
+            {**_LAYER, "final_layer_norm": "norm2"},
         ),
         "encoder.layer_norm": "encoder.norm",
         "decoder.embed_tokens": "target_embedding.tokens",
@@ -98,7 +95,6 @@ class Bart(EncoderDecoder):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect_equal("encoder_attention_heads", "decoder_attention_heads")
         hf.expect_equal("encoder_ffn_dim", "decoder_ffn_dim")
         options = hf.options(self.keys)
@@ -127,7 +123,6 @@ class MBart(Bart):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return super().config(hf) | {"norm_first": True}
 
 
@@ -152,14 +147,10 @@ class M2M100(Bart):
         "add_final_layer_norm": True,
         "static_position_embeddings": True,
     }
-    names = {
-        **Bart.names,
-        **_NO_POSITIONS,
-    }
+    names = {**Bart.names, **_NO_POSITIONS}
     head_names = {"": {"lm_head": "output"}}
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return super().config(hf) | {
             "norm_first": True,
             "output_bias": False,
@@ -184,13 +175,9 @@ class Marian(Bart):
         "decoder_start_token_id": 58100,
         "eos_token_id": 0,
     }
-    names = {
-        **Bart.names,
-        **_NO_POSITIONS,
-    }
+    names = {**Bart.names, **_NO_POSITIONS}
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         shared = hf.flag("share_encoder_decoder_embeddings")
         tied = hf.flag("tie_word_embeddings")
         return super().config(hf) | {
@@ -207,7 +194,6 @@ class Marian(Bart):
         return {name: target for name, target in self.names.items() if name != "shared"}
 
     def hf_config(self, config: EncoderDecoderConfig) -> dict[str, Any]:
-        """Return the keys of config.json that `keys` lacks, for a model that was trained here."""
         return {
             "decoder_attention_heads": config.num_heads,
             "decoder_ffn_dim": config.d_ff,

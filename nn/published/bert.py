@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..options.config import EncoderConfig
 from ..options.encoder import EncoderClassifier, EncoderModel
-from .family import ENCODERS, QKV, Family, HFConfig, Names, StoredArray, in_layers, projections
+from .family import ENCODERS, QKV, Family, HFConfig, Names, StoredArray, projections
 from .llama import rotary_positions, window_layers
 
 _OPTIONS: dict[str, Any] = {
@@ -77,18 +77,12 @@ class Bert(Family):
         "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
         "pooler_size_per_head", "pooler_type", "tie_word_embeddings",
     }  # fmt: skip
-    names = {
-        **_EMBEDDINGS,
-        **in_layers(
-            "encoder.layer",
-            "encoder.layers",
-            {
-                **projections("attention.", "self.query", "self.key", "self.value", "output.dense"),
-                "attention.output.LayerNorm": "norm1",
-                **_FEED_FORWARD,
-                "output.LayerNorm": "norm2",
-            },
-        ),
+    names = _EMBEDDINGS
+    layers = {
+        **projections("attention.", "self.query", "self.key", "self.value", "output.dense"),
+        "attention.output.LayerNorm": "norm1",
+        **_FEED_FORWARD,
+        "output.LayerNorm": "norm2",
     }
     head_names = {
         "mlm": {
@@ -106,7 +100,6 @@ class Bert(Family):
     pooler = "pooler.dense"
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect("position_embedding_type", "absolute", None)
         if "num_types" in self.keys:
             hf.integer("type_vocab_size", low=1)
@@ -137,7 +130,6 @@ class Roberta(Bert):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect("hidden_act", "gelu")  # the heads have no other, whatever config.json says
         first = hf.first_position()
         rows = hf.integer("max_position_embeddings")
@@ -163,20 +155,15 @@ class MPNet(Roberta):
     names = {
         **_EMBEDDINGS,
         "encoder.relative_attention_bias": "encoder.layers.0.self_attention.position_bias",
-        **in_layers(
-            "encoder.layer",
-            "encoder.layers",
-            {
-                **projections("attention.attn.", "q", "k", "v", "o"),
-                "attention.LayerNorm": "norm1",
-                **_FEED_FORWARD,
-                "output.LayerNorm": "norm2",
-            },
-        ),
+    }
+    layers = {
+        **projections("attention.attn.", "q", "k", "v", "o"),
+        "attention.LayerNorm": "norm1",
+        **_FEED_FORWARD,
+        "output.LayerNorm": "norm2",
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect("pad_token_id", 1)
         return super().config(hf) | {"positions.kind": "learned_relative", "head_dropout": None}
 
@@ -191,10 +178,7 @@ class Electra(Bert):
     harmless = Bert.harmless | {
         "summary_activation", "summary_last_dropout", "summary_type", "summary_use_proj",
     }  # fmt: skip
-    names = {
-        **Bert.names,
-        "embeddings_project": "embedding.projection",
-    }
+    names = {**_EMBEDDINGS, "embeddings_project": "embedding.projection"}
     head_names = {
         "mlm": {
             "generator_predictions.dense": "dense",
@@ -211,7 +195,6 @@ class Electra(Bert):
     pooler = ""
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect("hidden_act", "gelu")
         return super().config(hf)
 
@@ -245,19 +228,14 @@ class DistilBert(Bert):
     harmless = {
         "qa_dropout", "sinusoidal_pos_embds", "tie_weights_", "tie_word_embeddings",
     }  # fmt: skip
-    names = {
-        **_EMBEDDINGS,
-        **in_layers(
-            "transformer.layer",
-            "encoder.layers",
-            {
-                **projections("attention.", "q_lin", "k_lin", "v_lin", "out_lin"),
-                "sa_layer_norm": "norm1",
-                "ffn.lin1": "feed_forward.linear1",
-                "ffn.lin2": "feed_forward.linear2",
-                "output_layer_norm": "norm2",
-            },
-        ),
+    stack = "transformer.layer"
+    names = _EMBEDDINGS
+    layers = {
+        **projections("attention.", "q_lin", "k_lin", "v_lin", "out_lin"),
+        "sa_layer_norm": "norm1",
+        "ffn.lin1": "feed_forward.linear1",
+        "ffn.lin2": "feed_forward.linear2",
+        "output_layer_norm": "norm2",
     }
     head_names = {
         "mlm": {
@@ -273,7 +251,6 @@ class DistilBert(Bert):
     pooler = ""
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return hf.options(self.keys) | _OPTIONS | {"norm_eps": 1e-12}
 
 
@@ -299,21 +276,18 @@ class Albert(Bert):
         "down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks",
         "tie_word_embeddings",
     }  # fmt: skip
+    stack = "encoder.albert_layer_groups"
     names = {
         **_EMBEDDINGS,
         "encoder.embedding_hidden_mapping_in": "embedding.projection",
-        **in_layers(
-            "encoder.albert_layer_groups",
-            "encoder.layers",
-            {
-                **projections("albert_layers.0.attention.", "query", "key", "value", "dense"),
-                "albert_layers.0.attention.LayerNorm": "norm1",
-                "albert_layers.0.ffn": "feed_forward.linear1",
-                "albert_layers.0.ffn_output": "feed_forward.linear2",
-                "albert_layers.0.full_layer_layer_norm": "norm2",
-            },
-        ),
         "pooler": None,
+    }
+    layers = {
+        **projections("albert_layers.0.attention.", "query", "key", "value", "dense"),
+        "albert_layers.0.attention.LayerNorm": "norm1",
+        "albert_layers.0.ffn": "feed_forward.linear1",
+        "albert_layers.0.ffn_output": "feed_forward.linear2",
+        "albert_layers.0.full_layer_layer_norm": "norm2",
     }
     head_names = {
         "mlm": {
@@ -330,7 +304,6 @@ class Albert(Bert):
     pooler = "pooler"
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return super().config(hf) | {"shared_layers": True}
 
 
@@ -384,22 +357,19 @@ class ModernBert(Bert):
         "position_embedding_type", "reference_compile", "repad_logits_with_grad",
         "sparse_pred_ignore_index", "sparse_prediction", "tie_word_embeddings",
     }  # fmt: skip
+    stack = "layers"
     names = {
         "embeddings.tok_embeddings": "embedding.tokens",
         "embeddings.norm": "embedding.norm",
-        **in_layers(
-            "layers",
-            "encoder.layers",
-            {
-                "attn_norm": "norm1",
-                "attn.Wqkv": StoredArray(QKV),
-                "attn.Wo": "self_attention.out_proj",
-                "mlp_norm": "norm2",
-                "mlp.Wi": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
-                "mlp.Wo": "feed_forward.linear2",
-            },
-        ),
         "final_norm": "encoder.norm",
+    }
+    layers = {
+        "attn_norm": "norm1",
+        "attn.Wqkv": StoredArray(QKV),
+        "attn.Wo": "self_attention.out_proj",
+        "mlp_norm": "norm2",
+        "mlp.Wi": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
+        "mlp.Wo": "feed_forward.linear2",
     }
     head_names = {
         "mlm": {"head.dense": "dense", "head.norm": "norm", "decoder": "output"},
@@ -410,7 +380,6 @@ class ModernBert(Bert):
     pooler = ""
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         for key in ("attention_dropout", "embedding_dropout", "classifier_bias"):
             hf.expect(key, self.defaults[key])
         hf.expect("rope_scaling", None)
@@ -468,25 +437,21 @@ class ViT(Family):
             ("embedding.positions.weight",), extra_axis=True
         ),
         "embeddings.patch_embeddings.projection": "embedding",
-        **in_layers(
-            "encoder.layer",
-            "encoder.layers",
-            {
-                "layernorm_before": "norm1",
-                **projections(
-                    "attention.",
-                    "attention.query",
-                    "attention.key",
-                    "attention.value",
-                    "output.dense",
-                ),
-                "layernorm_after": "norm2",
-                **_FEED_FORWARD,
-            },
-        ),
         "layernorm": "encoder.norm",
         "embeddings.mask_token": None,
         "pooler.dense": None,
+    }
+    layers = {
+        "layernorm_before": "norm1",
+        **projections(
+            "attention.",
+            "attention.query",
+            "attention.key",
+            "attention.value",
+            "output.dense",
+        ),
+        "layernorm_after": "norm2",
+        **_FEED_FORWARD,
     }
     head_names = {"classes": {"classifier": "output"}}
     modules = {
@@ -502,6 +467,5 @@ class ViT(Family):
     pooler = "pooler.dense"
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         options = {"norm_first": True, "head_dropout": 0.0, "embeddings.norm": False}
         return hf.options(self.keys) | _OPTIONS | options

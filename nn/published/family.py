@@ -268,9 +268,12 @@ class Family:
     harmless : set of str
         Keys of this family that do not change results, in addition to `HARMLESS`.
     names : dict
-        Our modules or parameters by their names without `prefix`, "{i}" for the index of a layer.
-        None stands for arrays that are not used. Entries for parameters that a model lacks do not
-        matter.
+        Our modules or parameters by their names without `prefix`. None stands for arrays that are
+        not used. Entries for parameters that a model lacks do not matter.
+    layers : dict
+        The same inside a layer.
+    stack, our_stack : str
+        Names of the layers in a file, without `prefix`, and in our model.
     head_names : dict
         The same for each head, with `prefix`.
     classifier : dict
@@ -292,6 +295,9 @@ class Family:
     defaults: ClassVar[Mapping[str, Any]]
     harmless: ClassVar[Set[str]] = frozenset()
     names: ClassVar[Names]
+    layers: ClassVar[Names] = {}
+    stack: ClassVar[str] = "encoder.layer"
+    our_stack: ClassVar[str] = "encoder.layers"
     head_names: ClassVar[Mapping[str, Names]] = {"": {"lm_head": "output"}}
     classifier: ClassVar[Mapping[str, Any]] = {}
     token_classifier: ClassVar[Mapping[str, Any]] = {}
@@ -307,8 +313,12 @@ class Family:
         raise NotImplementedError
 
     def names_of(self, config: Any) -> Names:
-        """Return `names` of the models of one configuration."""
-        return self.names
+        """Return `names` of the models of one configuration, with those in layers."""
+        return {**self.names, **in_layers(self.stack, self.our_stack, self.layers_of(config))}
+
+    def layers_of(self, config: Any) -> Names:
+        """Return `layers` of the models of one configuration."""
+        return self.layers
 
     def body_names(self, config: Any, prefix: str) -> dict[str, Any]:
         """Return `names_of` a configuration in a file with this prefix."""
@@ -330,6 +340,8 @@ class DecoderOnly(Family):
     models = {"": LanguageModel}
     suffixes = {"": "ForCausalLM"}
     config_class = DecoderOnlyConfig
+    stack = "layers"
+    our_stack: ClassVar[str] = "layers.layers"
     keys: ClassVar[dict[str, str]] = {
         "vocab_size": "vocab_size",
         "d_model": "hidden_size",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..options.config import DecoderOnlyConfig
-from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, in_layers, projections
+from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, projections
 from .llama import rotary_positions
 
 
@@ -45,28 +45,24 @@ class GPT2(DecoderOnly):
         "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
         "summary_proj_to_labels", "summary_type", "summary_use_proj",
     }  # fmt: skip
+    stack = "h"
     names = {
         "wte": "embedding.tokens",
         "wpe": "embedding.positions",
-        **in_layers(
-            "h",
-            "layers.layers",
-            {
-                "ln_1": "norm1",
-                "attn.c_attn": StoredArray(QKV, transposed=True),
-                "attn.c_proj": StoredArray(("self_attention.out_proj",), transposed=True),
-                "ln_2": "norm2",
-                "mlp.c_fc": StoredArray(("feed_forward.linear1",), transposed=True),
-                "mlp.c_proj": StoredArray(("feed_forward.linear2",), transposed=True),
-                "attn.bias": None,
-                "attn.masked_bias": None,
-            },
-        ),
         "ln_f": "layers.norm",
+    }
+    layers = {
+        "ln_1": "norm1",
+        "attn.c_attn": StoredArray(QKV, transposed=True),
+        "attn.c_proj": StoredArray(("self_attention.out_proj",), transposed=True),
+        "ln_2": "norm2",
+        "mlp.c_fc": StoredArray(("feed_forward.linear1",), transposed=True),
+        "mlp.c_proj": StoredArray(("feed_forward.linear2",), transposed=True),
+        "attn.bias": None,
+        "attn.masked_bias": None,
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect_causal()
         options = hf.options(self.keys) | {"activation_dropout": 0.0}
         if options["d_ff"] is None:
@@ -104,27 +100,22 @@ class GPTNeoX(DecoderOnly):
     harmless = {"classifier_dropout"}
     names = {
         "embed_in": "embedding.tokens",
-        **in_layers(
-            "layers",
-            "layers.layers",
-            {
-                "input_layernorm": "norm1",
-                "attention.dense": "self_attention.out_proj",
-                "post_attention_layernorm": "norm2",
-                "mlp.dense_h_to_4h": "feed_forward.linear1",
-                "mlp.dense_4h_to_h": "feed_forward.linear2",
-                "attention.bias": None,
-                "attention.masked_bias": None,
-                "attention.rotary_emb.inv_freq": None,
-            },
-        ),
         "final_layer_norm": "layers.norm",
+    }
+    layers = {
+        "input_layernorm": "norm1",
+        "attention.dense": "self_attention.out_proj",
+        "post_attention_layernorm": "norm2",
+        "mlp.dense_h_to_4h": "feed_forward.linear1",
+        "mlp.dense_4h_to_h": "feed_forward.linear2",
+        "attention.bias": None,
+        "attention.masked_bias": None,
+        "attention.rotary_emb.inv_freq": None,
     }
     head_names = {"": {"embed_out": "output"}}
     modules = {"embed_out": "lm_head"}
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect_causal()
         base = hf.number("rotary_emb_base")
         part = hf.number("rotary_pct", low=0, high=1)
@@ -136,12 +127,10 @@ class GPTNeoX(DecoderOnly):
             **rotary_positions(hf, base, part=part, head_dim=head_dim),
         }
 
-    def names_of(self, config: DecoderOnlyConfig) -> Names:
-        """Return the names; query, key and value are stored head by head."""
-        attention = "layers.layers.{i}.self_attention."
-        parts = (attention + "q_proj", attention + "k_proj", attention + "v_proj")
-        array = StoredArray(parts, num_heads=config.num_heads)
-        return {**self.names, "layers.{i}.attention.query_key_value": array}
+    def layers_of(self, config: DecoderOnlyConfig) -> Names:
+        """Return `layers`; query, key and value are stored head by head."""
+        array = StoredArray(QKV, num_heads=config.num_heads)
+        return {**self.layers, "attention.query_key_value": array}
 
 
 class OPT(DecoderOnly):
@@ -168,25 +157,21 @@ class OPT(DecoderOnly):
         "eos_token_id": 2,
     }
     harmless = {"activation_dropout"}
+    stack = "decoder.layers"
     names = {
         "decoder.embed_tokens": "embedding.tokens",
         "decoder.embed_positions": "embedding.positions",
-        **in_layers(
-            "decoder.layers",
-            "layers.layers",
-            {
-                "self_attn_layer_norm": "norm1",
-                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
-                "final_layer_norm": "norm2",
-                "fc1": "feed_forward.linear1",
-                "fc2": "feed_forward.linear2",
-            },
-        ),
         "decoder.final_layer_norm": "layers.norm",
+    }
+    layers = {
+        "self_attn_layer_norm": "norm1",
+        **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
+        "final_layer_norm": "norm2",
+        "fc1": "feed_forward.linear1",
+        "fc2": "feed_forward.linear2",
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect_causal()
         hf.expect_equal("hidden_size", "word_embed_proj_dim")
         options = {"activation_dropout": 0.0, "positions.kind": "learned", "positions.offset": 2}

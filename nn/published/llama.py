@@ -9,7 +9,7 @@ from minigrad.io.json import Settings
 
 from ..options.config import EncoderConfig
 from ..options.encoder import EncoderModel
-from .family import QKV, DecoderOnly, Family, HFConfig, StoredArray, in_layers, projections, without
+from .family import QKV, DecoderOnly, Family, HFConfig, StoredArray, projections, without
 
 _SCALING_NUMBERS = (
     "factor",
@@ -115,25 +115,20 @@ class Llama(DecoderOnly):
     harmless = {"is_llama_config"}
     names = {
         "embed_tokens": "embedding.tokens",
-        **in_layers(
-            "layers",
-            "layers.layers",
-            {
-                "input_layernorm": "norm1",
-                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "o_proj"),
-                "post_attention_layernorm": "norm2",
-                "mlp.gate_proj": "feed_forward.linear1",
-                "mlp.up_proj": "feed_forward.gate",
-                "mlp.down_proj": "feed_forward.linear2",
-                "self_attn.rotary_emb.inv_freq": None,
-            },
-        ),
         "norm": "layers.norm",
+    }
+    layers = {
+        "input_layernorm": "norm1",
+        **projections("self_attn.", "q_proj", "k_proj", "v_proj", "o_proj"),
+        "post_attention_layernorm": "norm2",
+        "mlp.gate_proj": "feed_forward.linear1",
+        "mlp.up_proj": "feed_forward.gate",
+        "mlp.down_proj": "feed_forward.linear2",
+        "self_attn.rotary_emb.inv_freq": None,
     }
     rope_types: ClassVar[Sequence[str]] = ("default", "linear", "llama3", "yarn")
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect_causal()
         hf.expect("partial_rotary_factor", 1.0, None)
         return {
@@ -146,7 +141,6 @@ class Llama(DecoderOnly):
         }
 
     def positions(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of positions."""
         return rotary_positions(hf, hf.number("rope_theta"), kinds=self.rope_types)
 
 
@@ -174,16 +168,10 @@ class Phi3(Llama):
         "pad_token_id": 32000,
         "eos_token_id": 32000,
     }
-    names = {
-        **without(Llama.names, "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"),
-        **in_layers(
-            "layers",
-            "layers.layers",
-            {
-                "self_attn.qkv_proj": StoredArray(QKV),
-                "mlp.gate_up_proj": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
-            },
-        ),
+    layers = {
+        **without(Llama.layers, "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"),
+        "self_attn.qkv_proj": StoredArray(QKV),
+        "mlp.gate_up_proj": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
     }
     rope_types = ("default",)  # the other types of Phi-3 are different scalings
 
@@ -204,7 +192,6 @@ class Qwen2(Llama):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return super().config(hf) | {"attention.bias": "qkv"} | self.window(hf)
 
     def window(self, hf: HFConfig) -> dict[str, Any]:
@@ -226,20 +213,13 @@ class Qwen3(Qwen2):
 
     base = "Qwen3"
     defaults = Qwen2.defaults | {"head_dim": 128}
-    names = {
-        **Llama.names,
-        **in_layers(
-            "layers",
-            "layers.layers",
-            {
-                "self_attn.q_norm": "self_attention.q_norm",
-                "self_attn.k_norm": "self_attention.k_norm",
-            },
-        ),
+    layers = {
+        **Llama.layers,
+        "self_attn.q_norm": "self_attention.q_norm",
+        "self_attn.k_norm": "self_attention.k_norm",
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return Llama.config(self, hf) | {"attention.qk_norm": True} | self.window(hf)
 
 
@@ -260,7 +240,6 @@ class SmolLM3(Qwen2):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         has_window = self.has_window(hf)
         layers = [*filter(has_window, range(hf.integer("num_hidden_layers", low=0, high=10_000)))]
         options = Llama.config(self, hf) | self.window(hf)
@@ -291,7 +270,6 @@ class Gemma(Llama):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         hf.expect("hidden_activation", "gelu_pytorch_tanh", None)
         options = super().config(hf)
         if options["activation"] == "gelu":  # the first files have this name
@@ -319,22 +297,15 @@ class Gemma2(Llama):
         "sliding_window_pattern": 2,
     }
     harmless = {"hidden_act"}
-    names = {
-        **Llama.names,
-        **in_layers(
-            "layers",
-            "layers.layers",
-            {
-                "input_layernorm": "norm1.before",
-                "post_attention_layernorm": "norm1.after",
-                "pre_feedforward_layernorm": "norm2.before",
-                "post_feedforward_layernorm": "norm2.after",
-            },
-        ),
+    layers = {
+        **Llama.layers,
+        "input_layernorm": "norm1.before",
+        "post_attention_layernorm": "norm1.after",
+        "pre_feedforward_layernorm": "norm2.before",
+        "post_feedforward_layernorm": "norm2.after",
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         step = hf.integer("sliding_window_pattern")
         return super().config(hf) | {
             "norm": "rms_zero_centred",
@@ -359,7 +330,7 @@ class Gemma3(Gemma2):
         "sliding_window_pattern": 6,
     }
     harmless = Gemma2.harmless | {"_sliding_window_pattern"}
-    names = {**Qwen3.names, **Gemma2.names}
+    layers = {**Qwen3.layers, **Gemma2.layers}
 
     def variant(self, settings: Settings) -> Family:
         """Return the family of an encoder if tokens attend to later ones."""
@@ -367,11 +338,9 @@ class Gemma3(Gemma2):
         return Gemma3Encoder() if is_encoder else self
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         return super().config(hf) | {"attention.qk_norm": True}
 
     def positions(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of positions."""
         window_base = hf.number("rope_local_base_freq")
         return rotary_positions(hf, hf.number("rope_theta"), window_base=window_base)
 
@@ -384,14 +353,11 @@ class Gemma3Encoder(Gemma3):
     config_class: ClassVar[Any] = EncoderConfig
     keys = without(Gemma3.keys, "tie", "logit_softcap")
     harmless = Gemma3.harmless | {"final_logit_softcapping", "tie_word_embeddings"}
-    names = {
-        name: target and str(target).replace("layers.", "encoder.", 1)
-        for name, target in Gemma3.names.items()
-    }
+    our_stack = "encoder.layers"
+    names = Llama.names | {"norm": "encoder.norm"}
     head_names: ClassVar[Any] = {}
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         causal = HFConfig({**hf, "use_bidirectional_attention": False}, hf.where, hf.defaults)
         options = super().config(causal)
         hf.taken |= causal.taken

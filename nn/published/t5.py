@@ -84,7 +84,6 @@ class T5(EncoderDecoder):
     }
 
     def config(self, hf: HFConfig) -> dict[str, Any]:
-        """Return the options of our configuration."""
         form = hf.text("feed_forward_proj")
         name = {"gated-gelu": "gelu_new"}.get(form, form.removeprefix("gated-"))
         if name not in ACTIVATIONS:

@@ -11,6 +11,9 @@ from support.environment import needs
 from support.published import MODELS, assert_same_outputs, make, torch, transformers
 
 import nn
+from minigrad.io import load_arrays
+from minigrad.io.safetensors import write_safetensors
+from nn.published.load import FAMILIES
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PEFT and transformers warn of one another
 
@@ -166,14 +169,26 @@ def task_of(name: str) -> str | None:
     return next(task for end, task in TASKS.items() if any(x.endswith(end) for x in ends))
 
 
+@pytest.mark.parametrize("other_prefix", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_load_adapter_of_all_layers_of_every_family_gives_logits_of_peft(
-    peft: Any, tmp_path: Path, name: str
+    peft: Any, tmp_path: Path, name: str, other_prefix: bool
 ) -> None:
+    """Files of a model may have the prefix of its family or lack it."""
     base, kinds = (
         make(name, tmp_path / "base"),
         (torch.nn.Linear, transformers.pytorch_utils.Conv1D),
     )
+    if other_prefix:
+        path, prefix = (
+            tmp_path / "base" / "model.safetensors",
+            FAMILIES[base.config.model_type].prefix,
+        )
+        arrays = load_arrays(path)[0]
+        adds = not any(key.startswith(prefix) for key in arrays)
+        write_safetensors(
+            path, {prefix + k if adds else k.removeprefix(prefix): x for k, x in arrays.items()}
+        )
     body = base.base_model  # PEFT trains the heads of classifiers whole
     targets: Any = [key for key, module in body.named_modules() if isinstance(module, kinds)]
     settings = {"r": 2, "lora_alpha": 3, "target_modules": targets, "task_type": task_of(name)}
@@ -184,6 +199,10 @@ def test_load_adapter_of_all_layers_of_every_family_gives_logits_of_peft(
     theirs.save_pretrained(tmp_path / "adapter")
     ours = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
     assert_same_outputs(theirs.base_model.model, ours)
+    if name != "gpt2, bare":  # which is loaded with its head
+        nn.save_adapter(tmp_path / "again", ours)
+        again = peft.PeftModel.from_pretrained(make(name), tmp_path / "again").eval()
+        assert_same_outputs(again.base_model.model, ours)
 
 
 @pytest.mark.parametrize("name", MODELS)
