@@ -52,6 +52,8 @@ class ArgumentAdapter:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
+        if not kwargs and len(args) == self._accepted[0] and needs_gradient(args):
+            return self.function(*args)
         if isinstance(out := kwargs.get("out"), Tensor):
             y = self(*args, **{name: x for name, x in kwargs.items() if name != "out"})
             return write_out(numpy_name(self.numpy), out, y)
