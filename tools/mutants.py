@@ -347,7 +347,7 @@ def serve(
     functions: dict[CodeType, list[FunctionType]] = defaultdict(list)
     gc.unfreeze()  # conftest.py freezes what the collection of tests leaves
     for f in gc.get_objects():
-        if isinstance(f, FunctionType) and f.__code__.co_filename in files:
+        if type(f) is FunctionType and f.__code__.co_filename in files:  # a proxy can be dead
             functions[f.__code__].append(f)
     gc.freeze()
     for mutation in mutations:
