@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from hypothesis.extra.numpy import array_shapes, arrays, basic_indices, integer_array_indices
 from support.environment import max_examples
 from support.properties import normal
 from support.write_programs import SIZE, Step, programs, run
@@ -238,3 +239,58 @@ def test_mask_that_selects_all_elements_leaves_zero_gradients() -> None:
     y[y.data < 0] = 0.0
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.data, [0.0, 0.0])
+
+
+STRIDED = st.sampled_from([np.s_[:], np.s_[::2], np.s_[1::2], np.s_[::-1], np.s_[1:]])
+PAIRS = array_shapes(max_dims=2, max_side=3)
+
+
+def places(shape: tuple[int, ...]) -> st.SearchStrategy[Any]:
+    """Draw an index: slices with steps, any basic index, or arrays in the order of columns."""
+    strided = st.tuples(*[STRIDED] * len(shape))
+    if 0 in shape:
+        return strided
+    listed = integer_array_indices(shape, result_shape=PAIRS)
+    return (
+        strided
+        | basic_indices(shape=shape)
+        | listed.map(lambda index: tuple(map(np.asfortranarray, index)))
+    )
+
+
+@max_examples(60)
+@given(data=st.data())
+def test_values_written_into_views_get_the_gradients_of_the_elements_that_show_them(
+    data: st.DataObject,
+) -> None:
+    """A NumPy array of numbers is written alike; each number stands for one element of a value."""
+    shape = data.draw(array_shapes(max_dims=2, min_side=2, max_side=5), "shape")
+    origins = [np.arange(1.0, 1 + math.prod(shape)).reshape(shape)]
+    values = [Tensor(origins[0].copy(), requires_grad=True)]
+    tensors, count = [values[0] * 1], 1 + values[0].size
+    for _ in range(data.draw(st.integers(0, 2), "views")):
+        i = data.draw(st.integers(0, len(tensors) - 1), "array")
+        view = data.draw(st.tuples(*[STRIDED] * tensors[i].ndim), "view")
+        tensors.append(tensors[i][view])
+        origins.append(origins[i][view])
+    which = st.integers(0, len(tensors) - 1)
+    for _ in range(data.draw(st.integers(1, 5), "writes")):
+        i = data.draw(which, "target")
+        index = data.draw(places(tensors[i].shape), "index")
+        size = np.size(origins[i][index])
+        new = np.arange(count, count + size, dtype=float).reshape(np.shape(origins[i][index]))
+        values.append(Tensor(np.asfortranarray(new), requires_grad=True))
+        tensors[i][index], origins[i][index] = values[-1], new
+        count += size
+        if data.draw(st.integers(0, 3), "is_read") == 3:
+            tensors[data.draw(which, "read")] * 2
+    total, expected = Tensor(0.0), np.zeros(count)
+    for i in data.draw(st.permutations(range(len(tensors))), "order"):
+        np.testing.assert_array_equal(tensors[i].data, origins[i])
+        g = (1.0 + i) * np.arange(1, 1 + tensors[i].size).reshape(tensors[i].shape)
+        total = total + (tensors[i] * g).sum()
+        np.add.at(expected, origins[i].astype(int), g)
+    expected = expected[1:]
+    for value, c in zip(values, mg.gradients(total, values, allow_unused=True)):
+        mine, expected = expected[: value.size], expected[value.size :]
+        np.testing.assert_array_equal(0 if c is None else c.data.ravel(), mine)

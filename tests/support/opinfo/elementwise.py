@@ -61,7 +61,7 @@ unary("relu", kinks=(0,), reference=lambda x: np.where(x > 0, x, 0))
 unary("sigmoid", -8, 8, reference=lambda x: 1 / (1 + np.exp(-x)))
 unary("log_sigmoid", -8, 8, reference=lambda x: -np.log1p(np.exp(-x)))
 unary("silu", reference=lambda x: x / (1 + np.exp(-x)))
-unary("softplus", reference=lambda x, beta: np.log1p(np.exp(beta * x)) / beta, beta=(1.0, 2.0))
+unary("softplus", reference=lambda x, beta: np.log1p(np.exp(beta * x)) / beta, beta=(1.0, 2.0, 0.5))
 unary(
     "leaky_relu",
     kinks=(0,),

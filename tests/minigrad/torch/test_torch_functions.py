@@ -1,0 +1,88 @@
+"""Functions of `minigrad.torch` with the defaults of PyTorch, by NumPy's expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.torch as torch
+from minigrad import Tensor
+
+A = np.array([[3.0, 0.0, -1.0], [1.0, 4.0, 1.0]])
+T = Tensor(A)
+FIRST, LAST = np.array([0, 0, 1, 1, 1]), np.array([0, 2, 0, 1, 2])
+CASES: list[tuple[str, Any, Any]] = [
+    ("max", lambda: torch.max(T, 1).values, A.max(1)),
+    ("max with its axis", lambda: torch.max(T, 1, True).indices, [[0], [1]]),
+    ("min", lambda: torch.min(T, 0).indices, [1, 0, 0]),
+    ("max of two", lambda: torch.max(T, Tensor(A[::-1])), np.maximum(A, A[::-1])),
+    ("median", lambda: torch.median(T), 1.0),
+    ("median along an axis", lambda: torch.median(T, 1).indices, [1, 2]),
+    ("median with NaN", lambda: torch.median(Tensor([1.0, np.nan, 0.0])), np.nan),
+    ("sort", lambda: torch.sort(T, descending=True).values, -np.sort(-A)),
+    ("argsort of equal ones", lambda: torch.argsort(T, descending=True), [[0, 1, 2], [1, 0, 2]]),
+    ("topk", lambda: torch.topk(T, 2).values, [[3, 0], [4, 1]]),
+    ("topk of none", lambda: torch.topk(T, 0).values, np.zeros((2, 0))),
+    ("topk of all", lambda: torch.topk(T, 3, largest=False).values, np.sort(A)),
+    ("topk of rows", lambda: torch.topk(T, 2, 0).values, -np.sort(-A, 0)),
+    ("var", lambda: torch.var(T), A.var(ddof=1)),
+    ("var without correction", lambda: torch.var(T, 0, correction=0), A.var(0)),
+    ("var of a population", lambda: torch.var(T, False), A.var()),
+    ("std", lambda: torch.std(T, 1), A.std(1, ddof=1)),
+    ("nonzero", lambda: torch.nonzero(T), np.stack([FIRST, LAST], 1)),
+    ("nonzero of a number", lambda: torch.nonzero(Tensor(2.0)), np.zeros((1, 0), int)),
+    ("nonzero as a tuple", lambda: torch.nonzero(T, as_tuple=True)[1], LAST),
+    ("norm", lambda: torch.norm(T, dim=1), np.sqrt((A * A).sum(1))),
+    ("norm of rows", lambda: torch.norm(T, 1, 1, True), np.abs(A).sum(1, keepdims=True)),
+    ("meshgrid", lambda: torch.meshgrid(T[0], T[1, :2])[1], np.tile(A[1, :2], (3, 1))),
+    ("flip", lambda: torch.flip(T, 0, 1), A[::-1, ::-1]),
+    ("tril", lambda: torch.tril(T, diagonal=-1), np.tril(A, -1)),
+    ("roll", lambda: torch.roll(T, shifts=1, dims=1), np.roll(A, 1, 1)),
+    ("tile", lambda: torch.tile(T, 2, 1), np.tile(A, (2, 1))),
+    ("repeat_interleave", lambda: torch.repeat_interleave(T, 2, 1), A.repeat(2, 1)),
+    ("t", lambda: torch.t(T), A.T),
+    ("t of a vector", lambda: torch.t(T[0]), A[0]),
+    ("method t", lambda: T.t(), A.T),
+    ("flatten of a number", lambda: mg.flatten(Tensor(2.0)), [2.0]),
+    ("split by lengths", lambda: T.split([1, 2], 1)[1], A[:, 1:]),
+    (
+        "scatter_add of a corner",
+        lambda: torch.scatter_add(T, 1, np.array([[2, 2]]), Tensor(A + 1)),
+        A + [[0, 0, 5], [0, 0, 0]],
+    ),
+    ("bernoulli", lambda: torch.bernoulli(Tensor([0.0, 1.0, 0.0, 1.0])), [0.0, 1.0, 0.0, 1.0]),
+    ("tensor", lambda: torch.tensor([1, 2.5]), np.array([1, 2.5], np.float32)),
+    ("tensor of integers", lambda: torch.tensor([1, 2]), np.array([1, 2])),
+    ("tensor of tensors", lambda: torch.tensor([T[0], T[1]]), A),
+    ("as_tensor of an array", lambda: torch.as_tensor(A), A),
+    ("ones", lambda: torch.ones(2, 3), np.ones((2, 3), np.float32)),
+    ("zeros of a dtype", lambda: torch.zeros(2, dtype=np.int64), np.zeros(2, int)),
+    ("ones without a dtype", lambda: torch.ones(2, dtype=None), np.ones(2, np.float32)),
+    ("full", lambda: torch.full((2,), 3.5), np.full(2, 3.5, np.float32)),
+    ("arange", lambda: torch.arange(3), np.arange(3)),
+    ("arange of floats", lambda: torch.arange(1, 2, 0.5), np.array([1, 1.5], np.float32)),
+    ("linspace", lambda: torch.linspace(0, 1, 3), np.array([0, 0.5, 1], np.float32)),
+    ("eye", lambda: torch.eye(2), np.eye(2, dtype=np.float32)),
+    ("random integers", lambda: torch.randint(4, 5, (3,)), np.full(3, 4)),
+    ("huber_loss", lambda: mg.huber_loss(T, A - [0.5, 1, 3]), (0.125 + 0.5 + 2.5) / 3),
+    ("smooth_l1_loss", lambda: mg.smooth_l1_loss(T, A - [0.5, 1, 3]), (0.125 + 0.5 + 2.5) / 3),
+    ("l1 by beta", lambda: mg.smooth_l1_loss(T, A - [0.5, 1, 3], beta=0.0), 1.5),
+    ("mean of kl_div", lambda: mg.kl_div(T, A * 0 + 1), -A.mean()),
+    ("kl_div", lambda: mg.kl_div(T, A * 0 + 1, reduction="batchmean"), -A.sum() / 2),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_function_has_the_result_of_pytorch(call: Any, expected: Any) -> None:
+    found = call()
+    expected = np.asarray(expected, found.dtype if isinstance(expected, (float, list)) else None)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    np.testing.assert_allclose(found.data, expected, rtol=1e-12)
+
+
+def test_bernoulli_draws_ones_with_their_probability() -> None:
+    found = torch.bernoulli(Tensor(np.full(4000, 0.25)), generator=torch.Generator().manual_seed(0))
+    assert set(found.tolist()) == {0.0, 1.0} and 0.2 < found.mean().item() < 0.3
