@@ -114,6 +114,14 @@ def test_header_with_a_smaller_type_of_an_array_raises(
         read(path, gguf_bytes(tensors, alignment=alignment, kinds={i: kind}))
 
 
+@pytest.mark.parametrize("shape", [(2, 16), (32, 1), (3, 33)])
+def test_header_of_rows_that_are_no_whole_blocks_raises(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(ValueError, match="Q8_0 needs rows of a multiple of 32 values, got shape"):
+        read(tmp_path / "m.gguf", gguf_bytes([(Kind.Q8_0, shape)]))
+
+
 TWO: list[Tensor] = [(Kind.F32, (3, 5)), (Kind.F16, (7,))]
 
 

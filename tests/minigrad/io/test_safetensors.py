@@ -233,6 +233,20 @@ def test_load_arrays_while_the_file_is_replaced_reads_one_of_them(
         assert metadata["i"] == i and all((array == i).all() for array in found.values())
 
 
+@pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs Linux")
+def test_safetensors_file_is_read_by_several_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system returns at most 2 GiB at once, or fewer bytes after a signal."""
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: preadv(fd, [buffers[0][:7]], at))
+    arrays = {"x": np.arange(9.0), "y": np.arange(5, dtype=np.int8)}
+    write_safetensors(tmp_path / "f", arrays)
+    file = SafetensorsFile(tmp_path / "f")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(file.read(name), array, strict=True)
+
+
 @pytest.mark.parametrize("has_preadv", [True, False])
 def test_safetensors_file_is_read_by_several_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_preadv: bool

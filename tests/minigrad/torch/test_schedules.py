@@ -87,6 +87,16 @@ def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() ->
     assert schedule.lr == pytest.approx(0.2 + 3 * 0.4)
 
 
+def test_schedule_after_a_rate_set_by_hand_at_factor_0_adds_to_it() -> None:
+    factors = [1.0, 0.0, 0.5]
+    schedule = optim.Schedule(sgd(), lambda step: factors[step - 1], floor=0.2)
+    schedule.step()
+    assert schedule.lr == 0.2
+    schedule.optimizer.param_groups[0]["lr"] = 0.3
+    schedule.step()
+    assert schedule.lr == pytest.approx(0.3 + 0.8 * 0.5)
+
+
 def test_schedule_step_that_is_refused_is_not_counted() -> None:
     values = [1.0, np.nan, 0.5]
     schedule = optim.LambdaLR(sgd(), lambda epoch: values[epoch])
