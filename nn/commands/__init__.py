@@ -17,7 +17,7 @@ COMMANDS = {
     "generate": "continue a text, or chat, with a published language model",
     "classify": "classify texts with a published or fine-tuned classifier",
     "search": "search the lines of a file by meaning",
-    "fine-tune": "train a published encoder to classify text",
+    "fine-tune": "train a published model to classify, or to answer",
     "explore": "write a page that shows what each token attended to",
 }
 

@@ -1,15 +1,17 @@
-"""Train a published encoder (BERT, MiniLM, XLM-R ...) to classify text.
+"""Train a published encoder (BERT, MiniLM ...) to classify, or a language model to answer.
 
-    minigrad fine-tune DIR pairs.tsv --out mine                    trains all weights
+    minigrad fine-tune DIR pairs.tsv --out mine                    trains all weights, or adapters
     minigrad fine-tune DIR pairs.tsv --out mine --train head       trains the new head only
-    minigrad fine-tune DIR pairs.tsv --out mine --train lora --save-adapter adapter
+    minigrad fine-tune DIR pairs.tsv --out mine --save-adapter adapter
     minigrad fine-tune DIR pairs.tsv --out mine --resume           continues an interrupted run
 
 DIR contains config.json, model.safetensors and the files of the tokenizer. Each line of pairs.tsv
-is a text, a tab, and its label. A .csv or .jsonl file has these in its first two columns, or in
-those of --columns. A tenth of the texts chooses the weights, and another tenth tests them.
-transformers loads the result, and PEFT the adapter. Needs tokenizers: pip install
-"minigrad-nn[models]".
+is a text, a tab, and its label, or a prompt and its answer for a language model with a chat
+template. A .csv or .jsonl file has these in its first two columns, or in those of --columns. A
+line of a .jsonl file may have a chat: "messages", each with a "role" and "content". The loss is
+that of the answers alone. A tenth of the texts chooses the weights, and another tenth tests them.
+transformers loads the result, and PEFT the adapter. Needs tokenizers, and jinja2 for chats: pip
+install "minigrad-nn[models]".
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from nn.published.load import FAMILIES
 from ..text.hub import find_model
 from ..text.labels import label_report, label_warnings, split_by_label, without_heading
 from ..text.pairs import Pair, read_pairs
+from .answers import AnswerTask
 from .inputs import (
     add_number,
     announce,
@@ -42,6 +45,7 @@ from .inputs import (
     command_parser,
     load_text,
     naming_settings,
+    print_left_out,
     resumed_options,
 )
 
@@ -57,17 +61,18 @@ MAY_CHANGE = {"epochs", "patience"}
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""
-    parser = command_parser("fine-tune", __doc__, "directory of the encoder")
+    parser = command_parser("fine-tune", __doc__, "directory of the model")
     parser.usage = "%(prog)s DIR FILE --out DIR [options]"
     add, number = parser.add_argument, partial(add_number, parser)
-    add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label on each line")
-    columns = "columns of the text and the label, such as review,sentiment"
+    add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label or answer")
+    columns = "columns of the text and its label or answer, such as review,sentiment"
     add("--columns", type=columns_of, metavar="A,B", help=columns)
     add("--valid", type=Path, metavar="FILE", help="texts that choose the weights")
     add("--test", type=Path, metavar="FILE", help="texts that test the result")
     add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
     add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
-    add("--train", choices=["all", "lora", "head"], default="all", help="weights to train")
+    train = "weights to train (default: lora for a language model or --save-adapter, or else all)"
+    add("--train", choices=["all", "lora", "head"], help=train)
     adapter = "also save the adapter of --train lora, as PEFT reads it"
     add("--save-adapter", type=Path, metavar="DIR", help=adapter)
     number("--epochs", 3, "passes over the training texts")
@@ -81,7 +86,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.resume:
         args = with_settings_of_run(args, parser, argv)
-    if args.save_adapter and args.train != "lora":
+    if args.save_adapter and args.train not in (None, "lora"):
         parser.error("--save-adapter needs --train lora")
     if args.save_adapter == args.out:
         parser.error("--save-adapter must be another directory than --out")
@@ -106,75 +111,46 @@ def settings_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Train, save the model, print its scores, and return its accuracy."""
+    """Train, save the model, print its scores, and return its accuracy or loss."""
     args = parse(argv)
     with naming_settings(args.out / "run" / SETTINGS, args.resume):
         return fine_tune(args)
 
 
 def fine_tune(args: argparse.Namespace) -> float:
-    """Train, save the model, and return its accuracy, as the options say."""
+    """Train, save the model, and return its accuracy or its loss, as the options say."""
     check_directories(args)
     mg.manual_seed(args.seed)
-    pairs = read(args.data, args)
-    labels = sorted({label for _, label in pairs})
-    if len(labels) < 2:
+    name = read_json(find_model(args.model) / "config.json").text("model_type", "")
+    models = FAMILIES[name].models if name in FAMILIES else {"classes": None}  # loading refuses it
+    is_language_model = nn.LanguageModel in models.values()
+    if not is_language_model and "classes" not in models:
         raise ValueError(
-            f"{args.data} must have texts of at least 2 labels, got {len(labels)}: "
-            f"{printable(labels[0], 40)!r}"
+            f"{args.model} must be an encoder, such as BERT, to classify text, or a language model "
+            f"to answer, got {name!r}"
         )
-    size = max(1, min(len(pairs) // 10, 1000))
-    sizes = [0 if args.test or len(pairs) < 20 else size, 0 if args.valid else size]
-    test, valid, train = split_by_label(pairs, *sizes, generator=np.random.default_rng(args.seed))
-    test = read(args.test, args, labels) if args.test else test
-    valid = read(args.valid, args, labels) if args.valid else valid
-    text = load_text(args.model)
-    model = make_model(args, len(labels))
-    limit = min(text.max_len or model.config.max_len, model.config.max_len)
-    max_len = min(args.max_len or limit, limit)
-    print_facts(pairs, text, max_len)
-
-    def collate(samples: list[Pair]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        ids, mask, _ = text.batch([sample for sample, _ in samples], max_len=max_len)
-        return ids, np.array([labels.index(label) for _, label in samples]), mask
-
-    def in_order(pairs: list[Pair]) -> nn.Batches:
-        return nn.Batches(pairs, batch_size=64, shuffle=False, collate=collate)
-
-    def found(pairs: list[Pair]) -> list[str]:
-        with mg.no_grad():
-            logits = [
-                with_maximum(model(ids, mask).data) for ids, _, mask in in_order(pairs).epoch()
-            ]
-        return [labels[i] for i in np.concatenate(logits).argmax(-1)]
-
-    def score(model: Any) -> float:
-        """Return the accuracy; the loss, as a very small number, decides between equal ones."""
-        logits, classes = [], []
-        for ids, right, mask in in_order(valid).epoch():
-            logits.append(model(ids, mask).data)
-            classes.append(right)
-        rows, targets = with_maximum(np.concatenate(logits)), np.concatenate(classes)
-        loss = float(mg.cross_entropy(rows, targets).data)
-        return float((rows.argmax(-1) == targets).mean()) - 1e-9 * loss
-
-    batches = nn.Batches(train, batch_size=args.batch_size, seed=args.seed, collate=collate)
+    args.train = args.train or ("lora" if is_language_model or args.save_adapter else "all")
+    task = AnswerTask(args) if is_language_model else LabelTask(args)
+    valid = nn.Batches(task.valid, batch_size=64, shuffle=False, collate=task.collate)
+    batches = nn.Batches(
+        task.train, batch_size=args.batch_size, seed=args.seed, collate=task.collate
+    )
     steps = args.epochs * len(batches)
     warmup = min(steps - 1, max(1, steps // 10))
     rate = args.lr if args.lr is not None else 5e-5 if args.train == "all" else 1e-3
-    trained = [p for p in model.parameters() if p.requires_grad]
-    run = nn.RunDirectory(args.out / "run", labels=labels)
+    trained = [p for p in task.model.parameters() if p.requires_grad]
+    run = nn.RunDirectory(args.out / "run", labels=task.labels)
     trainer = nn.Trainer(
-        model,
+        task.model,
         AdamW(trained, lr=rate, clip_norm=1.0),
         batches,
-        valid=in_order(valid),
+        valid=valid,
         schedule=linear_schedule(steps, warmup),
         max_epochs=args.epochs,
         validate_every=max(1, len(batches) // 2),
         patience=args.patience or None,
         patience_from=warmup,
-        score=score,
+        score=task.score,
         run_dir=run,
     )
     with run:  # keeps other runs out until this one has ended
@@ -192,18 +168,78 @@ def fine_tune(args: argparse.Namespace) -> float:
                 f"ended at step {trainer.step:,} of {steps:,}: {args.patience} validations were "
                 "not better than the best; --resume --patience 0 trains to the end"
             )
-        kind, held_out = ("test", test) if test else ("held-out", valid)
-        expected = [label for _, label in held_out]
         if trainer.parallel.rank == 0:
-            nn.load_weights(run.best, model)
-            chosen = found(held_out)
-            if args.max_len:
-                model.origin.settings["model_max_length"] = max_len
-            save(args, model, text, labels)
-            print(label_report(expected, chosen, labels))
-            print(f"{len(held_out):,} {kind} texts; saved in {args.out}")
-            return float(np.mean([a == b for a, b in zip(expected, chosen)]))
+            nn.load_weights(run.best, task.model)
+            result = task.report()
+            save(args, task)
+            print(f"{len(task.held_out):,} {task.kind} texts; saved in {args.out}")
+            return result
     return float(trainer.best or 0.0)
+
+
+class LabelTask:
+    """Labelled texts of a file, and an encoder that learns to classify them."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        pairs = read(args.data, args)
+        self.labels = sorted({label for _, label in pairs})
+        if len(self.labels) < 2:
+            raise ValueError(
+                f"{args.data} must have texts of at least 2 labels, got {len(self.labels)}: "
+                f"{printable(self.labels[0], 40)!r}"
+            )
+        size = max(1, min(len(pairs) // 10, 1000))
+        sizes = [0 if args.test or len(pairs) < 20 else size, 0 if args.valid else size]
+        generator = np.random.default_rng(args.seed)
+        test, valid, self.train = split_by_label(pairs, *sizes, generator=generator)
+        test = read(args.test, args, self.labels) if args.test else test
+        self.valid = read(args.valid, args, self.labels) if args.valid else valid
+        self.kind, self.held_out = ("test", test) if test else ("held-out", self.valid)
+        self.text = load_text(args.model)
+        model: Any = nn.load(args.model, head="classes", num_classes=len(self.labels))
+        self.model = model
+        if args.train == "lora":
+            nn.lora(self.model, rank=8, alpha=16)
+        elif args.train == "head":
+            self.model.requires_grad_(False)
+            for part in filter(None, (self.model.output, self.model.dense, self.model.norm)):
+                part.requires_grad_(True)
+        limit = min(self.text.max_len or self.model.config.max_len, self.model.config.max_len)
+        self.max_len = min(args.max_len or limit, limit)
+        print_facts(pairs, self.text, self.max_len)
+        self.model.origin.settings |= {
+            "id2label": {str(i): label for i, label in enumerate(self.labels)},
+            "label2id": {label: i for i, label in enumerate(self.labels)},
+        }
+        if args.max_len:
+            self.model.origin.settings["model_max_length"] = self.max_len
+
+    def collate(self, samples: list[Pair]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return token ids, classes and mask of labelled texts."""
+        ids, mask, _ = self.text.batch([sample for sample, _ in samples], max_len=self.max_len)
+        return ids, np.array([self.labels.index(label) for _, label in samples]), mask
+
+    def _logits(self, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the logits of texts, and their classes."""
+        batches = nn.Batches(pairs, batch_size=64, shuffle=False, collate=self.collate)
+        with mg.no_grad():
+            parts = [(self.model(ids, mask).data, right) for ids, right, mask in batches.epoch()]
+        logits, classes = map(np.concatenate, zip(*parts))
+        return with_maximum(logits), classes
+
+    def score(self, model: Any) -> float:
+        """Return the accuracy; the loss, as a very small number, decides between equal ones."""
+        logits, classes = self._logits(self.valid)
+        loss = float(mg.cross_entropy(logits, classes).data)
+        return float((logits.argmax(-1) == classes).mean()) - 1e-9 * loss
+
+    def report(self) -> float:
+        """Print a table of scores, and return the accuracy."""
+        logits, classes = self._logits(self.held_out)
+        chosen = logits.argmax(-1)
+        expected, found = ([self.labels[i] for i in row] for row in (classes, chosen))
+        print(label_report(expected, found, self.labels))
+        return float((chosen == classes).mean())
 
 
 def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> list[Pair]:
@@ -216,10 +252,7 @@ def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> li
         pairs, heading = without_heading(pairs)
     if heading:
         left_out[f"a row of headings, {heading[0]!r:.40} and {heading[1]!r:.40}"] += 1
-    for reason, n in left_out.items():
-        if n:
-            rows = "row" if n == 1 else "rows"
-            note(f"{path}: left out {n:,} {rows}: {reason}")
+    print_left_out(path, left_out)
     for warning in label_warnings(pairs) if not labels else ():
         note(f"{path}: {warning}")
     if labels and (others := {label for _, label in pairs}.difference(labels)):
@@ -266,31 +299,10 @@ def check_directories(args: argparse.Namespace) -> None:
         )
 
 
-def make_model(args: argparse.Namespace, num_classes: int) -> Any:
-    """Return the model with a new head; the part to train requires gradients."""
-    name = read_json(find_model(args.model) / "config.json").text("model_type", "")
-    if name in FAMILIES and "classes" not in FAMILIES[name].suffixes:
-        raise ValueError(
-            f"{args.model} must be an encoder, such as BERT, to classify text, got {name!r}"
-        )
-    model: Any = nn.load(args.model, head="classes", num_classes=num_classes)
-    if args.train == "lora":
-        nn.lora(model, rank=8, alpha=16)
-    elif args.train == "head":
-        model.requires_grad_(False)
-        for part in filter(None, (model.output, model.dense, model.norm)):
-            part.requires_grad_(True)
-    return model
-
-
-def save(args: argparse.Namespace, model: Any, text: Any, labels: Sequence[str]) -> None:
-    """Write the model with its labels and tokenizer, and the adapter if it was asked for."""
-    model.origin.settings |= {
-        "id2label": {str(i): label for i, label in enumerate(labels)},
-        "label2id": {label: i for i, label in enumerate(labels)},
-    }
+def save(args: argparse.Namespace, task: LabelTask | AnswerTask) -> None:
+    """Write the model with its tokenizer, and the adapter if it was asked for."""
     if args.save_adapter:
-        nn.save_adapter(args.save_adapter, model, base=args.model)
+        nn.save_adapter(args.save_adapter, task.model, base=args.model)
     if args.train == "lora":
-        nn.merge_lora(model)
-    nn.save(args.out, model, text)
+        nn.merge_lora(task.model)
+    nn.save(args.out, task.model, task.text)

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,7 @@ __all__ = [
     "load_text",
     "print_json",
     "naming_settings",
+    "print_left_out",
     "read_batches",
     "read_texts",
     "refuse_run",
@@ -234,6 +235,13 @@ def announce(*files: Path | str | None) -> None:
     for path in [Path(file) for file in files if file is not None]:
         if path.is_file() and (size := path.stat().st_size) > LARGE_FILE:
             note(f"reading {path}, {size / 1e6:,.0f} MB")
+
+
+def print_left_out(path: Path, left_out: Mapping[str, int]) -> None:
+    """Print how many rows of a file were left out, by reason."""
+    for reason, n in left_out.items():
+        if n:
+            note(f"{path}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
 
 
 def _ask(prompt: str) -> str:

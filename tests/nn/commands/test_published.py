@@ -697,7 +697,9 @@ def test_fine_tune_save_adapter_of_all_weights_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        fine_tune.main(["encoder", "lines", "--out", "out", "--save-adapter", "adapter"])
+        fine_tune.main(
+            ["encoder", "lines", "--out", "out", "--train", "all", "--save-adapter", "adapter"]
+        )
     assert "--save-adapter needs --train lora" in capsys.readouterr().err
 
 
