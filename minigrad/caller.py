@@ -9,8 +9,7 @@ The rules of `multiply` read `b` and `a`. Its function is
 
     def call(a, b, /):
         _mode = _get_mode()
-        if _logs and _mode.record:                          # memory was written in place
-            _log["read"]((a, b,))
+        _is_logged = _logs and _mode.record and _log["read"]((a, b,))   # of written memory
         if isinstance(a, _Tensor):
             a, _node_a = a._array, a._last_node
         else:
@@ -99,16 +98,18 @@ def call({parameters}):
     _node.shape = y.shape
     _node.dtype = y.dtype
     _node.notes = _node.grad = None
-    if _logs:
-        _log["saved"](_node)
-    if _mode.watch is not None:
+{saved}    if _mode.watch is not None:
         _mode.watch.recorded(_node)
     return _tensor
 """
 
 _READ = """\
-    if _logs and _mode.record:
-        _log["read"]({0})
+    _is_logged = _logs and _mode.record and _log["read"]({0})
+"""
+
+_SAVED = """\
+    if _is_logged:
+        _log["saved"](_node)
 """
 
 _UNWRAP = """\
@@ -208,6 +209,7 @@ def source_of(op: Op) -> str:
         parameters=op.parameters,
         is_constant="not any(_nodes)" if op.variadic else f"({without_node})",
         read="" if is_view else _READ.format(names[0] if op.variadic else operands),
+        saved="" if is_view else _SAVED,
         whole=f"    _whole = {whole}\n" if op.view else "",
         view=_VIEW.format(whole, _READ_IF_COPY.format(whole) * is_view) if op.view else "",
         unwrap=unwrap + "".join([_UNWRAP_OPTION.format(option) for option in op.options]),

@@ -127,8 +127,8 @@ def _unchanged(memory: Any, name: str, since: int, edges: Any) -> Any:
 LOG: dict[str, Callable[..., Any]] = {"restored": _unchanged}
 """Functions of a log.
 
-"read" gets tensors that an operation is about to read, and gives each the node of its values.
-"needed" gets a tensor that has such a node, whose gradient is asked for. "saved" gets each new
-node. These are called while a log exists. "restored" returns the edges of a
+"read" gets the operands of an operation, gives each tensor the node of its values, and returns
+whether the memory of an operand has a log. "saved" then gets the new node. "needed" gets a tensor
+whose gradient is asked for. These are called while a log exists. "restored" returns the edges of a
 node with the values that it saved; its first argument is a dict for the copies of a backward pass.
 """

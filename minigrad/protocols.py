@@ -94,7 +94,7 @@ def check_writable(t: Tensor, name: str) -> None:
 
 def _check_class(value: Array) -> None:
     """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
-    if not isinstance(value, (Tensor, list, tuple)):
+    if not isinstance(value, (Tensor, list, tuple, int, float)):
         as_forward_operand(value)
 
 

@@ -61,12 +61,14 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
 
 def fitting(t: Tensor, name: str, y: Tensor) -> Tensor:
     """Return the result of an operation in the dtype of `t`, in whose place it is written."""
+    if y.shape == t.shape and y.dtype == t.dtype:
+        return y
     if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
         raise ValueError(
             f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
             f"shape {t.shape} and dtype {t.dtype}; write t = t + u instead of t += u"
         )
-    return y if y.dtype == t.dtype else y.astype(t.dtype)
+    return y.astype(t.dtype)
 
 
 def write_out(name: str, out: Any, y: Any) -> Any:

@@ -6,14 +6,13 @@ Look at `write`.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..arrays import OtherArray, all_values
-from ..changes import NEVER, logs, mark_changed, owner_of, time_of_change
+from ..changes import NEVER, logs, mark_changed, owner_of
 from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
@@ -39,9 +38,9 @@ from .write_log import (
     UNDER_NO_GRAD,
     Entry,
     Log,
-    look,
-    nodes_written,
+    address_of,
     place_of,
+    read,
     set_node,
 )
 
@@ -60,31 +59,34 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     is_recorded = MODE.get().record
     if isinstance(value, (list, tuple)) and needs_gradient(value):
         value = tensor(value)
-    first = first_of(t)
-    is_tensor = is_recorded and isinstance(value, Tensor)
+    first, is_tensor = first_of(t), is_recorded and isinstance(value, Tensor)
     is_view = is_tensor and first_of(value) is first
     node = value._node if is_tensor and not is_view else None
-    _check_memory(t, value, name)
+    new = unwrap(value)
+    _check_memory(t, new, name)
     if node is None and not is_view and not _has_nodes(t, first):
-        index, value = without_tensors(index), unwrap(value)
-        _change_constant(t, first, lambda: t._array.__setitem__(index, value))
+        index = without_tensors(index)
+        _change_constant(t, first, lambda: t._array.__setitem__(index, new))
         return
     index = plain_index(index, t if is_recorded else None)
-    parts = index if isinstance(index, tuple) else (index,)
-    if any(isinstance(part, (np.ndarray, OtherArray, bool, np.bool_)) for part in parts):
+    parts = index if type(index) is tuple else (index,)
+    if any(isinstance(part, _SELECTS) for part in parts):
         view, index = t._array, _in_c_order(index)
     else:  # a view, also of one element
         view, index = t._array[parts if ... in parts else (*parts, ...)], ...
-    new = unwrap(value)
     if is_view:
         if index is ... and _is_same(new, view):
             return  # t[i] += u, which has reached the memory
         node = value._node
     if node is not None:
         _check_receives(t, name)
-    if not isinstance(view, OtherArray):
+    if isinstance(new, np.ndarray) and not isinstance(view, OtherArray):
         new = np.asarray(new, order="C")  # NumPy writes in the order of memory
     _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
+
+
+_SELECTS = (np.ndarray, OtherArray, bool, np.bool_)
+"""Types in an index that selects elements, so that the result is a copy."""
 
 
 def change(t: Tensor, function: Callable[[], Any]) -> None:
@@ -99,44 +101,45 @@ def change(t: Tensor, function: Callable[[], Any]) -> None:
 
 def _change_constant(t: Tensor, first: Tensor, function: Callable[[], Any]) -> None:
     """Call a function that writes constants into memory without known nodes."""
-    function()
     if first._last_node is None and frozen_node(first) is None:
-        _mark(t._array, THROUGH_ANOTHER if MODE.get().record else UNDER_NO_GRAD)
+        _record(first, t._array, ..., None, "", function, keeps_old=False)
     else:
+        function()
         mark_changed(t._array)
 
 
 def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
     """Write ufunc(t, other) into the memory of `t`."""
     name = ufunc.__name__
-    if t._node is None and not needs_gradient(other):
+    if t._last_node is None and t._node is None and not needs_gradient(other):
         change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
         return
     y = fitting(t, name, DISPATCH[ufunc](t, other))
-    _check_memory(t, y, name)
+    _check_memory(t, y._array, name)
     first, node = first_of(t), y._last_node
+    function = lambda: t._array.__setitem__(..., y._array)
     if node is not None:
         _check_receives(t, name)
     elif not _has_nodes(t, first):
-        _change_constant(t, first, lambda: t._array.__setitem__(..., y._array))
+        _change_constant(t, first, function)
         return
-    e = _record(first, t._array, ..., node, name, lambda: t._array.__setitem__(..., y._array))
+    time = _record(first, t._array, ..., node, name, function)
     if first is t and MODE.get().record:
         set_node(t, node)
-        t._seen = e.time
+        t._seen = time
 
 
 def _has_nodes(t: Tensor, first: Tensor) -> bool:
     """Return whether a tensor or its memory is known to have nodes, other than that of a leaf."""
     node = first._last_node
-    if node is not None and node.op is None:
-        return False
-    return t._last_node is not None or node is not None or bool(nodes_written(first))
+    if node is not None:
+        return node.op is not None
+    return t._last_node is not None or bool(getattr(first, "_written", None))
 
 
 def _check_receives(t: Tensor, name: str) -> None:
     """Raise an error if a tensor cannot receive a value that has a gradient."""
-    if t.dtype.kind != "f":
+    if t._array.dtype.kind != "f":
         raise TypeError(
             f"{name}: the tensor must have a floating dtype to keep the gradient of the value, got "
             f"{t.dtype}; convert it first, as in t = t.astype(float)"
@@ -152,7 +155,8 @@ def _check_receives(t: Tensor, name: str) -> None:
 def _is_same(a: Any, b: Any) -> bool:
     """Return whether two arrays have the same elements in memory."""
     a, b = all_values(a), all_values(b)
-    return owner_of(a) is owner_of(b) and place_of(a, 0) == place_of(b, 0)
+    owner = owner_of(a)
+    return owner is owner_of(b) and place_of(a, at := address_of(owner)) == place_of(b, at)
 
 
 def _in_c_order(index: Any) -> Any:
@@ -164,7 +168,7 @@ def _in_c_order(index: Any) -> Any:
 
 def _check_memory(t: Tensor, value: Any, name: str) -> None:
     """Raise an error if the memory of a tensor is read-only, or that of all examples of vmap."""
-    if isinstance(unwrap(value), OtherArray) and not isinstance(t._array, OtherArray):
+    if isinstance(value, OtherArray) and not isinstance(t._array, OtherArray):
         raise GradientError(
             f"{name}: inside vmap, values that differ by example cannot be written into a tensor "
             "that all examples share; make it of an argument x, as in np.zeros_like(x), or "
@@ -177,57 +181,50 @@ def _check_memory(t: Tensor, value: Any, name: str) -> None:
         )
 
 
-def _log(owner: np.ndarray) -> Log:
-    return logs.get(id(owner)) or Log(owner)
-
-
-def _mark(array: Any, cut: str) -> None:
-    """Note that values without a gradient were written into memory without known nodes."""
-    log, values = _log(owner_of(array)), all_values(array)
-    e: Any = log.entries[-1] if log.entries else None
-    is_constant = e is not None and e.old is None and e.cut == cut
-    if is_constant and log.marked() is values:
-        e.time = log.time = time_of_change()
-        return
-    new = Entry(array, log.address, ..., cut)
-    log.add(new, e if is_constant and e.place == new.place else None)
-    log.marked = weakref.ref(values)
-
-
 def _record(
-    first: Tensor, view: Any, index: Any, node: Node | None, name: str, function: Callable[[], Any]
-) -> Entry:
-    """Call a function that writes into `view[index]`, and add an entry to the log."""
-    owner = owner_of(view)
-    log = _log(owner)
-    e = Entry(view, log.address, index, "" if MODE.get().record else UNDER_NO_GRAD)
-    if owner.base is not None:
-        raise GradientError(
-            f"{name}: the memory of the tensor must belong to a NumPy array, got memory of a "
-            f"{type(owner.base).__name__}; write t = t.clone() first"
-        )
-    if index is ... and not e.place.is_nested():
-        at = e.place.addresses()
-        if np.unique(at).size < at.size:
+    first: Tensor,
+    view: Any,
+    index: Any,
+    node: Node | None,
+    name: str,
+    function: Callable[[], Any],
+    keeps_old: bool = True,
+) -> int:
+    """Call a function that writes into `view[index]`, and add an entry to the log.
+
+    Return its time. An entry of constants among constants does not keep the old values.
+    """
+    owner, values = owner_of(view), all_values(view)
+    log = logs.get(id(owner)) or Log(owner)
+    place, cut = place_of(values, log.address), "" if keeps_old else THROUGH_ANOTHER
+    if not MODE.get().record:
+        cut = UNDER_NO_GRAD
+    before = e = log.replaced(place, index, cut, keeps_old)
+    if e is None:
+        if keeps_old and owner.base is not None:
+            raise GradientError(
+                f"{name}: the memory of the tensor must belong to a NumPy array, got memory of a "
+                f"{type(owner.base).__name__}; write t = t.clone() first"
+            )
+        if keeps_old and index is ... and place.repeats():
             raise GradientError(
                 f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
                 "instead of t += u, or change a clone() of it"
             )
-    before, e.has_node = log.replaced(e), node is not None
-    e.old = view[index].copy() if before is None else before.old
+        old = view[index].copy() if keeps_old else None
+        e = Entry(place, values is not view, index, cut, old)
     function()
-    log.add(e, before)
-    written = nodes_written(first)
+    written = getattr(first, "_written", None)
     if written is None:
         written = first._written = {}
     if before is not None:
-        written.pop(before.time, None)
+        written.pop(e.time, None)
+    log.add(e, node is not None)
     if node is not None:
         written[e.time] = node
-    notes = None if first._last_node is None else first._last_node.notes
-    if notes is not None:
-        look(first)
-    return e
+    if first._last_node is not None and first._last_node.notes is not None:
+        read((first,))
+    return e.time
 
 
 extension.write, extension.update = write, update
