@@ -8,6 +8,7 @@ extension points that `registry.py` lists. A first reader can skip this file: fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -72,26 +73,31 @@ def as_array(x: Array, dtype: DType = None) -> Any:
     try:
         y = np.asarray(x, dtype)
     except (TypeError, ValueError):
-        _check_class(x)
+        check_class(x)
         raise
     if y.dtype.kind == "O" or (y is not x and isinstance(x, np.ndarray)):
-        _check_class(x)
+        check_class(x)
     return y
 
 
-def as_forward_operand(x: Array, sparse: bool = False) -> Any:
-    """Return an operand that is no ndarray as NumPy's functions take it: a list as an array.
+ADAPTERS: list[Callable[[Any], OtherArray | None]] = []
+"""Functions that return an operand of another library as an `OtherArray`, or None."""
 
-    Matrices of scipy.sparse are allowed if `sparse`.
-    """
+
+def as_forward_operand(x: Array) -> Any:
+    """Return an operand that is no ndarray as NumPy's functions take it: a list as an array."""
     if isinstance(x, (list, tuple)):
         return as_array(x)
-    if not isinstance(x, (np.generic, OtherArray)) and not (sparse and hasattr(x, "toarray")):
-        as_array(x)  # checks the class
+    if isinstance(x, (np.generic, OtherArray)):
+        return x
+    for adapt in ADAPTERS:
+        if (other := adapt(x)) is not None:
+            return other
+    as_array(x)  # checks the class
     return x
 
 
-def _check_class(x: Array) -> None:
+def check_class(x: Array) -> None:
     """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
     if hasattr(x, "filled"):
         fix = "x.filled(value), or x.compressed() for the elements that are not masked"

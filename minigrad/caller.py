@@ -252,7 +252,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
         "_Node": Node,
         "_Tensor": Tensor,
-        "_as_forward_operand": functools.partial(as_forward_operand, sparse=op.name == "matmul"),
+        "_as_forward_operand": as_forward_operand,
         "_NEVER": NEVER,
         "_asarray": as_array,
         "_forward": op.forward,

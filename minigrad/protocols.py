@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, as_array, as_forward_operand
+from .arrays import Array, as_array
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -95,7 +95,7 @@ def check_writable(t: Tensor, name: str) -> None:
 def _check_class(value: Array) -> None:
     """Raise a TypeError for an array of a class whose meaning an ndarray does not have."""
     if not isinstance(value, (Tensor, list, tuple, int, float)):
-        as_forward_operand(value)
+        as_array(value)
 
 
 def _set_item(self: Tensor, index: Any, value: Array) -> None:

@@ -42,8 +42,10 @@ OPS: dict[str, Op] = {}
 FORMS: list[Callable[..., Callable[[], Any] | None]] = []
 """Other forms of calls: `form(function, args, options)` returns the call to make, or None.
 
-A form is tried if a function with an axis, a dtype or `keepdims` does not accept its arguments.
+A form is tried if a function with an option in `_OPTIONS` does not accept its arguments.
 """
+
+_OPTIONS = {"axis", "keepdims", "dtype", "reduction"}
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Every public function that is a composition of ops, by name."""
@@ -192,7 +194,7 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     """Let `call` answer NumPy functions, and set it as methods of Tensor."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
-    if not {"axis", "keepdims", "dtype"}.isdisjoint(names_of(call)):
+    if not _OPTIONS.isdisjoint(names_of(call)):
         call = _with_forms(call)
     for f in entry.numpy:
         answer(f, call)

@@ -19,7 +19,6 @@ from ..nested import needs_gradient
 from ..registry import function
 from ..tensor import Tensor, as_operand, to_array
 from . import reduce
-from .arithmetic import multiply
 from .network import linear, log_softmax
 from .shape import astype, getitem, where
 
@@ -85,6 +84,8 @@ def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothi
             f"{name}: weight and label_smoothing must not require gradients; use .detach()"
         )
     target = to_array(target)
+    if target.dtype.kind not in "iu":
+        raise TypeError(f"{name}: target must be integers, got dtype {target.dtype}")
     if target.shape != shape[:-1]:
         if len(shape) > 2 and target.shape == (shape[0], *shape[2:]):
             raise ValueError(
@@ -92,8 +93,6 @@ def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothi
                 f"logits {shape} and targets {target.shape}; write moveaxis(logits, 1, -1)"
             )
         raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {target.shape}")
-    if target.dtype.kind not in "iu":
-        raise TypeError(f"{name}: target must be integers, got dtype {target.dtype}")
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
     if weight is not None:
@@ -111,11 +110,6 @@ def reduced(losses: ArrayLike, choice: str, divisor: ArrayLike) -> Tensor:
     return reduce.sum(losses) / divisor
 
 
-def reduced_elements(losses: ArrayLike, reduction: str) -> Tensor:
-    """Return the losses of elements, their sum or their mean."""
-    return reduce.mean(losses) if reduction == "mean" else reduced(losses, reduction, 1.0)
-
-
 def row_losses(log_probabilities: ArrayLike, targets: Targets) -> Tensor:
     """Return the cross-entropy of each row of log-probabilities (rows, C)."""
     rows = np.arange(log_probabilities.shape[0])
@@ -126,32 +120,6 @@ def row_losses(log_probabilities: ArrayLike, targets: Targets) -> Tensor:
         )
         loss = loss - reduce.sum(weighted, -1) * targets.on_all
     return loss.reshape(targets.shape)
-
-
-def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
-    return bool(np.isclose(probabilities.sum(axis), 1, atol=1e-3).all())
-
-
-def class_probability_loss(
-    name: str, logits: ArrayLike, target: Ids, weight: ArrayLike, smoothing: float, reduction: str
-) -> Tensor:
-    """Return the cross-entropy for probabilities of classes, over the last axis."""
-    if not 0 <= smoothing <= 1:
-        raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
-    classes = shape_of(logits)[-1]
-    values = to_array(target)
-    if values.ndim > 2 and not _sum_to_one(values, -1) and _sum_to_one(values, 1):
-        raise ValueError(
-            f"{name}: the probabilities must sum to 1 over the last axis, not over axis 1 as in "
-            "PyTorch; write moveaxis(logits, 1, -1) and moveaxis(target, 1, -1)"
-        )
-    if smoothing:
-        target = as_operand(target) * (1 - smoothing) + smoothing / classes
-    losses = multiply(log_softmax(logits), target)
-    if weight is not None:
-        check_shape(name, "weight", weight, (classes,))
-        losses = losses * to_array(weight).astype(losses.dtype)
-    return reduced_elements(-reduce.sum(losses, -1), reduction)
 
 
 @fusible
@@ -180,8 +148,8 @@ def cross_entropy(
     ----------
     input : Tensor, shape (..., C)
         Logits.
-    target : array of int, shape (...), or of float, shape (..., C)
-        Classes, or probabilities of the classes.
+    target : array of int, shape (...)
+        Classes.
     weight : array, shape (C,), optional
         Weights of the classes.
     ignore_index : int, optional
@@ -190,13 +158,9 @@ def cross_entropy(
         Share of each target that is spread evenly over all classes; 0 by default.
     reduction : {"mean", "sum", "none"}
         "mean", the default, divides the sum by the weights of the targets that are not ignored,
-        and is 0 if all rows are ignored. For probabilities it divides by the number of rows.
+        and is 0 if all rows are ignored.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
-    if shape_of(target) == shape_of(input) != () and to_array(target).dtype.kind == "f":
-        return class_probability_loss(
-            "cross_entropy", input, target, weight, label_smoothing, reduction
-        )
     dtype = to_array(input).dtype
     targets = Targets(
         "cross_entropy", shape_of(input), target, weight, ignore_index, label_smoothing, dtype

@@ -1,8 +1,8 @@
 """Functions of networks: matrix products, activations, dropout, and norms of rows.
 
 Look at the rules of `matmul` first. They are the two lines of the textbook, dA = G Bᵀ and dB = Aᵀ
-G, at the end of each rule. The lines before them are for vectors, stacks of matrices, and constant
-sparse matrices. `softmax` subtracts the largest element first, so that no exponential overflows.
+G, at the end of each rule. The lines before them are for vectors and stacks of matrices.
+`softmax` subtracts the largest element first, so that no exponential overflows.
 `_row_norm` is both norms in four lines, and its gradient follows from the operations in it.
 
 Dropout: Srivastava et al. (2014), JMLR 15, 1929-1958. The mask is drawn once, outside the
@@ -43,8 +43,6 @@ __all__ = [
 
 
 def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
-    if type(b) is not np.ndarray and _is_sparse(b):
-        return _product(g, b.T)
     if b.ndim == 1:
         return g[..., None] * b
     if len(a_shape) == 1:
@@ -53,8 +51,6 @@ def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
 
 
 def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
-    if type(a) is not np.ndarray and _is_sparse(a):
-        return _product(a.T, g)
     if a.ndim == 1:
         return g[..., None] * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
     if len(b_shape) == 1:
@@ -74,9 +70,6 @@ def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
 def matmul(a, b, /):
     """Multiply matrices, as the operator `@`.
 
-    Either operand can be a constant matrix of scipy.sparse. `x @ A` works then, but for `A @ x`
-    write `matmul(A, x)`, since SciPy would make an array of x.
-
     Parameters
     ----------
     a : array_like, shape (..., n, k) or (k,)
@@ -87,25 +80,7 @@ def matmul(a, b, /):
     Tensor, shape (..., n, m)
         Products, without n or m for a vector. The other axes broadcast.
     """
-    try:
-        return np.matmul(a, b)
-    except ValueError:
-        if _is_sparse(a) and isinstance(b, np.ndarray):
-            if b.ndim > 2:
-                raise ValueError("b must have 1 or 2 axes if a is sparse") from None
-            return a @ b
-        if _is_sparse(b) and isinstance(a, np.ndarray) and a.ndim:
-            rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1]) @ b
-            return rows.reshape(*a.shape[:-1], b.shape[1])
-        raise
-
-
-def _is_sparse(x: Array) -> bool:
-    """Return whether x is a matrix of scipy.sparse, without importing it."""
-    return hasattr(x, "tocsr")
-
-
-_product: Any = either(matmul)
+    return np.matmul(a, b)
 
 
 # -- the linear layer

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..arguments import check_broadcast, check_choice, shape_of
+from ..arguments import check_broadcast, check_choice, check_shape, shape_of
 from ..numpy.activations import softplus
 from ..numpy.batched import all_true
 from ..numpy.elementwise import xlogy
 from ..ops import reduce
 from ..ops.arithmetic import absolute, multiply, square, subtract
-from ..ops.loss import REDUCTIONS, Targets, reduced, reduced_elements, row_losses
+from ..ops.loss import REDUCTIONS, Targets, cross_entropy, reduced, row_losses
+from ..ops.network import log_softmax
 from ..ops.shape import astype, floating, reshape, where
-from ..registry import function, op
+from ..registry import FORMS, function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 
 __all__ = [
@@ -27,6 +30,11 @@ __all__ = [
     "kl_div",
     "nll_loss",
 ]
+
+
+def reduced_elements(losses: Any, reduction: str) -> Tensor:
+    """Return the losses of elements, their sum or their mean."""
+    return reduce.mean(losses) if reduction == "mean" else reduced(losses, reduction, 1.0)
 
 
 def _check(name: str, x: Any, target: Any, reduction: str) -> None:
@@ -253,3 +261,52 @@ def nll_loss(
     rows = reshape(input, -1, shape_of(input)[-1])
     rows = rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows)
     return reduced(row_losses(rows, targets), reduction, targets.divisor)
+
+
+def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
+    return bool(np.isclose(probabilities.sum(axis), 1, atol=1e-3).all())
+
+
+def _class_probability_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    *,
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Compute the cross-entropy for probabilities (..., C) of classes; a mean is over all rows."""
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(
+            f"cross_entropy: label_smoothing must be from 0 to 1, got {label_smoothing}"
+        )
+    classes, values = shape_of(input)[-1], to_array(target)
+    if values.ndim > 2 and not _sum_to_one(values, -1) and _sum_to_one(values, 1):
+        raise ValueError(
+            "cross_entropy: the probabilities must sum to 1 over the last axis, not over axis 1 as "
+            "in PyTorch; write moveaxis(logits, 1, -1) and moveaxis(target, 1, -1)"
+        )
+    if label_smoothing:
+        target = as_operand(target) * (1 - label_smoothing) + label_smoothing / classes
+    losses = multiply(log_softmax(input), target)
+    if weight is not None:
+        check_shape("cross_entropy", "weight", weight, (classes,))
+        losses = losses * to_array(weight).astype(losses.dtype)
+    return reduced_elements(-reduce.sum(losses, -1), reduction)
+
+
+def _with_probabilities(
+    function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> Callable[[], Any] | None:
+    """Return the call of `cross_entropy` for a target that contains probabilities, or None."""
+    values = {**dict(zip(("input", "target"), args)), **options}
+    if function is not cross_entropy or not values.keys() >= {"input", "target"}:
+        return None
+    x, target = values["input"], values["target"]
+    if shape_of(target) != shape_of(x) or to_array(target).dtype.kind != "f" or not shape_of(x):
+        return None
+    return partial(_class_probability_loss, *args, **options)
+
+
+FORMS.append(_with_probabilities)
