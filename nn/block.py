@@ -7,7 +7,7 @@ called. What came later is in `nn.ExtendedEncoderLayer` and `nn.ExtendedDecoderL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -285,9 +285,13 @@ class Encoder(Stack):
         """
         if self.causal:
             mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(self.calls(positions)):
             x = layer(x, mask=mask, cache=caches and caches[i])
         return x if self.norm is None else self.norm(x)
+
+    def calls(self, positions: Ids) -> Iterable[Callable[..., Tensor]]:
+        """Return the layers in the order of their calls."""
+        return self.layers
 
 
 class Decoder(Stack):

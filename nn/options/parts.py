@@ -5,7 +5,8 @@ Look at `layer_options`: what the layers of a stack share, and in what they diff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.random import Generator
 
 from minigrad.tensor import Tensor
 
-from ..attention import AttentionCache, hide_later
+from ..attention import AttentionCache
 from ..block import (
     Decoder,
     Encoder,
@@ -215,12 +216,12 @@ class ExtendedEncoder(Encoder):
         positions: Any = 0,
     ) -> Tensor:
         """Return the output of the last layer; `positions` are for rotation."""
-        if self.causal:
-            mask = hide_later(mask, x.shape[1], caches[0] if caches else None)
-        for i, layer in enumerate([*self.layers] * self.repeats):
-            x = layer(x, mask=mask, cache=caches and caches[i], positions=positions)
-        x = x if self.norm is None else self.norm(x)
+        x = super().forward(x, mask, caches, positions)
         return x if self.output_scale == 1 else x * self.output_scale
+
+    def calls(self, positions: Any) -> list[Callable[..., Tensor]]:
+        """Return the layers in the order of their calls, with the positions for rotation."""
+        return [partial(layer, positions=positions) for layer in self.layers] * self.repeats
 
 
 class ExtendedDecoder(Decoder):
