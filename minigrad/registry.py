@@ -15,7 +15,7 @@ the book extend it at these points, and replace none of its functions, classes a
 - `tensor.extension`, `changes.LOG` and `changes.logs`: conversions, complex results, writes.
 - `optimizer.Optimizer.stepper_type`: the parts of parameters to which the formula of an optimizer
   is applied, and further options.
-- `arrays.OtherArray`: another type of array, in place of ndarrays.
+- `arrays.OtherArray` and `arrays.ADAPTERS`: another type of array, in place of ndarrays.
 - `modes.Mode.watch`: a tool that sees every operation.
 - `ACTIVATIONS` of `nn`: further activations by name.
 - Subclasses of `Optimizer`, and of the modules and models of `nn`.

@@ -300,7 +300,8 @@ def test_public_names_of_the_book_are_one_object() -> None:
 
 DOORS = {
     "loss._linear_cross_entropy.kernel =", "logs[key] =", "logs.pop",
-    "ACTIVATIONS |=", "ANSWERS.append", "FORMS.append", "LOG.update", "Optimizer.stepper_type =",
+    "ACTIVATIONS |=", "ADAPTERS.append", "ANSWERS.append", "FORMS.append", "LOG.update",
+    "Optimizer.stepper_type =",
     *(f"extension.{name} =" for name in ("answer", "complex", "conversion", "size", "update", "write")),
 }  # fmt: skip
 """Assignments to tables and hooks of the book; `add_methods`, `answer` and `fuse` are functions."""
