@@ -8,13 +8,14 @@ the error, whose form is "<argument> must <condition>, got <value>". Look at `ch
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from .arrays import Ids, Mask, Shape
+from .arrays import ArrayLike, Ids, Mask, Shape
 from .tensor import Tensor, to_array
 
 # -- numbers and options
@@ -61,7 +62,7 @@ def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
         raise ValueError(f"{prefix}{option} must be {listed}, got {value!r:.60}")
 
 
-def number(name: str, argument: str, value: Any) -> Any:
+def number(name: str, argument: str, value: ArrayLike) -> Any:
     """Return a real number as a float, or a tensor without axes unchanged."""
     if not np.ndim(value) and to_array(value).dtype.kind in "fiu":
         return value if isinstance(value, Tensor) and value.requires_grad else float(value)
@@ -72,7 +73,7 @@ def number(name: str, argument: str, value: Any) -> Any:
 # -- axes and shapes
 
 
-def shape_of(arrays: Any) -> Shape:
+def shape_of(arrays: ArrayLike) -> Shape:
     """Return the shape of a tensor, an array, or nested lists."""
     return arrays.shape if hasattr(arrays, "shape") else np.shape(arrays)
 
@@ -92,7 +93,9 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
         raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
 
 
-def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> Shape:
+def all_axes(
+    name: str, axis: int | Sequence[int] | None, ndim: int, repeated: bool = False
+) -> Shape:
     """Return axes from 0 to ndim - 1; all of them if `axis` is None."""
     if axis is None:
         return tuple(range(ndim))
@@ -102,14 +105,14 @@ def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> Shape:
         raise TypeError(f"{name}: axis must be an integer or integers, got {axis!r}") from None
 
 
-def check_shape(name: str, argument: str, value: Any, shape: Shape) -> None:
+def check_shape(name: str, argument: str, value: ArrayLike, shape: Shape) -> None:
     """Raise a ValueError unless the argument has this shape."""
     got = shape_of(value)
     if got != shape:
         raise ValueError(f"{name}: {argument} must have shape {shape}, got {got}")
 
 
-def check_broadcast(name: str, argument: str, value: Any, shape: Shape, of: str) -> None:
+def check_broadcast(name: str, argument: str, value: ArrayLike, shape: Shape, of: str) -> None:
     """Raise a ValueError unless the argument broadcasts to `shape`, the shape of `of`."""
     got = shape_of(value)
     if len(got) > len(shape) or any(n not in (1, m) for n, m in zip(got[::-1], shape[::-1])):

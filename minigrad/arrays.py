@@ -32,6 +32,16 @@ DType: TypeAlias = Any
 Shape: TypeAlias = tuple[int, ...]
 Axis: TypeAlias = int | Shape | None
 
+Index: TypeAlias = Any
+"""What NumPy takes between brackets: integers, slices, arrays, or a tuple of them."""
+
+Tree: TypeAlias = Any
+"""An `Array`, or nested dicts, lists, tuples and named tuples of them."""
+
+Function: TypeAlias = Callable[..., Any]
+Options: TypeAlias = dict[str, Any]
+"""Keyword arguments of a function."""
+
 
 class OtherArray:
     """Base of array types that operations accept in place of ndarrays.
@@ -49,15 +59,15 @@ class OtherArray:
 
     values: np.ndarray
 
-    def astype(self, dtype: DType, **options: Any) -> Any:
+    def astype(self, dtype: DType, **options: Any) -> Array:
         """Return the elements in another dtype."""
         raise NotImplementedError
 
-    def in_this_type(self, x: Array) -> Any:
+    def in_this_type(self, x: Array) -> Array:
         """Return an array of any type as an array of this type."""
         raise NotImplementedError
 
-    def gradient_for(self, shape: tuple[int, ...], gradient: Array, collected: bool) -> Any:
+    def gradient_for(self, shape: Shape, gradient: Array, collected: bool) -> Array:
         """Return a gradient of this type as the gradient of an operand of shape `shape`.
 
         `gradient` is this array, or a Tensor of it. `collected` is True if the backward pass adds
@@ -66,7 +76,7 @@ class OtherArray:
         raise NotImplementedError
 
 
-def as_array(x: Array, dtype: DType = None) -> Any:
+def as_array(x: Array, dtype: DType = None) -> Array:
     """Return an ndarray, or an OtherArray if x is one."""
     if isinstance(x, OtherArray):
         return x if dtype is None else x.astype(dtype, copy=False)
@@ -80,11 +90,11 @@ def as_array(x: Array, dtype: DType = None) -> Any:
     return y
 
 
-ADAPTERS: list[Callable[[Any], OtherArray | None]] = []
+ADAPTERS: list[Callable[[Array], OtherArray | None]] = []
 """Functions that return an operand of another library as an `OtherArray`, or None."""
 
 
-def as_forward_operand(x: Array) -> Any:
+def as_forward_operand(x: Array) -> Array:
     """Return an operand that is no ndarray as NumPy's functions take it: a list as an array."""
     if isinstance(x, (list, tuple)):
         return as_array(x)
@@ -115,6 +125,6 @@ def check_class(x: Array) -> None:
     )
 
 
-def all_values(x: Array) -> Any:
+def all_values(x: Array) -> Array:
     """Return the ndarray with all elements of an OtherArray, and anything else unchanged."""
     return x.values if isinstance(x, OtherArray) else x

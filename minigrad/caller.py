@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import as_array, as_forward_operand
+from .arrays import Array, Function, Options, as_array, as_forward_operand
 from .changes import LOG, NEVER, logs, shares_memory, tick
 from .graph import Node
 from .modes import MODE
@@ -233,7 +233,7 @@ def _compile(source: str) -> CodeType:
     return compile(source, "<op>", "exec")
 
 
-def _name(call: Any, op: Op) -> None:
+def _name(call: Function, op: Op) -> None:
     """Let warnings, debuggers and tracebacks show the name of an op, and its source."""
     file, source = f"<op {op.name}>", op.source
     entry = len(source), None, source.splitlines(True)
@@ -246,7 +246,7 @@ def _name(call: Any, op: Op) -> None:
 def caller(op: Op) -> Callable[..., Tensor]:
     """Return the function of Tensors that calls an op."""
     op.source = source_of(op)
-    namespace: dict[str, Any] = {
+    namespace: Options = {
         "__name__": __name__,
         # LinAlgError is a ValueError; operands that are no arrays lack attributes
         "_FAILURES": (ValueError, TypeError, IndexError, AttributeError),
@@ -287,14 +287,12 @@ def caller(op: Op) -> Callable[..., Tensor]:
     return call
 
 
-def _rewrap(operand: Any, node: Node | None) -> Any:
+def _rewrap(operand: Array, node: Node | None) -> Any:
     """Return an operand as it was before its array was taken out."""
     return operand if node is None else wrap(operand, node, NEVER)
 
 
-def _not_floating(
-    op: Op, operands: tuple[Any, ...], options: dict[str, Any], y: np.ndarray
-) -> Tensor:
+def _not_floating(op: Op, operands: tuple[Array, ...], options: Options, y: np.ndarray) -> Tensor:
     """Return a result of integers, which has no gradient, or a complex one."""
     if y.dtype.kind == "c" and extension.complex is not None:
         result: Tensor = extension.complex(op, operands, options)

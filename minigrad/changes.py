@@ -14,13 +14,13 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from .arrays import all_values
+from .arrays import Array, Function, all_values
 from .errors import GradientError
 
 tick = itertools.count(1).__next__
@@ -34,7 +34,7 @@ Entry = tuple[dict[tuple[int, int], int], tuple[int, int]]
 _changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 
 
-def owner_of(array: Any) -> np.ndarray:
+def owner_of(array: Array) -> np.ndarray:
     """Return the array that owns the memory of `array`, which may be a view."""
     array = all_values(array)
     base = array.base
@@ -46,7 +46,7 @@ def owner_of(array: Any) -> np.ndarray:
     return array
 
 
-def shares_memory(a: Any, b: Any) -> bool:
+def shares_memory(a: Array, b: Array) -> bool:
     """Return whether two arrays have the same owner."""
     return owner_of(a) is owner_of(b)
 
@@ -66,7 +66,7 @@ def entry_of(array: np.ndarray) -> Entry:
     return ranges, byte_bounds(array)
 
 
-def mark_changed(array: Any) -> None:
+def mark_changed(array: Array) -> None:
     """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
     mark_entries([entry_of(all_values(array))])
 
@@ -124,7 +124,7 @@ def _unchanged(memory: Any, name: str, since: int, edges: Any) -> Any:
     return edges
 
 
-LOG: dict[str, Callable[..., Any]] = {"restored": _unchanged}
+LOG: dict[str, Function] = {"restored": _unchanged}
 """Functions of a log.
 
 "read" gets the operands of an operation, gives each tensor the node of its values, and returns

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Array, Function, Options
 from .registry import op
 from .tensor import Tensor, as_operand
 
@@ -73,7 +74,7 @@ class Fusible:
         self.kernel: Callable[..., Tensor] | None = None
         FUSIBLE[self.name] = self
 
-    def __call__(self, *operands: Any, **options: Any) -> Tensor:
+    def __call__(self, *operands: Array, **options: Any) -> Tensor:
         """Call the kernel if there is one, otherwise the definition."""
         if not self.any_dtype and operands[0].dtype.char in _CONVERTED:
             return self._in_wider_dtype(operands, options)
@@ -81,7 +82,7 @@ class Fusible:
             return self.definition(*operands, **options)
         return self.kernel(*operands, **options)
 
-    def _in_wider_dtype(self, operands: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    def _in_wider_dtype(self, operands: tuple[Array, ...], options: Options) -> Tensor:
         """Compute float16 in float32, and integers and booleans in float64."""
         arrays = [x if x is None else as_operand(x) for x in operands]
         dtypes = [x.dtype for x in arrays if x is not None]
@@ -101,8 +102,8 @@ def fusible(definition: Any = None, *, any_dtype: bool = False) -> Any:
 
 
 def fuse(
-    function: Fusible, *, vjp: Callable[..., Any] | None = None, **rules: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    function: Fusible, *, vjp: Function | None = None, **rules: Any
+) -> Callable[[Function], Callable[..., Tensor]]:
     """Register a function of arrays as the kernel of a fusible function.
 
     The definition of the function has the operands and options of the kernel. `vjp` and rules are
@@ -112,7 +113,7 @@ def fuse(
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"fuse: function must be marked with @fusible, got {name}")
 
-    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+    def declare(forward: Function) -> Callable[..., Tensor]:
         function.kernel = op(definition=function.definition, vjp=vjp, **rules)(forward)
         return function.kernel
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import as_array
+from .arrays import Array, ArrayLike, Function, Options, Tree, as_array
 from .errors import GradientError
 from .graph import Backward, Node, topological
 from .modes import MODE, set_grad_enabled, traced
@@ -25,13 +25,11 @@ from .tensor import Tensor, wrap
 
 __all__ = ["grad", "gradients", "value_and_grad"]
 
-Function = Callable[..., Any]
-
 
 def gradients(
-    outputs: Any,
-    inputs: Any,
-    gradient: Any = None,
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    gradient: ArrayLike = None,
     *,
     retain_graph: bool = False,
     create_graph: bool = False,
@@ -105,7 +103,7 @@ class TracedCall:
         f: Function,
         args: Sequence[Any],
         argnums: int | Sequence[int],
-        kwargs: dict[str, Any],
+        kwargs: Options,
     ) -> None:
         self.outer, self.single = MODE.get().record, not isinstance(argnums, (Sequence, np.ndarray))
         args = list(args)
@@ -120,7 +118,11 @@ class TracedCall:
             self.result = f(*args, **kwargs)
 
     def gradients(
-        self, ys: list[Tensor], gs: Any, create_graph: bool, retain_graph: bool = False
+        self,
+        ys: list[Tensor],
+        gs: Sequence[Array] | None,
+        create_graph: bool,
+        retain_graph: bool = False,
     ) -> list[Tensor]:
         """Return the gradients of the inputs, zeros for an input without influence."""
         grads = gradients(
@@ -136,13 +138,13 @@ class TracedCall:
             for x, c in zip(self.inputs, grads)
         ]
 
-    def by_argument(self, values: Sequence[Any]) -> Any:
+    def by_argument(self, values: Sequence[Array]) -> Tree:
         """Return the values of the inputs in the structure of the chosen arguments."""
         remaining = iter(values)
         by_tree = tuple([rebuilt(tree, remaining, is_array) for tree in self.trees])
         return by_tree[0] if self.single else by_tree
 
-    def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
+    def is_tied(self, ys: Sequence[Array], gs: Sequence[Array]) -> bool:
         """Return whether the gradients of `ys` depend on a leaf outside this call."""
         inputs = {x._node for x in self.inputs}
         roots = [y._node for y in ys if y is not None and y._node is not None]
@@ -151,7 +153,7 @@ class TracedCall:
             has_outer_leaf or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
 
-    def released(self, tree: Any) -> Any:
+    def released(self, tree: Tree) -> Tree:
         """Return a result, detached if none of its tensors depends on a leaf outside this call."""
         parts = leaves(tree)
         ys = [y for y in parts if isinstance(y, Tensor) and y._node is not None]
@@ -204,7 +206,7 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
     return positions
 
 
-def new_input(name: str, x: Any, outer: bool) -> Tensor:
+def new_input(name: str, x: ArrayLike, outer: bool) -> Tensor:
     """Return an input of a new graph: a new node of the outer graph, or else a new leaf."""
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)

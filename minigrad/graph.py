@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import changes
-from .arrays import OtherArray, as_array
+from .arrays import Array, Function, OtherArray, Shape, as_array
 from .changes import tick
 from .errors import GradientError
 from .modes import MODE
@@ -28,7 +28,7 @@ ndarray = np.ndarray
 _by_seq = attrgetter("seq")
 collecting = threading.RLock()  # two threads may add into the gradient of one leaf
 
-Edge = tuple["Node", Callable[..., Any], tuple[Any, ...]]
+Edge = tuple["Node", Function, tuple[Any, ...]]
 
 
 class Node:
@@ -67,7 +67,7 @@ class Node:
         self.shape = y.shape
         self.dtype = y.dtype
         self.notes: Notes | None = None
-        self.grad: Any = None
+        self.grad: Array = None
 
     def __repr__(self) -> str:
         name = "leaf" if self.op is None else self.op.name
@@ -93,7 +93,7 @@ class Notes:
     __slots__ = ("hooks", "retain", "frozen", "home")
 
     def __init__(self) -> None:
-        self.hooks: dict[int, Callable[[Any], Any]] = {}
+        self.hooks: dict[int, Callable[[Array], Array]] = {}
         self.retain = False
         self.frozen = False
         self.home: Any = None
@@ -106,7 +106,7 @@ def notes_of(node: Node) -> Notes:
     return node.notes
 
 
-def shown_grad(node: Node) -> Any:
+def shown_grad(node: Node) -> Array:
     """Return the gradient of a node for a caller, who may keep it."""
     if node.notes is not None and node.notes.home is not None:
         node.grad = node.notes.home.shown(node.grad)
@@ -152,7 +152,7 @@ class Backward:
 
     def __init__(
         self,
-        lift: Callable[..., Any],
+        lift: Function,
         retain_graph: bool,
         create_graph: bool,
     ) -> None:
@@ -164,12 +164,12 @@ class Backward:
         self.targets: set[Node] = set()
         self.collects = True  # into the `grad` of leaves; not with targets
         self.useful: set[Node] | None = None  # the nodes that lead to a target, if not all do
-        self.gradients: dict[Node, Any] = {}  # of the targets
+        self.gradients: dict[Node, Array] = {}  # of the targets
         self.memory: dict[Any, Any] = {}  # copies of written memory, as it was
 
     def run(
-        self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
-    ) -> dict[Node, Any]:
+        self, roots: Sequence[Node], seeds: Sequence[Array], targets: Sequence[Node] | None = None
+    ) -> dict[Node, Array]:
         """Propagate the gradients `seeds` of `roots` to the leaves, or to `targets`.
 
         Without `targets`, gradients are added into the `grad` of each leaf. With `targets`, the
@@ -181,13 +181,13 @@ class Backward:
             if any(node.op is None and node not in self.targets for node in order):
                 self.useful = _leading_to(self.targets, order)
                 order = [node for node in order if node in self.useful]
-        grads: dict[Node, Any] = {}
+        grads: dict[Node, Array] = {}
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
         self._walk(order, grads)
         return self.gradients
 
-    def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
+    def _walk(self, order: list[Node], grads: dict[Node, Array]) -> None:
         """Visit nodes from the last to the first, and add up the gradients of their operands.
 
         `grads` contains the gradients of nodes that are not yet visited. The first gradient of a
@@ -251,7 +251,7 @@ class Backward:
             g = c = total = edges = joint = values = None  # so that no array outlives its use
 
     def _keep(
-        self, leaf: Node, c: Any, is_new: bool, grads: dict[Node, Any], owned: set[Node]
+        self, leaf: Node, c: Array, is_new: bool, grads: dict[Node, Array], owned: set[Node]
     ) -> None:
         """Let a leaf own its first gradient: a new array, or what its home makes of it."""
         notes = leaf.notes
@@ -263,7 +263,7 @@ class Backward:
         if is_new:
             owned.add(leaf)
 
-    def _apply_joint(self, node: Node, edges: Sequence[Edge], g: Any) -> list[Any]:
+    def _apply_joint(self, node: Node, edges: Sequence[Edge], g: Array) -> list[Array]:
         """Run the one rule of all operands; return a gradient for each edge."""
         _, rule, values = edges[0]
         results = self._apply(node, rule, g, values)
@@ -275,7 +275,7 @@ class Backward:
             )
         return [c for parent, c in zip(node.inputs, results) if parent is not None]
 
-    def _apply(self, node: Node, rule: Callable[..., Any], g: Any, values: Any) -> Any:
+    def _apply(self, node: Node, rule: Function, g: Array, values: Sequence[Any]) -> Array:
         """Run a rule that a tool watches, or that records itself since it gets Tensors."""
         if self.create_graph:
             origins = node.op.origins(rule, node)
@@ -291,7 +291,7 @@ class Backward:
             return tuple(self._tied(v, o) for v, o in zip(value, origin))
         return value if origin is None else self.lift(value, origin, changes.NEVER)
 
-    def _coerced(self, c: Any, parent: Node) -> Any:
+    def _coerced(self, c: Array, parent: Node) -> Array:
         """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""
         array = getattr(c, "_array", c)
         if isinstance(array, OtherArray):
@@ -306,7 +306,7 @@ class Backward:
             )
         return as_array(c)
 
-    def _notice(self, node: Node, g: Any, owned: set[Node]) -> Any:
+    def _notice(self, node: Node, g: Array, owned: set[Node]) -> Array:
         """Run the hooks of a node, store its gradient if requested, and return the gradient."""
         notes = node.notes
         if notes is not None and (notes.hooks or notes.retain):
@@ -321,7 +321,7 @@ class Backward:
             self.gradients[node] = g if self.create_graph else self.lift(g, None)
         return g
 
-    def _replacement(self, node: Node, answer: Any) -> Any:
+    def _replacement(self, node: Node, answer: Array) -> Array:
         if getattr(answer, "shape", None) != node.shape or answer.dtype != node.dtype:
             raise GradientError(
                 f"a gradient hook must return a gradient of shape {node.shape} and dtype "
@@ -331,7 +331,7 @@ class Backward:
             return self._coerced(answer, node)
         return as_array(getattr(answer, "_array", answer))
 
-    def _collect(self, node: Node, g: Any, owned: bool) -> None:
+    def _collect(self, node: Node, g: Array, owned: bool) -> None:
         """Add `g` into the gradient of a node, which may keep `g` without a copy if `owned`."""
         notes = node.notes
         if notes is not None and notes.frozen:
@@ -364,7 +364,7 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 # -- the gradient of an operand
 
 
-def unbroadcast(c: Any, shape: tuple[int, ...], name: str) -> Any:
+def unbroadcast(c: Array, shape: Shape, name: str) -> Array:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     extra = c.ndim - len(shape)
     axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
@@ -379,7 +379,7 @@ def unbroadcast(c: Any, shape: tuple[int, ...], name: str) -> Any:
     return total
 
 
-def _in_dtype(name: str, c: Any, parent: Node) -> Any:
+def _in_dtype(name: str, c: Array, parent: Node) -> Array:
     """Return a gradient in the dtype of its operand, which is real."""
     if c.dtype.kind == "O":
         as_array(c)  # names the fix

@@ -13,17 +13,18 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from types import CodeType
 from typing import Any, TypeVar
 
+from .arrays import Function
 from .errors import GradientError
 
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Function)
 
 
 class Mode:
@@ -110,7 +111,7 @@ class set_grad_enabled(ContextDecorator):
                 f"@{type(self).__name__}, or end the block before the yield"
             )
 
-    def _in_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _in_generator(self, function: Function) -> Function:
         """Return a generator function that runs in this mode, and its caller in its own."""
 
         @functools.wraps(function)

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .arrays import Tree
 from .modes import MODE
 from .tensor import Tensor
 
@@ -69,7 +70,7 @@ def map_parts(value: Any, function: Callable[[Any], Any]) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
+def leaves(tree: Tree, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
     """Return the leaves of a tree in order: dicts by insertion, others by position.
 
     Parameters
@@ -86,8 +87,8 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
 
 
 def rebuilt(
-    tree: Any, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False
-) -> Any:
+    tree: Tree, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False
+) -> Tree:
     """Return a tree with the structure of `tree` and the leaves `values`.
 
     Other parameters: as `leaves`.

@@ -36,18 +36,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .arrays import Array
+from .arrays import Array, Function, Options
 from .caller import caller
 from .graph import Backward, Node
 from .modes import enable_grad
 from .tensor import Tensor, wrap
 
-Rule = Callable[..., Any]
+Rule = Function
 
 
 class Op:
@@ -85,11 +85,11 @@ class Op:
 
     def __init__(
         self,
-        forward: Callable[..., Any],
+        forward: Function,
         rules: dict[str, Rule],
         *,
         vjp: Rule | None = None,
-        definition: Callable[..., Any] | None = None,
+        definition: Function | None = None,
         view: bool = False,
         operands: tuple[str, ...] = (),
         doc: str | None = None,
@@ -158,7 +158,7 @@ class Op:
         inputs = (
             {self.operands[0]: node.inputs} if self.variadic else zip(self.operands, node.inputs)
         )
-        nodes: dict[str, Any] = {"y": node, **dict(inputs)}
+        nodes: Options = {"y": node, **dict(inputs)}
         return [nodes.get(read) for read in self.reads[rule]]
 
     def through_tensors(self, rule: Rule, node: Node) -> Rule:
@@ -167,7 +167,7 @@ class Op:
             return rule
         definition, reads = self.definition, self.reads[rule]
 
-        def derivative(g: Tensor, *args: Any) -> list[Any]:
+        def derivative(g: Tensor, *args: Any) -> list[Array]:
             values = dict(zip(reads, args))
             options = {name: values[name] for name in self.options}
             operands = [
@@ -178,7 +178,7 @@ class Op:
 
         return derivative
 
-    def explain(self, error: Exception, operands: Any, options: dict[str, Any]) -> Exception:
+    def explain(self, error: Exception, operands: Sequence[Array], options: Options) -> Exception:
         """Return an error of `forward` with the name of the op and its arguments."""
         names = self.operands * len(operands) if self.variadic else self.operands
         got = [f"{name} {_describe(value)}" for name, value in zip(names, operands)]
@@ -203,7 +203,7 @@ def _describe(value: Any) -> str:
     return f"{value.shape} {value.dtype}" if is_array else repr(value)
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+def _parameters(function: Function) -> tuple[str, ...]:
     code = inspect.unwrap(function).__code__
     return code.co_varnames[: code.co_argcount]
 
@@ -211,7 +211,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 # -- helpers for rules and definitions
 
 
-def _alias(x: Array, /) -> Any:
+def _alias(x: Array, /) -> Array:
     """Return the same values as a new node, at which a derivative by them ends."""
     return x
 
@@ -219,7 +219,7 @@ def _alias(x: Array, /) -> Any:
 alias = Op(_alias, {"x": lambda g: g}, view=True).function
 
 
-def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
+def either(call: Callable[..., Tensor]) -> Function:
     """Return a function for rules that calls an op as NumPy's functions are called.
 
     It returns a Tensor if an operand is a Tensor, and an ndarray otherwise.
@@ -237,8 +237,8 @@ def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def vjp_of(
-    function: Callable[..., Tensor], operands: list[Any], options: dict[str, Any], g: Tensor
-) -> list[Any]:
+    function: Callable[..., Tensor], operands: list[Array], options: Options, g: Tensor
+) -> list[Array]:
     """Return the recorded gradients of `function(*operands, **options)`; None if none is needed."""
     with enable_grad():
         stops = [alias(x) if isinstance(x, Tensor) and x._node is not None else x for x in operands]

@@ -123,7 +123,7 @@ class Optimizer:
         self.clip_norm = clip_norm
         self.defaults = defaults
         self.param_groups: list[Settings] = []
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: dict[Tensor, State] = {}
         self.stepper = self.stepper_type(self, **options)
         self.stepper.check(defaults)
         listed = list(params)

@@ -12,12 +12,11 @@ other writes raise an error (`extension.write`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .arrays import Array, as_array
+from .arrays import Array, Function, Index, as_array
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -39,7 +38,7 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
     return _other(function, "__call__", args, kwargs) if answer is None else answer(*args, **kwargs)
 
 
-ANSWERS: list[Callable[..., Any]] = []
+ANSWERS: list[Function] = []
 """Answers to calls that `DISPATCH` lacks: `answer(function, method, args, kwargs)`.
 
 `method` is that of a ufunc, such as "reduce", or "__call__". An answer may return NotImplemented.
@@ -73,7 +72,7 @@ for _compare_arrays, _sign in (
     (operator.gt, ">"), (operator.ge, ">="),
 ):  # fmt: skip
 
-    def _compare(self: Tensor, other: Array, /, compare: Any = _compare_arrays) -> Tensor:
+    def _compare(self: Tensor, other: Array, /, compare: Function = _compare_arrays) -> Tensor:
         return wrap(as_array(compare(self._array, without_tensors(other))), None)
 
     _compare.__doc__ = f"Compute a {_sign} b for each element."
@@ -98,7 +97,7 @@ def _check_class(value: Array) -> None:
         as_array(value)
 
 
-def _set_item(self: Tensor, index: Any, value: Array) -> None:
+def _set_item(self: Tensor, index: Index, value: Array) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
     _check_class(value)
@@ -115,7 +114,7 @@ def _check_constant(t: Tensor, value: Array, name: str) -> None:
         )
 
 
-def _write(t: Tensor, index: Any, value: Array, name: str) -> None:
+def _write(t: Tensor, index: Index, value: Array, name: str) -> None:
     """Write a value at an index."""
     _check_constant(t, value, name)
     t._array[without_tensors(index)] = unwrap(value)

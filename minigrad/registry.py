@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from . import protocols as protocols  # sets NumPy's protocols on Tensor
+from .arrays import Function
 from .op import Op, Rule
 from .tensor import DISPATCH, Tensor
 
@@ -47,7 +48,7 @@ A form is tried if a function with an option in `_OPTIONS` does not accept its a
 
 _OPTIONS = {"axis", "keepdims", "dtype", "reduction"}
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Function] = {}
 """Every public function that is a composition of ops, by name."""
 
 
@@ -56,10 +57,10 @@ def op(
     numpy: Any = (),
     methods: str = "",
     vjp: Rule | None = None,
-    definition: Callable[..., Any] | None = None,
+    definition: Function | None = None,
     view: bool = False,
     **rules: Rule,
-) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+) -> Callable[[Function], Callable[..., Tensor]]:
     """Declare and register an op.
 
     Parameters
@@ -72,7 +73,7 @@ def op(
         As in `Op`.
     """
 
-    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+    def declare(forward: Function) -> Callable[..., Tensor]:
         entry = Op(forward, rules, vjp=vjp, definition=definition, view=view)
         return _register(entry, numpy, methods)
 
@@ -127,9 +128,7 @@ def elementwise_doc(summary: str, *operands: str, result: str = "Tensor") -> str
     )
 
 
-def function(
-    *, numpy: Any = (), methods: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def function(*, numpy: Any = (), methods: str = "") -> Callable[[Function], Function]:
     """Register a public function that is a composition of ops, or that has no gradient.
 
     Parameters
@@ -138,14 +137,14 @@ def function(
         As in `op`.
     """
 
-    def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(composed: Function) -> Function:
         FUNCTIONS[composed.__name__] = call = _publish(composed, composed, numpy, methods)
         return call
 
     return declare
 
 
-def answer(function: Any, call: Callable[..., Any]) -> None:
+def answer(function: Any, call: Function) -> None:
     """Let `call` answer a NumPy function for tensors, or `(ufunc, "reduce")` and the like."""
     if function in DISPATCH:
         raise TypeError(f"answer: function must have no answer, got {function}")
@@ -160,13 +159,13 @@ def add_methods(cls: type, methods: Mapping[str, Any]) -> None:
         setattr(cls, name, method)
 
 
-def names_of(call: Callable[..., Any]) -> tuple[str, ...]:
+def names_of(call: Function) -> tuple[str, ...]:
     """Return the names of the parameters of a function."""
     code = getattr(inspect.unwrap(call), "__code__", call.__code__)  # a function in C has none
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _with_forms(call: Callable[..., Any]) -> Callable[..., Any]:
+def _with_forms(call: Function) -> Function:
     """Return a function that tries `FORMS` if its arguments raise a TypeError."""
 
     @functools.wraps(call)
@@ -190,7 +189,7 @@ def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
     return _publish(entry, entry.function, numpy, methods)
 
 
-def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> Callable[..., Any]:
+def _publish(entry: Any, call: Function, numpy: Any, methods: str) -> Function:
     """Let `call` answer NumPy functions, and set it as methods of Tensor."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())

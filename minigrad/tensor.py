@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, ArrayLike, DType, as_array
+from .arrays import Array, ArrayLike, DType, Function, as_array
 from .changes import LOG, NEVER, logs, mark_changed, tick
 from .data_model import DataModel
 from .errors import GradientError
@@ -28,7 +28,7 @@ __all__ = ["Tensor"]
 
 ndarray = np.ndarray
 
-DISPATCH: dict[Any, Callable[..., Any]] = {}
+DISPATCH: dict[Any, Function] = {}
 """Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
 extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, size=np.size)
@@ -252,7 +252,7 @@ class Tensor(DataModel):
         with set_grad_enabled(create_graph):
             Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
 
-    def _seed(self, caller: str, gradient: Array, create_graph: bool) -> Any:
+    def _seed(self, caller: str, gradient: Array, create_graph: bool) -> Array:
         """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""
         if gradient is None:
             if self._array.size != 1:
@@ -346,7 +346,7 @@ class HookHandle:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Function) -> None:
         self._hooks = hooks
         self._id = next(self._ids)
         hooks[self._id] = hook
@@ -392,7 +392,7 @@ def node_of(t: Tensor) -> Node | None:
     return t._node or frozen_node(t)
 
 
-def grad_of(t: Tensor) -> Any:
+def grad_of(t: Tensor) -> Array:
     """Return the gradient of a tensor: an array, a Tensor of a graph, or None.
 
     Unlike `t.grad`, the array may be the memory of an optimizer, which the next backward pass
@@ -413,16 +413,16 @@ def zero_grads(tensors: Iterable[Tensor], set_to_none: bool) -> None:
             t.grad = None if g is None else np.zeros(t.shape, t.dtype)
 
 
-def unwrap(value: ArrayLike) -> Any:
+def unwrap(value: ArrayLike) -> Array:
     """Return the array of a tensor, and any other value unchanged."""
     return value._array if isinstance(value, Tensor) else value
 
 
-def to_array(value: ArrayLike) -> Any:
+def to_array(value: ArrayLike) -> Array:
     """Return the array of a tensor or of an array_like."""
     return as_array(unwrap(value))
 
 
-def as_operand(value: ArrayLike) -> Any:
+def as_operand(value: ArrayLike) -> Array:
     """Return a tensor unchanged, and any other array_like as an array."""
     return value if isinstance(value, Tensor) else as_array(value)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from minigrad.arrays import Array, DType, Ids, Mask
+from minigrad.arrays import Array, DType, Ids, Mask, Options
 from minigrad.tensor import Tensor
 
 from .attention import AttentionCache, KeysAndValues, MultiHeadAttention, hide_later
@@ -54,7 +54,7 @@ class TransformerLayer(Module):
         dtype: DType = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        shared: dict[str, Any] = {"dropout": dropout, "dtype": dtype, "generator": generator}
+        shared: Options = {"dropout": dropout, "dtype": dtype, "generator": generator}
         self.norm_first = norm_first
         self.dropout = Dropout(dropout, generator=generator)
         self.self_attention = MultiHeadAttention(d_model, num_heads, **shared)
@@ -68,7 +68,7 @@ class TransformerLayer(Module):
         else:
             self.norm2 = LayerNorm(d_model, dtype=dtype)
 
-    def residual(self, x: Array, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
+    def residual(self, x: Array, norm: Module, sublayer: Callable[[Array], Tensor]) -> Tensor:
         """Return LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))).
 
         Every sublayer of a layer passes through this method. Override it to add something else
@@ -190,7 +190,7 @@ class InputEmbedding(Module):
         std: float | None = None,
     ) -> None:
         d_model = config.d_model
-        shared: dict[str, Any] = {"dtype": config.dtype, "generator": generator}
+        shared: Options = {"dtype": config.dtype, "generator": generator}
         self.scale = scale
         std = 1 / scale if std is None else std
         self.tokens = Embedding(vocab_size, d_model, config.masked_id, std=std, **shared)

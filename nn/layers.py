@@ -189,7 +189,7 @@ def normalize_trailing_axes(
     x: Array,
     shape: tuple[int, ...],
     eps: float | None,
-    **parameters: Any,
+    **parameters: Array,
 ) -> Tensor:
     """Apply a normalization of the last axis to several trailing axes at once."""
     size = x.shape if isinstance(x, Tensor) else np.shape(x)
@@ -349,7 +349,7 @@ def sinusoidal_table(
     return np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(max_len, d_model)
 
 
-def checked_positions(name: str, positions: Ids, length: int) -> tuple[Any, int]:
+def checked_positions(name: str, positions: Ids, length: int) -> tuple[Ids, int]:
     """Return positions, an int or an array (..., length), and the length of a table of them."""
     if np.ndim(positions):
         positions = np.asarray(positions)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigrad.arguments import checked_count
-from minigrad.arrays import Array, Ids, Mask, as_array
+from minigrad.arrays import Array, Ids, Mask, Options, as_array
 from minigrad.modes import no_grad
 from minigrad.ops.loss import cross_entropy, linear_cross_entropy
 from minigrad.tensor import Tensor, unwrap
@@ -82,7 +82,7 @@ class Model(Module):
             Embedding whose weight it shares.
         """
         config = self.config
-        options: dict[str, Any] = {"dtype": config.dtype, "generator": self.generator}
+        options: Options = {"dtype": config.dtype, "generator": self.generator}
         layer = config.parts.get(Linear, Linear)
         output = layer(config.d_model, size, config.output_bias, **options)
         if shared is not None:
@@ -120,7 +120,7 @@ class Model(Module):
             return Batch(ids)
         return Batch(ids, mask[:, None, None], positions_of(mask))
 
-    def targets(self, *batch: Any) -> np.ndarray:
+    def targets(self, *batch: Array) -> np.ndarray:
         """Return the targets of `loss` as integers, -100 where a position is ignored.
 
         Parameters
@@ -130,7 +130,7 @@ class Model(Module):
         """
         raise NotImplementedError
 
-    def num_targets(self, *batch: Any, **masks: Any) -> int:
+    def num_targets(self, *batch: Array, **masks: Mask) -> int:
         """Return the number of targets that are not ignored: the divisor of a mean loss.
 
         Parameters
@@ -144,7 +144,7 @@ class Model(Module):
         self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str
     ) -> Tensor:
         """Return the loss of the output projection's logits for these targets."""
-        options: dict[str, Any] = {
+        options: Options = {
             "label_smoothing": label_smoothing,
             "reduction": reduction,
             "ignore_index": IGNORED,
@@ -174,10 +174,10 @@ class Batch:
         -100 where nothing is predicted.
     """
 
-    ids: Any
+    ids: np.ndarray
     mask: np.ndarray | None = None
     positions: Ids = 0
-    targets: Any = None
+    targets: Ids = None
 
 
 class DecodingState:
@@ -274,7 +274,7 @@ def checked_padding_mask(
     return mask
 
 
-def positions_of(mask: np.ndarray) -> Any:
+def positions_of(mask: np.ndarray) -> Ids:
     """Return the position of each token among the real ones, (N, L), or 0 if padding comes last."""
     if (mask[:, 1:] <= mask[:, :-1]).all():
         return 0
@@ -329,7 +329,11 @@ class Transformer(Model):
         return self.encoder(x, source.mask, positions=source.positions)
 
     def _decode(
-        self, target: Batch, memory: Array, memory_mask: Mask, caches: Any = None
+        self,
+        target: Batch,
+        memory: Array,
+        memory_mask: Mask,
+        caches: Sequence[AttentionCache] | None = None,
     ) -> Tensor:
         x = self.target_embedding(target.ids, target.positions)
         return self.decoder(x, memory, None, memory_mask, caches)
@@ -518,7 +522,7 @@ class LanguageModel(Model):
         )
         self.draw_weights(LanguageModel)
 
-    def _hidden(self, batch: Batch, caches: Any = None) -> Tensor:
+    def _hidden(self, batch: Batch, caches: Sequence[AttentionCache] | None = None) -> Tensor:
         x = self.embedding(batch.ids, batch.positions)
         return self.layers(x, batch.mask, caches, batch.positions)
 

@@ -7,14 +7,14 @@ On a first reading: `Parameter`, and in `Module` the methods `__call__`, `named_
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
-from minigrad.arrays import Array, DType, as_array
+from minigrad.arrays import Array, ArrayLike, DType, Function, as_array
 from minigrad.changes import mark_changed
 from minigrad.errors import GradientError, listed
 from minigrad.tensor import Tensor, unwrap, zero_grads
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
 
-CALL: ContextVar[Callable[..., Any] | None] = ContextVar("nn.call", default=None)
+CALL: ContextVar[Function | None] = ContextVar("nn.call", default=None)
 """Function of this thread or task that is called in place of the forward pass of each module.
 
 `call(module, args, kwargs)` returns the result, for example of `module.forward(*args, **kwargs)`.
@@ -72,7 +72,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any, requires_grad: bool = True, dtype: DType = None) -> None:
+    def __init__(self, data: ArrayLike, requires_grad: bool = True, dtype: DType = None) -> None:
         super().__init__(data, requires_grad, dtype)
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class Module(Methods):
 
     _training: bool = True
     _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> is it saved? replaced, never changed)
-    _call: Callable[..., Any] | None = None  # as `CALL`, for this module alone
+    _call: Function | None = None  # as `CALL`, for this module alone
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result of the module. Subclasses define it.
@@ -143,7 +143,7 @@ class Module(Methods):
                 f"got float64; write nn.Parameter(data, dtype='float32')"
             )
 
-    def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
+    def register_buffer(self, name: str, array: ArrayLike, persistent: bool = True) -> None:
         """Add an array that is not trained.
 
         Parameters

@@ -24,15 +24,11 @@ class SparseMatrix(NDArrayOperatorsMixin, OtherArray):
     matrix : scipy.sparse.csr_matrix or another format with `data`
     """
 
-    __slots__ = ("matrix",)
+    __slots__ = ("matrix", "values")
     ndim = 2
 
     def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
-
-    @property
-    def values(self) -> np.ndarray:
-        return self.matrix.data
+        self.matrix, self.values = matrix, matrix.data
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -6,11 +6,9 @@ The name `b` in its parameters means that the value of `b` is saved.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..arrays import Array, as_array
+from ..arrays import Array, Function, as_array
 from ..op import Op, either
 from ..registry import op, ufunc
 
@@ -126,7 +124,7 @@ def _over_cosh_squared(a: Array, x: Array, /) -> Array:
     return a / y
 
 
-over_cosh_squared: Any = either(
+over_cosh_squared: Function = either(
     Op(
         _over_cosh_squared,
         {
@@ -152,5 +150,5 @@ def _safe_multiply(a, b, /):
     return np.where(b == 0, 0, a) * np.where(a == 0, 0, b)
 
 
-safe_divide: Any = either(_safe_divide)
-safe_multiply: Any = either(_safe_multiply)
+safe_divide: Function = either(_safe_divide)
+safe_multiply: Function = either(_safe_multiply)

@@ -8,8 +8,6 @@ by the sum of w_t over the rows that are not ignored. Look at `row_losses`, whic
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..arguments import check_choice, check_shape, shape_of
@@ -70,7 +68,7 @@ class Targets:
         weights = 1 if self.weight is None else np.take(self.weight, self.index)
         weights = (counts * weights).astype(dtype, copy=False)
         total = weights.sum()
-        self.divisor: Any = total + (total == 0)  # 1 if all rows are ignored
+        self.divisor: Array = total + (total == 0)  # 1 if all rows are ignored
         self.on_target = weights * dtype.type(1 - smoothing)
         self.on_all = (counts * dtype.type(smoothing / classes)).astype(dtype)
 

@@ -13,12 +13,11 @@ Kiros, Hinton (2016), arXiv:1607.06450; Zhang, Sennrich (2019), arXiv:1910.07467
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from ..arguments import booleans
-from ..arrays import Array, ArrayLike, Mask, Shape, as_array
+from ..arrays import Array, ArrayLike, Function, Mask, Shape, as_array
 from ..fuse import fusible
 from ..op import either
 from ..random import random_words
@@ -149,7 +148,7 @@ def sigmoid(x, /):
         return np.reciprocal(y, out=y)
 
 
-logistic: Any = either(sigmoid)  # for rules
+logistic: Function = either(sigmoid)  # for rules
 
 # -- softmax
 

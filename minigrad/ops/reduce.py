@@ -70,7 +70,7 @@ def is_half(x: ArrayLike) -> bool:
 _HALF = np.dtype(np.float16)
 
 
-def total(x: ArrayLike, axis: Any, keepdims: Any = True) -> Array:
+def total(x: ArrayLike, axis: Axis, keepdims: Any = True) -> Array:
     """Return the sum of arrays over `axis`; of float16 in float32."""
     return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32 if is_half(x) else None)
 

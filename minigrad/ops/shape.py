@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import booleans, check_choice, integers, ints, one_axis, shape_of
-from ..arrays import Array, ArrayLike, Axis, Ids, Mask, Shape, as_array
+from ..arrays import Array, ArrayLike, Axis, Function, Ids, Index, Mask, Shape, as_array
 from ..fuse import fusible
 from ..nested import needs_gradient
 from ..op import either
@@ -80,7 +80,7 @@ def _reshape(x, /, shape):
 
 
 @function(methods="reshape")
-def reshape(x: ArrayLike, *shape: Any, order: str = "C") -> Tensor:
+def reshape(x: ArrayLike, *shape: int | Shape, order: str = "C") -> Tensor:
     """Return x in another shape of the same size, a view if its memory layout permits.
 
     Parameters
@@ -148,7 +148,7 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 
 @function(methods="transpose")
-def transpose(x: ArrayLike, *axes: Any) -> Tensor:
+def transpose(x: ArrayLike, *axes: int | Shape | None) -> Tensor:
     """Return a view of x with its axes in another order, as `numpy.transpose`.
 
     Parameters
@@ -208,7 +208,7 @@ def broadcast_to(x, /, shape):
 # -- joining
 
 
-def _parts(g: Array, arrays_shape: tuple[Shape, ...], axis: int | None) -> list[Any]:
+def _parts(g: Array, arrays_shape: tuple[Shape, ...], axis: int | None) -> list[Array]:
     if axis is None:
         ends = np.cumsum([math.prod(shape) for shape in arrays_shape])
         return [p.reshape(shape) for p, shape in zip(np.split(g, ends[:-1]), arrays_shape)]
@@ -221,7 +221,7 @@ def _concatenate(*arrays, axis=0):
 
 
 @function(numpy=np.concatenate)
-def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Tensor:
     """Return arrays joined along an existing axis.
 
     Parameters
@@ -235,7 +235,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 
 @function(numpy=np.stack)
-def stack(arrays: Sequence[Any], axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Tensor:
     """Return arrays of one shape joined along a new axis.
 
     Parameters
@@ -309,14 +309,14 @@ def _scatter(x, /, index, shape):
     return y.astype(x.dtype, copy=False)
 
 
-_selected: Any = either(_getitem)
-_scattered: Any = either(_scatter)
+_selected: Function = either(_getitem)
+_scattered: Function = either(_scatter)
 
 
 _PLAIN = (int, slice, type(None), type(...), np.generic)
 
 
-def _is_distinct(index: Any) -> bool:
+def _is_distinct(index: Index) -> bool:
     """Return whether an index surely selects no element twice."""
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [part for part in parts if not isinstance(part, _PLAIN)]
@@ -339,7 +339,7 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
     return narrow
 
 
-def plain_index(index: Any, x: ArrayLike = None) -> Array:
+def plain_index(index: Index, x: ArrayLike = None) -> Array:
     """Return an index with arrays in place of its tensors and sequences.
 
     Arrays are copied if x requires gradients, because they can change before the backward pass.
@@ -349,7 +349,7 @@ def plain_index(index: Any, x: ArrayLike = None) -> Array:
     return index if isinstance(index, _PLAIN) else _plain_part(index, x)
 
 
-def _plain_part(index: Any, x: Array) -> Array:
+def _plain_part(index: Index, x: Array) -> Array:
     """Return the array of a tensor or a sequence in an index."""
     index = unwrap(index)
     array = as_array(index)
@@ -361,7 +361,7 @@ def _plain_part(index: Any, x: Array) -> Array:
 
 
 @function(methods="__getitem__")
-def getitem(x: ArrayLike, index: Any) -> Tensor:
+def getitem(x: ArrayLike, index: Index) -> Tensor:
     """Return x[index], for every index of NumPy; a view of x if NumPy returns one.
 
     Parameters

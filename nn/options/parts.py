@@ -5,7 +5,7 @@ Look at `layer_options`: what the layers of a stack share, and in what they diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -219,7 +219,7 @@ class ExtendedEncoder(Encoder):
         x = super().forward(x, mask, caches, positions)
         return x if self.output_scale == 1 else x * self.output_scale
 
-    def calls(self, positions: Any) -> list[Callable[..., Tensor]]:
+    def calls(self, positions: Any) -> Iterable[Callable[..., Tensor]]:
         """Return the layers in the order of their calls, with the positions for rotation."""
         return [partial(layer, positions=positions) for layer in self.layers] * self.repeats
 
