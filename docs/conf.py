@@ -87,19 +87,16 @@ autodoc_typehints = "none"
 numpydoc_show_class_members = False
 nitpick_ignore_regex = [("py:.*", ".*")]
 
-# Notebooks: run once for each language, and again when their code changes.
+# Notebooks: `sources.recorded_outputs` runs them.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "cache"
-nb_execution_raise_on_error = True
-nb_execution_timeout = 600
+nb_execution_mode = "off"
 nb_merge_streams = True
 nb_output_stderr = "warn"  # a warning on a page fails the build with -W
 # of code or its output
 nb_code_prompt_show, nb_code_prompt_hide = (
     ("展开", "收起") if chinese else ("Show the {type}", "Hide the {type}")
 )
-nb_execution_cache_path = str(HERE / "_build" / f"notebooks-{language}")
 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources.COURSE, sources.ROOT)))
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 jupyterlite_bind_ipynb_suffix = False  # MyST-NB reads notebooks

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jupytext
+import labels
 import nbformat
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -37,12 +40,13 @@ def write_pages(app: Any) -> None:
     """Write the pages that Sphinx reads and no one writes by hand, in the language of the build."""
     chinese = app.config.language == "zh_CN"
     write_labels()
-    if app.builder.name == "gettext":
-        app.config.nb_execution_mode = "off"
-    write_command_line()
+    if not chinese:
+        write_command_line()
     for script in lessons():
-        notebook = nbformat.writes(lesson_notebook(script, chinese))
-        write(MADE / f"{script.stem}.ipynb", notebook)
+        notebook = lesson_notebook(script, chinese)
+        if app.builder.name != "gettext":
+            add_outputs(notebook, recorded_outputs(script), "zh" if chinese else "en")
+        write(MADE / f"{script.stem}.ipynb", nbformat.writes(notebook))
     for script in sorted(STATEMENTS.glob("*.py")):
         if app.builder.name != "gettext":
             name = f"statements_{script.stem}"
@@ -61,6 +65,62 @@ def lesson_notebook(script: Path, chinese: bool) -> Any:
     if chinese:
         translate_notebook(notebook, translations(f"course/{script.stem}"))
     return notebook
+
+
+def recorded_outputs(script: Path) -> list[Any]:
+    """Return the outputs of the cells of a lesson, computed now or since its code changed.
+
+    Their words are in both languages: a lesson runs once.
+    """
+    record = MADE / "records" / f"{script.stem}.json"
+    notebook = jupytext.read(script)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    parts = [path.read_bytes() for path in course_files(script)[1:]]
+    parts += [cell.source.encode() for cell in cells]
+    code = hashlib.sha256(b"".join(parts)).hexdigest()
+    found = json.loads(record.read_text("utf-8")) if record.is_file() else {}
+    if found.get("code") != code:
+        from nbclient import NotebookClient
+
+        MADE.mkdir(parents=True, exist_ok=True)
+        print(f"lesson {script.stem} ...", flush=True)
+        began = resource.getrusage(resource.RUSAGE_CHILDREN)
+        client = NotebookClient(
+            notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": MADE}}
+        )
+        client.execute(env={**os.environ, "COURSE_LANGUAGE": "both"})
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+        print(f"lesson {script.stem}: {seconds:.0f} s of a core", flush=True)
+        found = {"code": code, "outputs": [cell.outputs for cell in cells]}
+        write(record, json.dumps(found, ensure_ascii=False))
+    return found["outputs"]
+
+
+def course_files(script: Path) -> list[Path]:
+    """Return a lesson, the modules of the course that it imports, and files of the same names beside them."""
+    files = [script]
+    for path in files:  # which grows meanwhile
+        text = path.read_text("utf-8") if path.suffix == ".py" else ""
+        for name in re.findall(r"^(?:from|import) ([\w.]+)", text, re.M):
+            module = COURSE / name.replace(".", "/")
+            files += [p for p in sorted(module.parent.glob(f"{module.name}.*")) if p not in files]
+    return files
+
+
+def add_outputs(notebook: Any, outputs: list[Any], language: str) -> None:
+    """Add recorded outputs to the code cells of a notebook in a language, which may have one cell more."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, recorded in zip(cells[-len(outputs) :], outputs):
+        cell.outputs = nbformat.from_dict(_in_language(recorded, language))
+
+
+def _in_language(value: Any, language: str) -> Any:
+    if isinstance(value, list):
+        return [_in_language(part, language) for part in value]
+    if isinstance(value, dict):
+        return {key: _in_language(part, language) for key, part in value.items()}
+    return labels.in_language(value, language) if isinstance(value, str) else value
 
 
 def write_labels() -> None:
@@ -100,7 +160,8 @@ def copy_notebooks(app: Any, error: Exception | None) -> None:
     out = Path(app.outdir) / "course"
     with zipfile.ZipFile(out / "course.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for script in lessons():
-            archive.write(MADE / f"{script.stem}.ipynb", f"course/{script.stem}.ipynb")
+            notebook = nbformat.writes(lesson_notebook(script, False))
+            archive.writestr(f"course/{script.stem}.ipynb", notebook)
         for name, module in course_modules().items():
             archive.write(module, f"course/{name}")
         for picture in pictures():

@@ -410,7 +410,8 @@ for i in range(11):
 show_one_of(label("step"), pictures_of_steps)
 
 # %% [markdown]
-# Now the curve, with 37 parameters and 3,000 steps.
+# Now the curve, with 37 parameters and 3,000 steps. Its points are a sine moved up and down at random, which is
+# called *noise*. So the sine itself has an error, too, and no curve should do much better.
 
 # %%
 points = np.linspace(-3, 3, 60)

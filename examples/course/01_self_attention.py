@@ -180,9 +180,10 @@ check(inside, "no output leaves the range of the values")
 # %% [markdown]
 # ## Why the scores are divided
 #
-# A product of two random vectors of size $d_k$ has variance $d_k$. Without the division, larger vectors give larger scores,
-# softmax gives nearly all weight to one word, and its derivative vanishes. Measure the derivative $\partial S_i / \partial
-# s_j = S_i (\delta_{ij} - S_j)$ for eleven words.
+# A product of two random vectors of size $d_k$ has variance $d_k$, so it is typically as large as $\sqrt{d_k}$.
+# Without the division, larger vectors give larger scores, softmax gives nearly all weight to one word, and its
+# derivative vanishes. Measure the derivative $\partial S_i / \partial s_j = S_i (\delta_{ij} - S_j)$ for eleven
+# words, where $\delta_{ij}$ is 1 for $i = j$, and 0 otherwise.
 
 
 # %%
@@ -238,9 +239,10 @@ compare_with_torch(1, z, of_torch)
 # A second layer reads what the first one gives, so that a word can use what other words have collected. Such a stack of
 # layers is called an *encoder*.
 #
-# The matrices were random so far. Now an encoder with two layers of two heads learns to name the noun from its output at
-# *it*. A fifth of the sentences is held out, and every sentence with both *animal* and *street*: the two sentences of
-# the beginning are never seen in training. **Before you go on:** which words must *it* attend to?
+# The matrices were random so far. Now an encoder with two layers of two heads learns to name the noun from its output
+# at *it*. A fifth of the sentences is *held out*: training never sees it, so that it can test what was learned. Held
+# out, too, is every sentence with both *animal* and *street*: the two sentences of the beginning are never seen in
+# training. **Before you go on:** which words must *it* attend to?
 
 # %%
 size = pronouns.settings(32, 2, 2)  # width 32, two heads, two layers
@@ -298,8 +300,9 @@ with figure(9, 4.6, "Weights of it in two layers of two heads, for two sentences
 #
 # ## An intervention
 #
-# Forbid *it* to attend to one word, in all layers and heads, and count the right answers. Half of the sentences mean an
-# animal and half a place; count them apart. And since a model is a product of chance too, do it with all four.
+# Forbid *it* to attend to one word, in all layers and heads, and count the right answers. Half of the sentences mean
+# an animal and half a place; count them apart. And since a model is a product of chance too, do it with all four.
+# They differ in their *seed*, the number from which their random numbers begin.
 
 # %%
 groups = pronouns.ANIMALS, pronouns.PLACES, pronouns.OF_ANIMALS + pronouns.OF_PLACES
@@ -375,7 +378,7 @@ check(
 # ## A mask
 #
 # You have just used a *mask*: an array that says who may attend to whom. The same tool hides the filling of short
-# sentences, and in a decoder the words that are not yet said.
+# sentences, and in a network that writes word by word those that are not yet said.
 #
 # ### Exercise: attention with a mask
 #

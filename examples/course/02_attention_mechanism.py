@@ -42,9 +42,10 @@ with figure(9, 2.5, "A table with six things of different shapes; one is red.") 
     draw(drawn, new, at, steps)
 
 # %% [markdown]
-# Each thing carries a number. The question names a shape, and the answer is the number on the thing of this shape. For a
-# network a thing is a vector of $D$ = 20 values: 8 for the shape, 2 for grey or red, 10 for the number. A table is $L$ = 6
-# such vectors, and a batch of tables an array $N \times L \times D$. Sentences will have the same form: $L$ words.
+# Each thing carries a number. The question names a shape, and the answer is the number on the thing of this shape.
+# For a network a thing is a vector of $D$ = 20 values: 8 for the shape, 2 for grey or red, 10 for the number. A table
+# is $L$ = 6 such vectors, and a *batch*, several tables that are computed at once, is an array $N \times L \times D$.
+# Sentences will have the same form: $L$ words.
 #
 # ## A first attempt: the reflex
 #

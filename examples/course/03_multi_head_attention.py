@@ -111,9 +111,10 @@ check(same and share > 0.7, "four heads added up, not explained: {:.1%}", share)
 #
 # ## The repair: values of their own
 #
-# Each head must have a part of the values for itself. Multi-head attention divides the *projections*: with $h$ heads and
-# $p = d / h$, columns 1 to $p$ of $Q$, $K$ and $V$ belong to head 1, the next $p$ columns to head 2, and so on. A head still
-# sees the whole word, since each column of $W^Q$ reads all features.
+# Each head must have a part of the values for itself. Multi-head attention divides the *projections*, the products of
+# the words with the three matrices: with $h$ heads and $p = d / h$, columns 1 to $p$ of $Q$, $K$ and $V$ belong to
+# head 1, the next $p$ columns to head 2, and so on. A head still sees the whole word, since each column of $W^Q$
+# reads all features.
 #
 # ### Exercise: split into heads
 #

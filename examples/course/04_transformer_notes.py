@@ -40,11 +40,11 @@ print(len(corpus.train), "pairs to learn from,", len(sources), "held out")
 # %% [markdown]
 # ## All words at once
 #
-# A Transformer has two parts: the *encoder* reads the source, and the *decoder* writes the target. The pieces that they read and
-# write, words and marks, are called *tokens*. For a network each token has a number, its *id*. The target becomes `<bos>` *I have a cat*
-# `<eos>`, and it holds five tasks: after `<bos>` comes *I*, after *I* comes *have*, and so on to
-# the end, `<eos>`. One pass can do all of them: the decoder reads the target without its last
-# token, and at each position the answer is the next token.
+# A Transformer has two parts: the *encoder* reads the source, and the *decoder* writes the target. The pieces that
+# they read and write, words and marks, are called *tokens*. For a network each token has a number, its *id*. With a
+# mark for its beginning and one for its end, the target becomes `<bos>` *I have a cat* `<eos>`, and it holds five
+# tasks: after `<bos>` comes *I*, after *I* comes *have*, and so on to the end, `<eos>`. One pass can do all of them:
+# the decoder reads the target without its last token, and at each position the answer is the next token.
 #
 # ### Exercise: what it reads and what it should answer
 #
@@ -74,7 +74,9 @@ for name, ids in (("reads", read), ("wanted", wanted)):
 # ## A first attempt: every word sees every word
 #
 # Let us train an encoder and a decoder with the layers of lesson 3, in which every word of the target sees the whole
-# target. **Before you go on:** will the loss be small? Will the translations be right?
+# target. Training makes the *loss* small, which says how wrong the answers are: the mean of $-\log p$, where $p$ is
+# the probability that the model gives to the right next token. **Before you go on:** will the loss be small? Will the
+# translations be right?
 
 # %%
 open_model, _ = train(corpus, masked=False)

@@ -220,8 +220,8 @@ check(
 )
 
 # %% [markdown]
-# The values explode. In the article they become NaN
-# ([*Encoder 5.2*](statements_random_transformer.md#encoder-52-six-random-blocks-nan) in the appendix), because its softmax
+# The values explode. In the article they become NaN, "not a number" ([*Encoder
+# 5.2*](statements_random_transformer.md#encoder-52-six-random-blocks-nan) in the appendix), because its softmax
 # computes $e^{s}$ of such scores, which overflows. Yours or ours subtracts the largest score first.
 #
 # ## The repair: add and norm
@@ -289,10 +289,9 @@ stuck = article.random_transformer(3)
 print("random weights:", " ".join(word for word, _ in article.generate(stuck, words)))
 
 # %% [markdown]
-# Now train it on three pairs of sentences: 200 steps against the gradient of a *loss*, as lesson 0
-# takes them. The loss is the mean of $-\log p$, where $p$ is the probability that the model gives
-# to the right next token. Train once from these random weights, and once from smaller ones.
-# **Before you go on:** does it matter where training starts?
+# Now train it on three pairs of sentences: 200 steps against the gradient of the loss of lesson 4, as lesson 0 takes
+# them. Train once from these random weights, and once from smaller ones. **Before you go on:** does it matter where
+# training starts?
 
 # %%
 pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]

@@ -133,7 +133,7 @@ with figure(7, 1.2, "Right answers with positions and without them.") as drawn:
 #
 # In lesson 5, the norm kept values in bounds, and adding the input of a layer to its output did not. Then what is
 # adding for? Stack 24 feed-forward layers. Their task is to learn 300 examples by heart: do the first two values of
-# $x$ have the same sign? `mg.cross_entropy` is the loss of lesson 5, and `Adam` takes the steps of lesson 0. You
+# $x$ have the same sign? `mg.cross_entropy` is the loss of lesson 4, and `Adam` takes the steps of lesson 0. You
 # write both in lesson 7.
 
 # %%

@@ -30,7 +30,7 @@ import numpy as np
 from by_hand import BOS, EOS, PAD, Parameters, feed_forward, linear, new_parameters, train
 from exercises.build_a_transformer import grade, solution
 from grading import check
-from labels import label, language
+from labels import label
 from pictures import figure, growing, show_page
 from watch import Recording, watch_page
 
@@ -224,12 +224,12 @@ solution("encode")
 # %% [markdown]
 # ## 6 · Decoder
 #
-# The decoder reads the target so far, and gives at each position a score to each token that may
-# come next. Its layers have three parts: self-attention, cross-attention to the `memory` (the
-# output of the encoder), and the feed-forward layer, each followed by `norm1`, `norm2` and `norm3`.
-# No word may attend to those after it: the mask of self-attention is `np.tri(L, dtype=bool)`, and
-# True only where the target is not `PAD`. Cross-attention has the mask of the encoder. At the end,
-# `linear(p, "output", x)` gives a score for each word of the vocabulary.
+# The decoder reads the target so far, and gives at each position a score to each token that may come next. Such
+# scores, before softmax, are called *logits*. The layers have three parts: self-attention, cross-attention to the
+# `memory` (the output of the encoder), and the feed-forward layer, each followed by `norm1`, `norm2` and `norm3`. No
+# word may attend to those after it: the mask of self-attention is `np.tri(L, dtype=bool)`, and True only where the
+# target is not `PAD`. Cross-attention has the mask of the encoder. At the end, `linear(p, "output", x)` gives a score
+# for each word of the vocabulary.
 #
 # ![One decoder block, from bottom to top: masked self-attention over the target so far, added to its input and normed; cross-attention to the output of the encoder, added and normed; the feed-forward layer, added and normed.](../pictures/decoder.svg)
 
@@ -347,10 +347,11 @@ check(
 # %% [markdown]
 # ## 8 · Adam
 #
-# Plain descent moves a weight by its gradient; where gradients are small, it hardly moves. Adam keeps two running means,
-# $m \leftarrow m + 0.1\,(g - m)$ and $v \leftarrow v + 0.02\,(g^2 - v)$, and divides one by the root of the other. Both start at 0,
-# which is undone by $\hat{m} = m / (1 - 0.9^t)$ and $\hat{v} = v / (1 - 0.98^t)$ in step $t$. The new value is
-# $\theta - \eta\,\hat{m} / (\sqrt{\hat{v}} + 10^{-9})$. Return it with the new $m$ and $v$, and leave the arguments as they are.
+# Plain descent moves a weight by its gradient; where gradients are small, it hardly moves. For each weight $\theta$
+# with gradient $g$, Adam keeps two running means, $m \leftarrow m + 0.1\,(g - m)$ and $v \leftarrow v + 0.02\,(g^2 -
+# v)$, and divides one by the root of the other. Both start at 0, which is undone by $\hat{m} = m / (1 - 0.9^t)$ and
+# $\hat{v} = v / (1 - 0.98^t)$ in step $t$. The new value is $\theta - \eta\,\hat{m} / (\sqrt{\hat{v}} + 10^{-9})$,
+# where $\eta$ is the rate `lr`. Return it with the new $m$ and $v$, and leave the arguments as they are.
 
 
 # %%
@@ -397,7 +398,8 @@ with figure(
 # beginning of a sentence or its noun? Drag the step of *your* run, and answer the question below it.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-show_page(watch_page(recording.data(), language(), lesson=7), label("Your training"), 1000)
+replayed = lambda language: watch_page(recording.data(), language, lesson=7)
+show_page(replayed, label("Your training"), 1000)
 
 # %% [markdown]
 # ## It translates
@@ -464,8 +466,9 @@ with figure(
 # steps that make the word more probable.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-options = {"title": sentence, "vocabulary": target_words.tokens, "language": language()}
-show_page(nn.explore(model, one, words, ids, tokens, backward=True, **options), sentence)
+options = {"title": sentence, "vocabulary": target_words.tokens, "backward": True}
+explored = lambda language: nn.explore(model, one, words, ids, tokens, language=language, **options)
+show_page(explored, sentence)
 
 # %% [markdown]
 # A weight says where a head reads, not what it does with it. Lesson 1 shows how to find that out: forbid the connection

@@ -34,7 +34,7 @@ PROMPT = "apple river stone cloud tiger window apple river stone cloud"
 import numpy as np
 from exercises.language_model import grade, solution
 from grading import check
-from labels import label, language
+from labels import label
 from language_model import open_model
 from pictures import figure, growing, show_page
 
@@ -243,7 +243,8 @@ check(
 # Choose a layer and a head, and point at a word.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-show_page(nn.explore(model, ids, words, title=PROMPT, language=language()), PROMPT)
+explored = lambda language: nn.explore(model, ids, words, title=PROMPT, language=language)
+show_page(explored, PROMPT)
 
 # %% [markdown]
 # ## What you have now

@@ -22,12 +22,11 @@
 # adds it.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-import textwrap
 
 import numpy as np
 from exercises.segmentation import grade, solution
 from grading import check
-from labels import label
+from labels import label, wrapped
 from pictures import COLOUR, colour_map, figure, ramp
 from scenes import CLASSES, PATCH, SIDE, SIZE, by_patch, make_scenes, mean_iou, paint, train
 
@@ -50,7 +49,7 @@ def draw(drawn, columns):
         for panel, (title, images, colours, *at) in zip(axes, columns):
             largest = 2 if colours is of_classes else 1
             panel.imshow(np.clip(images[n], 0, largest), cmap=colours, vmin=0, vmax=largest)
-            panel.set_title(textwrap.fill(label(title), 16) if row == 0 else "")
+            panel.set_title(wrapped(title, 16) if row == 0 else "")
             panel.set_xticks([])
             panel.set_yticks([])
             for where in at:
@@ -82,8 +81,8 @@ check(
 # %% [markdown]
 # ## Pixels become tokens
 #
-# An encoder reads a sequence of vectors. With each pixel as a token, an image of 12 × 12 has 144 tokens, and a head
-# 144² = 20,736 weights. With patches of 2 × 2 pixels it has 36 tokens and 36² = 1,296 weights.
+# An encoder reads a sequence of vectors, its *tokens*. With each pixel as a token, an image of 12 × 12 has 144
+# tokens, and a head 144² = 20,736 weights. With patches of 2 × 2 pixels it has 36 tokens and 36² = 1,296 weights.
 #
 # ### Exercise: patches
 #

@@ -50,9 +50,9 @@ check(min(right) > 0.97, "right on held-out sentences: {}", ", ".join(f"{r:.1%}"
 #
 # ## Silence a head
 #
-# Multiply the output of each head by a number, its **gate**. At 1 the head is as it was; at 0 it is silent. So the simplest
-# measurement is an *ablation*: silence one head, and look how much the loss grows. For all heads this needs one pass over
-# the sentences each.
+# Multiply the output of each head by a number, its **gate**. At 1 the head is as it was; at 0 it is silent. So the
+# simplest measurement is an *ablation*: silence one head, and look how much the loss grows, the mean of $-\log p$ of
+# the right answers. For all heads this needs one pass over the sentences each.
 #
 # ### Exercise: one silent head at a time
 #
@@ -112,10 +112,11 @@ with figure(4, 1.8, "The growth of the loss without each of two layers of eight 
 #
 # ## A first attempt to save work: the derivative
 #
-# An ablation takes one pass for each head: 16 here, 144 in BERT. The derivative of the loss with respect to all gates
-# takes a single backward pass. It says how much the loss changes if a gate moves away from 1 a little. Take the size
-# of this derivative as the worth of the head, and compare: do both measurements order the heads alike? The *rank
-# correlation* is 1 for the same order and about 0 for orders that have nothing to do with each other.
+# An ablation takes one pass for each head: 16 here, 144 in BERT, a published model. The derivative of the loss with
+# respect to all gates takes a single backward pass. It says how much the loss changes if a gate moves away from 1 a
+# little. Take the size of this derivative as the worth of the head, and compare: do both measurements order the heads
+# alike? The *rank correlation* is 1 for the same order and about 0 for orders that have nothing to do with each
+# other.
 
 
 # %%

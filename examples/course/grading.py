@@ -7,8 +7,11 @@ the cells below always run. A result must have the right values, and the types t
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -35,6 +38,7 @@ RELATIONS: dict[str, Callable[[Any], Any]] = {
     "Every value is 1 divided by the right one.": lambda b: 1 / b,
     "Every value is the exponential of the right one.": np.exp,
     "Every value is the logarithm of the right one.": np.log,
+    "Every value is 2 to the power of the right one.": np.exp2,
 }
 """Sentences about values that are a function of the right ones."""
 SHAPES = "The shapes do not fit: `keepdims=True` keeps the axis of a sum, a mean or a maximum."
@@ -70,7 +74,8 @@ class Exercise:
                 raised = label("it raises {error}", error=f"{type(error).__name__}: {error}")
                 if "could not be broadcast" in str(error):
                     raised += "\n  " + label(SHAPES)
-                return self._known_mistake(answer, number - 1) or case + raised
+                known = self._known_mistake(answer, number - 1)
+                return known or case + raised
             if result is None and number == 1:
                 return "…"
             path, wrong = self._difference(result, expected, _has_tensor(arguments))
@@ -78,7 +83,7 @@ class Exercise:
                 at = "".join(f"[{i}]" for i in path)
                 where = f"result{at}: " if path else ""
                 known = self._known_mistake(answer, number - 1)
-                return known or case + where + wrong + self._relation(answer, path)
+                return known or case + where + wrong + self._hint(answer, path, arguments)
             for name, before, after in zip(self._names(), arguments, inputs):
                 if self._difference(after, before)[1]:
                     return case + label(
@@ -86,6 +91,11 @@ class Exercise:
                         name=name,
                     )
         return self._wrong_gradient(answer) if self.differentiable else ""
+
+    def is_list(self, answer: Function) -> bool:
+        """Return whether an answer is a list or a tuple, and the reference solution an array."""
+        results = [_outcome(function, self._cases()[0]) for function in (answer, self.reference)]
+        return isinstance(results[0], (list, tuple)) and isinstance(results[1], np.ndarray)
 
     def source(self) -> str:
         """Return the code of the reference solution."""
@@ -137,9 +147,13 @@ class Exercise:
                     return path, label(text, first=wrong[0], second=wrong[1])
             return next((part for part in parts if part[1]), (path, ""))
         if expected is None or isinstance(expected, str) or callable(expected):
-            same = isinstance(found, type(expected)) and found == expected
+            if isinstance(found, type(expected)) and found == expected:
+                return path, ""
             text = "it returns {value}; expected {expected}"
-            return path, "" if same else label(text, value=repr(found), expected=repr(expected))
+            text = label(text, value=repr(found), expected=repr(expected))
+            if isinstance(found, (bool, np.bool_)):
+                text += "\n  " + label("Return one of the words, not True or False.")
+            return path, text
         return path, self._array_difference(found, expected, tensors)
 
     def _array_difference(self, found: Any, expected: Any, tensors: bool) -> str:
@@ -155,6 +169,8 @@ class Exercise:
             )
         b = np.asarray(expected.data if isinstance(expected, mg.Tensor) else expected)
         numbers = (int, float, np.ndarray, np.generic, mg.Tensor)
+        if b.ndim and not isinstance(expected, mg.Tensor):
+            found = _as_array(found)  # as `grade` does
         if not isinstance(found, numbers) or (a := _array(found)).dtype.kind not in "biuf":
             return _other_type(found, expected)
         if a.shape != b.shape:
@@ -195,20 +211,63 @@ class Exercise:
         a, b = np.asarray(a, float), np.asarray(b, float)
         return np.allclose(a, b, self.tolerance, self.tolerance, equal_nan=True)
 
-    def _relation(self, answer: Function, path: Path) -> str:
-        """Return a sentence about how the values at a path are related to the right ones, in all cases."""
-        pairs = []
-        for case in self._cases():
-            leaves = [
-                _leaf(_outcome(function, case), path) for function in (answer, self.reference)
-            ]
-            if leaves[0].shape != leaves[1].shape or leaves[1].dtype.kind == "O":
-                return ""
-            pairs.append(leaves)
-        a, b = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
-        if a.dtype.kind not in "biuf" or b.dtype.kind not in "biuf" or len(a) < 2:
+    def _hint(self, answer: Function, path: Path, arguments: tuple[Any, ...]) -> str:
+        """Return a sentence that may explain a wrong result, on a line of its own; "" without one."""
+        pairs = [
+            (_leaf(_outcome(answer, case), path), _leaf(_outcome(self.reference, case), path))
+            for case in self._cases()
+        ]
+        hint = self._relation(pairs) or self._about_arguments(answer)
+        for case, (a, b) in zip(self._cases(), pairs) if not hint else ():
+            if a.shape != b.shape and a.dtype.kind in "biuf":
+                hint = _about_shapes(
+                    a.shape, b.shape, [np.shape(x) for x in case if hasattr(x, "shape")]
+                )
+                break
+        return hint and "\n  " + hint
+
+    def _about_arguments(self, answer: Function) -> str:
+        """Return a sentence about an argument that is not used, or used in place of another one."""
+        names, cases = self._names(), self._cases()
+
+        def agree(change: Callable[[list[Any]], list[Any]], other: Function) -> bool:
+            """Return whether an answer gives what a function gives for changed arguments, unlike the reference."""
+            different = False
+            for case in cases:
+                changed = tuple(change(list(copy.deepcopy(case))))
+                found, result = _outcome(answer, case), _outcome(other, changed)
+                right = _outcome(self.reference, case if other is self.reference else changed)
+                if isinstance(found, str) or self._difference(found, result)[1]:
+                    return False
+                different = different or bool(self._difference(right, result)[1])
+            return different
+
+        arrays = [i for i, value in enumerate(cases[0]) if _is_number_or_array(value)]
+        for i, j in itertools.permutations(arrays, 2):
+            if any(np.shape(case[i]) != np.shape(case[j]) for case in cases):
+                continue
+            if i < j and agree(functools.partial(_exchanged, i=i, j=j), self.reference):
+                return label("{first} and {second} are exchanged.", first=names[i], second=names[j])
+            if agree(functools.partial(_replaced, i=i, j=j), self.reference):
+                text = "It uses {first} in place of {second}."
+                return label(text, first=names[i], second=names[j])
+        for i in arrays:
+            if agree(functools.partial(_changed, i=i), answer):
+                return label("The result is the same for any {name}.", name=names[i])
+        return ""
+
+    def _relation(self, pairs: list[tuple[Any, Any]]) -> str:
+        """Return a sentence about how values are related to the right ones, in all cases."""
+        numbers = all(x.dtype.kind in "biuf" for pair in pairs for x in pair)
+        if not numbers or all(a.shape == b.shape and self._close(a, b) for a, b in pairs):
+            return ""  # another type
+        for text, move in MOVED.items():
+            if all(self._is_moved(move, *pair) for pair in pairs):
+                return label(text)
+        if any(a.shape != b.shape for a, b in pairs):
             return ""
-        if self._close(a, b):  # another type, or another shape
+        a, b = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
+        if len(a) < 2:
             return ""
         a, b = a.astype(float), b.astype(float)
         sentence = ""
@@ -221,18 +280,18 @@ class Exercise:
                 return ""
             for text, function in RELATIONS.items():
                 sentence = sentence or (text if self._close(a, function(b)) else "")
-            for text, move in MOVED.items():
-                if not sentence and all(self._is_moved(move, *pair) for pair in pairs):
-                    sentence = text
             if sentence:
-                return "\n  " + label(sentence)
+                return label(sentence)
             factor, shift = np.dot(a, b) / np.dot(b, b), (a - b).mean()
             if factor and self._close(a, factor * b):
-                text = "Every value is {number} times the right one."
-                return "\n  " + label(text, number=f"{factor:.5g}")
+                return label("Every value is {number} times the right one.", number=f"{factor:.5g}")
             if self._close(a, b + shift):
-                text = "To every value {number} is added."
-                return "\n  " + label(text, number=f"{shift:.5g}")
+                return label("To every value {number} is added.", number=f"{shift:.5g}")
+            factors = [np.vdot(a, b) / np.vdot(b, b) for a, b in pairs]
+            same = [self._close(a, factor * b) for factor, (a, b) in zip(factors, pairs)]
+            if all(same) and all(factors) and min(b.size for _, b in pairs) > 1:
+                text = "Every value is a multiple of the right one: {numbers} times in the cases. A size is left out, or another one is used."
+                return label(text, numbers=", ".join(f"{factor:.4g}" for factor in factors))
         return ""
 
     def _is_moved(self, move: Function, a: Any, b: Any) -> bool:
@@ -297,12 +356,85 @@ class Exercise:
 
 
 def _other_type(found: Any, expected: Any) -> str:
-    """Return what is wrong with a result of another type."""
+    """Return what is wrong with a result of another type, and often how to make the right one."""
     wanted = type(expected).__name__
-    if isinstance(expected, (list, tuple)) and len(expected):
+    several = isinstance(expected, (list, tuple)) and len(expected)
+    if several:
         wanted += f" ({len(expected)} × {type(expected[0]).__name__})"
-    text = "it returns {type}; expected {expected}"
-    return label(text, type=type(found).__name__, expected=wanted)
+    text = label(
+        "it returns {type}; expected {expected}", type=type(found).__name__, expected=wanted
+    )
+    name, way = type(expected).__name__, ""
+    if isinstance(found, Iterator):
+        way = label("A generator can be read once: write {name}(...) around it.", name="list")
+    elif isinstance(expected, tuple) and isinstance(found, (list, np.ndarray)):
+        way = label("{name}(...) makes one of it.", name=name)
+    elif several and (np.isscalar(found) or isinstance(found, dict)):
+        way = label("{number} values are asked for: return a, b.", number=len(expected))
+    elif isinstance(expected, np.ndarray) and isinstance(found, (list, tuple)):
+        way = label("np.stack(...) makes an array of parts of the same shape.")
+    return text + (way and "\n  " + way)
+
+
+def _about_shapes(found: tuple[int, ...], right: tuple[int, ...], sources: list[Any]) -> str:
+    """Return a sentence about a wrong shape; `sources` are the shapes of the arguments."""
+    without = lambda shape: [shape[:i] + shape[i + 1 :] for i in range(len(shape))]
+    if len(found) == len(right):
+        gaps = [(i, m - n) for i, (m, n) in enumerate(zip(found, right)) if m != n]
+        if sorted(found) == sorted(right):
+            return label("The axes are in another order: transpose or swap them.")
+        if any(found in without(shape) and right in without(shape) for shape in sources):
+            return label("A sum or a mean is along the wrong axis.")
+        if len(gaps) == 1 and abs(gaps[0][1]) == 1:
+            text = (
+                "Axis {axis} has one too many."
+                if gaps[0][1] > 0
+                else "Axis {axis} has one too few."
+            )
+            return label(text, axis=gaps[0][0])
+        text = "Axis {axis} has the wrong size: is a product missing, or is another matrix used?"
+        return label(text, axis=gaps[0][0])
+    if len(found) < len(right):
+        return label(
+            "It has too few axes: a sum, a mean or a maximum is over too many of them, or an index takes one away."
+        )
+    return label("It has too many axes: a sum or a mean over one is missing, or a reshape.")
+
+
+def _exchanged(arguments: list[Any], i: int, j: int) -> list[Any]:
+    arguments[i], arguments[j] = arguments[j], arguments[i]
+    return arguments
+
+
+def _replaced(arguments: list[Any], i: int, j: int) -> list[Any]:
+    arguments[j] = arguments[i]
+    return arguments
+
+
+def _changed(arguments: list[Any], i: int) -> list[Any]:
+    """Change the values of an argument, but not its shape or type."""
+    value = arguments[i]
+    if np.asarray(getattr(value, "data", value)).dtype.kind == "b":
+        arguments[i] = np.logical_not(value)
+    elif isinstance(value, (int, np.integer)):
+        arguments[i] = value + 1
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+        arguments[i] = value[::-1].copy()
+    else:
+        arguments[i] = value * 1.1 + 0.1
+    return arguments
+
+
+def _is_number_or_array(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.generic, np.ndarray, mg.Tensor))
+
+
+def _as_array(value: Any) -> Any:
+    """Return a list or a tuple of numbers, arrays or such lists as an array; other values as they are."""
+    if isinstance(value, (list, tuple)) and not _has_tensor(value):
+        with contextlib.suppress(ValueError):  # parts of different shapes
+            return np.asarray(value)
+    return value
 
 
 def _has_tensor(value: Any) -> bool:
@@ -315,6 +447,11 @@ def _has_tensor(value: Any) -> bool:
 
 def _array(value: Any) -> Any:
     return np.asarray(value.data if isinstance(value, mg.Tensor) else value)
+
+
+def _of_arrays(answer: Function) -> Function:
+    """Return a function whose result is an array, for cells that compute with it."""
+    return functools.wraps(answer)(lambda *arguments: np.asarray(answer(*arguments)))
 
 
 def _leaf(value: Any, path: Path) -> Any:
@@ -378,6 +515,8 @@ class Exercises(dict[str, Exercise]):
         name = self._named(answer, name)
         exercise = self[name]
         wrong = exercise.judge(answer) if callable(answer) else _other_type(answer, self.grade)
+        if not wrong and exercise.is_list(answer):
+            answer = _of_arrays(answer)
         if wrong == "…":
             text = "not yet: replace the dots by your code, and return the result."
             print("…", f"{name}:", label(text))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import html
 import re
 import sys
-import textwrap
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import numpy as np
-from labels import label
+from labels import in_each, in_language, label, languages, wrapped
 
 from minigrad.check.extras import require
 from nn.inspection.style import COLOURS, INK, style
@@ -109,18 +108,29 @@ def _make_narrow(drawn: Any) -> None:
         if place[1] != 1:
             axes.tick_params(labelleft=True)
         words = [word.get_text() for word in axes.get_xticklabels()]
-        if len(words) > 5 and max(map(len, words)) > 3:
+        lengths = [len(in_language(w, language)) for w in words for language in languages()]
+        if len(words) > 5 and max(lengths) > 3:
             axes.tick_params(axis="x", rotation=60)
     drawn.set_size_inches(NARROW, size * (height if columns == 1 else max(height, 1.4)))
 
 
 def _svg(drawn: Any, alt: str) -> str:
-    """Return a figure as SVG that fits its column, in the colours of the page."""
+    """Return a figure as SVG in the language of the reader."""
     from io import StringIO
 
-    file = StringIO()
-    drawn.savefig(file, format="svg", metadata={"Date": None})
-    text = file.getvalue()
+    def saved(language: str) -> str:
+        file = StringIO()
+        with patch.object(Text, "get_text", lambda text: in_language(words(text), language)):
+            drawn.savefig(file, format="svg", metadata={"Date": None})
+        return _fitting(file.getvalue(), alt)
+
+    Text = require("matplotlib.text", "plotting").Text
+    words = Text.get_text
+    return in_each(saved)
+
+
+def _fitting(text: str, alt: str) -> str:
+    """Return SVG of matplotlib that fits its column, in the colours of the page."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
     prefix = f"f{zlib.crc32(svg.encode())}-"
     svg = re.sub(r'\b(id="|href="#|url\(#)', lambda m: m[1] + prefix, svg)
@@ -135,8 +145,9 @@ def _svg(drawn: Any, alt: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{described}" style="{fitting}"', 1)
 
 
-def show_page(page: str, title: str, height: int = 640) -> None:
-    """Show an HTML page inside a notebook; a script saves it below `runs/course`."""
+def show_page(page_in: Callable[[str], str], title: str, height: int = 640) -> None:
+    """Show the HTML page for a language inside a notebook; a script saves it below `runs/course`."""
+    page = in_each(page_in)
     if _in_notebook():
         inside = html.escape(page, quote=True)
         frame = f'<iframe title="{html.escape(title, quote=True)}" srcdoc="{inside}" '
@@ -225,8 +236,7 @@ def growing(
             for (row, column), value in np.ndenumerate(matrix):
                 text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
                 axes.text(column, row, text, ha="center", va="center", color="black", fontsize=9)
-        title = textwrap.fill(label(title), 16 if len(steps) > 3 else 40)
-        axes.set_title(title, color=COLOUR[kind])
+        axes.set_title(wrapped(title, 16 if len(steps) > 3 else 40), color=COLOUR[kind])
         axes.set_xticks([])
         axes.set_yticks(range(len(words)), words)
         axes.tick_params(length=0, labelleft=axes is panels[0])

@@ -41,6 +41,12 @@ def _things(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "The mean is over the features of each thing; it should be over the things.": lambda x: (
             (x - x.mean(2, keepdims=True)) ** 2
         ).sum(-1),
+        "The mean is of all values; it should be of the things of one table, for each feature.": lambda x: (
+            ((x - x.mean()) ** 2).sum(-1)
+        ),
+        "These are sizes of differences; square them.": lambda x: abs(
+            x - x.mean(1, keepdims=True)
+        ).sum(-1),
     },
 )
 def salience(x: Any) -> Any:
@@ -78,6 +84,12 @@ def _attention(
         ),
         "The weights sum to 1 over the queries; they should over the keys.": _attention(axis=1),
         "The weights add up keys; they should add up values.": _attention(keys=True),
+        "The root is of the number of queries; it should be of the size of a key.": lambda q, k, v: (
+            _attention(lambda k, v: np.sqrt(q.shape[1]))(q, k, v)
+        ),
+        "The output is divided by the root; divide the scores, before softmax.": lambda q, k, v: (
+            _attention(lambda k, v: 1)(q, k, v) / np.sqrt(k.shape[2])
+        ),
     },
 )
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -124,6 +136,9 @@ def _hidden(score: float) -> Any:
         "A score of 0 is not hidden: softmax makes a weight of it. Use -inf.": _hidden(0),
         "The mask comes after softmax: the rows do not sum to 1 any more.": lambda scores, mask: (
             mask * mg.softmax(scores).data
+        ),
+        "The columns sum to 1; the rows should.": lambda scores, mask: (
+            masked_weights(scores.T, mask.T).T
         ),
     },
 )

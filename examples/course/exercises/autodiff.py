@@ -33,6 +33,13 @@ def _functions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "From x - h to x + h is 2h, not h.": lambda f, x, h: (f(x + h) - f(x - h)) / h,
         "It is the difference; divide it by 2h.": lambda f, x, h: f(x + h) - f(x - h),
         "The sign is wrong: f(x + h) comes first.": lambda f, x, h: (f(x - h) - f(x + h)) / (2 * h),
+        "The h is missing below the line: divide by 2h.": lambda f, x, h: (f(x + h) - f(x - h)) / 2,
+        "It measures from x - h / 2 to x + h / 2; go a whole h to each side.": lambda f, x, h: (
+            (f(x + h / 2) - f(x - h / 2)) / h
+        ),
+        "x lies at one end; it should lie in the middle, between x - h and x + h.": lambda f, x, h: (
+            (f(x + 2 * h) - f(x)) / (2 * h)
+        ),
     },
 )
 def measured(f: Callable[[float], float], x: float, h: float) -> float:
@@ -74,6 +81,10 @@ def _by_hand(
         "The last step is missing: the derivative of x w with respect to x is w, and with respect to w it is x.": _by_hand(
             last=lambda x, w: (1, 1)
         ),
+        "The derivative of tanh is 1 - y², not 1 + y².": _by_hand(tanh=lambda u, y: 1 + y**2),
+        "The derivative of the square is 2y of its argument y = tanh(x w), not 2 x w.": _by_hand(
+            lambda y: 2 * math.atanh(y)
+        ),
     },
 )
 def by_hand(x: float, w: float) -> tuple[float, float]:
@@ -104,6 +115,21 @@ def _backward(
     return backward
 
 
+def _forward(graph: Any) -> list[float]:
+    slopes = [1.0] + [0.0] * (len(graph) - 1)
+    for child, parents in enumerate(graph):
+        slopes[child] += sum(slopes[parent] * slope for parent, slope in parents)
+    return slopes
+
+
+def _added_slopes(graph: Any) -> list[float]:
+    slopes = [0.0] * (len(graph) - 1) + [1.0]
+    for child in reversed(range(len(graph))):
+        for parent, slope in graph[child]:
+            slopes[parent] += slopes[child] + slope
+    return slopes
+
+
 @exercises.add(
     cases=_graphs,
     mistakes={
@@ -111,6 +137,8 @@ def _backward(
         "The derivative of the last value with respect to itself is 1.": _backward(first=0.0),
         "Multiply the slope by what has arrived at the child.": _backward(multiplied=False),
         "Go from the last value to the first.": _backward(back=False),
+        "This is the derivative of each value with respect to the first; go from the last value to the first.": _forward,
+        "The slope is added to what has arrived at the child; multiply the two.": _added_slopes,
     },
 )
 def backward(graph: list[list[tuple[int, float]]]) -> list[float]:
@@ -142,6 +170,22 @@ def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "W and X are not transposed.": lambda G, X, W: (G @ W, X @ G),
         "G is not used.": lambda G, X, W: (np.ones_like(G) @ W.T, X.T @ np.ones_like(G)),
         "The factors are in the wrong order.": lambda G, X, W: (W.T @ G, G @ X.T),
+        "W is transposed, X is not: the second product is X.T @ G.": lambda G, X, W: (
+            G @ W.T,
+            X @ G,
+        ),
+        "X is transposed, W is not: the first product is G @ W.T.": lambda G, X, W: (
+            G @ W,
+            X.T @ G,
+        ),
+        "The product of matrices is @; here * multiplies element by element.": lambda G, X, W: (
+            G * W,
+            X * G,
+        ),
+        "The product of matrices is @; * multiplies element by element.": lambda G, X, W: (
+            G * X,
+            G * W,
+        ),
     },
 )
 def matmul_gradients(G: Any, X: Any, W: Any) -> tuple[Any, Any]:
@@ -171,6 +215,9 @@ def _updates(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ],
         "It returns the steps; subtract them from the parameters.": lambda parameters, gradients, rate: [
             rate * g for g in gradients
+        ],
+        "The rate multiplies the gradient, not the parameter.": lambda parameters, gradients, rate: [
+            rate * p - g for p, g in zip(parameters, gradients)
         ],
     },
 )

@@ -81,7 +81,7 @@ def _attentions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     p, name = _parameters(rng), "encoder.layers.0.self_attention"
     x = _tensor(rng, 2, 4, 8)
     yield p, name, x, x, (SOURCE != PAD)[:, None, None], HEADS
-    yield p, name, _tensor(rng, 6, 5, 8), _tensor(rng, 6, 3, 8), np.tri(5, 3, dtype=bool), HEADS
+    yield p, name, _tensor(rng, 6, 5, 8), _tensor(rng, 6, 3, 8), np.tri(5, 3, dtype=bool), 2
 
 
 def _attention(
@@ -129,6 +129,9 @@ exercises.add(
         "There is one head; split the values into h groups.": _attention(one_head=True),
         "The last linear layer, out_proj, is missing.": _attention(projected=False),
         "A score of 0 is not hidden: softmax makes a weight of it. Use -1e9.": _attention(hidden=0),
+        "The root is of the number of heads; it should be of d_k, the size of a head.": _attention(
+            lambda d, d_k: (d / d_k) ** -0.5
+        ),
     },
 )(by_hand.attention)
 
@@ -144,12 +147,14 @@ def _norms(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 def _norm(
     axis: int = -1, mean: bool = True, root: bool = True, own: bool = True, eps: float = 1e-5,
-    outside: float = 0, ddof: int = 0, swapped: bool = False,
+    outside: float = 0, ddof: int = 0, swapped: bool = False, raw: bool = False,
 ) -> Any:  # fmt: skip
     def norm(p: Any, name: str, x: Any) -> Any:
         centred = x - x.mean(axis, keepdims=True) if mean else x
         n = x.shape[axis]
-        variance = (centred**2).sum(axis, keepdims=True) / np.float32(n - ddof) + np.float32(eps)
+        variance = ((x if raw else centred) ** 2).sum(axis, keepdims=True) / np.float32(
+            n - ddof
+        ) + np.float32(eps)
         y = centred / ((np.sqrt(variance) if root else variance) + np.float32(outside))
         weight, bias = (p[f"{name}.{part}"] for part in ("weight", "bias"))
         weight, bias = (bias, weight) if swapped else (weight, bias)
@@ -175,6 +180,12 @@ exercises.add(
         ),
         "The variance divides by d, not by d - 1.": _norm(ddof=1),
         "The variance gets no 1e-5; a vector of equal values would be 0 / 0.": _norm(eps=0),
+        "The variance is the mean square after the mean is subtracted; here it is not.": _norm(
+            raw=True
+        ),
+        "The bias is added after the weight has multiplied; here the weight is added, too.": lambda p, name, x: (
+            _norm(own=False)(p, name, x) * (p[f"{name}.weight"] + p[f"{name}.bias"])
+        ),
     },
 )(by_hand.norm)
 
@@ -189,15 +200,15 @@ def _embeddings(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 def _embed(
     scaled: bool = True, first: int = 0, mixed: bool = True, placed: bool = True,
-    step: int = 2, both_scaled: bool = False,
+    step: int = 2, both_scaled: bool = False, power: float = 0.5, base: int = 10_000,
 ) -> Any:  # fmt: skip
     def embed(p: Any, side: str, ids: Any) -> Any:
         table = p[f"{side}_embedding.tokens.weight"]
         d, L = table.shape[1], ids.shape[1]
-        angles = np.arange(first, first + L)[:, None] / 10_000 ** (step * np.arange(d // 2) / d)
+        angles = np.arange(first, first + L)[:, None] / base ** (step * np.arange(d // 2) / d)
         both = np.sin(angles), np.cos(angles)
         positions = np.stack(both, -1).reshape(L, d) if mixed else np.concatenate(both, -1)
-        root = np.float32(d**0.5)
+        root = np.float32(d**power)
         if both_scaled:
             return (table[ids] + positions.astype(np.float32)) * root
         x = table[ids] * root if scaled else table[ids]
@@ -229,6 +240,9 @@ exercises.add(
         "The two columns of a pair have the same angle: columns 2i and 2i + 1 both have the exponent 2i / d.": _embed_by_columns,
         "The first position is 0, not 1.": _embed(first=1),
         "Sines and cosines take turns: sin, cos, sin, cos …": _embed(mixed=False),
+        "The rows are multiplied by d; multiply by its root.": _embed(power=1),
+        "The rows are divided by the root of d; multiply by it.": _embed(power=-0.5),
+        "The base of the power is 10,000.": _embed(base=1000),
     },
 )(by_hand.embed)
 
@@ -242,18 +256,18 @@ def _encoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 def _encode(
     residual: bool = True, masked: bool = True, one_layer: bool = False, pre_norm: bool = False,
-    normed: bool = True, same_norm: bool = False,
+    normed: bool = True, same_norm: bool = False, fed: bool = True, first: bool = False,
 ) -> Any:  # fmt: skip
     def encode(p: Any, source: Any, h: int, layers: int) -> Any:
         x = by_hand.embed(p, "source", source)
         mask = (source != (PAD if masked else -1))[:, None, None]
         for i in range(1 if one_layer else layers):
-            at = f"encoder.layers.{i}"
+            at = f"encoder.layers.{0 if first else i}"
             parts = (
                 lambda y, at=at: by_hand.attention(p, f"{at}.self_attention", y, y, mask, h),
                 lambda y, at=at: feed_forward(p, f"{at}.feed_forward", y),
             )
-            for number, part in enumerate(parts, 1):
+            for number, part in enumerate(parts if fed else parts[:1], 1):
                 number = 1 if same_norm else number
                 if not normed:
                     x = x + part(x)
@@ -277,6 +291,8 @@ exercises.add(
         "The norm comes after the sum here, not before the part.": _encode(pre_norm=True),
         "The norms are missing.": _encode(normed=False),
         "Both parts use norm1; the second one has norm2.": _encode(same_norm=True),
+        "The feed-forward part is missing.": _encode(fed=False),
+        "Each layer has weights of its own; here layer 0 is used each time.": _encode(first=True),
     },
 )(by_hand.encode)
 
@@ -287,7 +303,7 @@ def _decoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 def _decode(
     causal: bool = True, masked: bool = True, crossed: bool = True, logits: bool = True,
-    shift: int = 0, residual: bool = True, padded: bool = False,
+    shift: int = 0, residual: bool = True, padded: bool = False, last: int = 3,
 ) -> Any:  # fmt: skip
     def decode(p: Any, target: Any, memory: Any, source: Any, h: int, layers: int) -> Any:
         x = by_hand.embed(p, "target", target)
@@ -302,7 +318,7 @@ def _decode(
             cross_attention = by_hand.attention(p, f"{at}.cross_attention", x, read, mask, h)
             x = by_hand.norm(p, f"{at}.norm2", x + cross_attention if residual else cross_attention)
             fed = feed_forward(p, f"{at}.feed_forward", x)
-            x = by_hand.norm(p, f"{at}.norm3", x + fed if residual else fed)
+            x = by_hand.norm(p, f"{at}.norm{last}", x + fed if residual else fed)
         return linear(p, "output", x) if logits else x
 
     return decode
@@ -325,6 +341,10 @@ exercises.add(
         "Padding of the source is attended to.": _decode(masked=False),
         "Cross-attention should read the memory of the encoder.": _decode(crossed=False),
         "The last linear layer, output, is missing.": _decode(logits=False),
+        "The last part has norm3; here it uses norm2 again.": _decode(last=2),
+        "It returns probabilities; return the scores, without softmax.": lambda *arguments: (
+            by_hand.softmax(by_hand.decode(*arguments))
+        ),
     },
 )(by_hand.decode)
 
@@ -355,6 +375,11 @@ def _loss(
     return loss
 
 
+def _mean_of_sentences(p: Any, source: Any, target: Any, h: int, layers: int) -> Any:
+    each = [by_hand.loss(p, source[i : i + 1], target[i : i + 1], h, layers) for i in (0, 1)]
+    return (each[0] + each[1]) / np.float32(2)
+
+
 exercises.add(
     cases=_losses,
     differentiable=True,
@@ -368,6 +393,7 @@ exercises.add(
         "The sign is missing: the logarithm of a probability is negative.": _loss(sign=1),
         "The logarithm is natural, not to base 2.": _loss(logarithm=np.log2),
         "The logarithm is natural, not to base 10.": _loss(logarithm=np.log10),
+        "It is the mean of the means of sentences; take one mean over all tokens.": _mean_of_sentences,
     },
 )(by_hand.loss)
 
@@ -382,13 +408,15 @@ def _steps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
 
 def _adam(
     sign: int = 1,
-    corrected: bool = True,
+    corrected: str = "mv",
     squared: bool = True,
     root: bool = True,
     eps: float = 1e-9,
     inside: float = 0,
     rates: tuple[float, float] = (0.1, 0.02),
     late: int = 0,
+    exchanged: bool = False,
+    hats: bool = False,
     order: Any = lambda value, m, v: (value, m, v),
 ) -> Callable[..., Any]:
     def adam(value: Any, gradient: Any, m: Any, v: Any, step: int, lr: float) -> Any:
@@ -397,7 +425,10 @@ def _adam(
         v = v + second * ((gradient**2 if squared else abs(gradient)) - v)
         step += late
         kept = 1 - (1 - first) ** step, 1 - (1 - second) ** step
-        m_hat, v_hat = (m / kept[0], v / kept[1]) if corrected else (m, v)
+        m_hat = m / kept[0] if "m" in corrected else m
+        v_hat = v / kept[1] if "v" in corrected else v
+        m, v = (m_hat, v_hat) if hats else (m, v)
+        m_hat, v_hat = (v_hat, abs(m_hat)) if exchanged else (m_hat, v_hat)
         update = m_hat / ((np.sqrt(v_hat + inside) if root else v_hat) + eps)
         return order(value - sign * lr * update, m, v)
 
@@ -409,7 +440,7 @@ exercises.add(
     mistakes={
         "The step goes up the slope; subtract it.": _adam(sign=-1),
         "The means start at 0: divide them by 1 - 0.9**step and 1 - 0.98**step.": _adam(
-            corrected=False
+            corrected=""
         ),
         "v is the mean of the squared gradient.": _adam(squared=False),
         "Divide by the root of v.": _adam(root=False),
@@ -423,5 +454,23 @@ exercises.add(
             order=lambda value, m, v: value
         ),
         "The denominator gets no 1e-9; a gradient of 0 would be 0 / 0.": _adam(eps=0),
+        "The rate of v is 0.02, not 0.001.": _adam(rates=(0.1, 0.001)),
+        "m and v are exchanged in the step: m is above the line, and the root of v below it.": _adam(
+            exchanged=True
+        ),
+        "It returns the old m and v; return the new ones.": lambda value, gradient, m, v, step, lr: (
+            by_hand.adam(value, gradient, m, v, step, lr)[0],
+            m,
+            v,
+        ),
+        "m is divided by 1 - 0.9**step; v is not: divide it by 1 - 0.98**step.": _adam(
+            corrected="m"
+        ),
+        "v is divided by 1 - 0.98**step; m is not: divide it by 1 - 0.9**step.": _adam(
+            corrected="v"
+        ),
+        "It returns m and v after their correction; return them as they are before it.": _adam(
+            hats=True
+        ),
     },
 )(by_hand.adam)

@@ -69,6 +69,9 @@ def _softmax(x: Any, axis: int = -1) -> Any:
         "It is the probability at the last position only.": lambda states, norm, output, words: (
             _softmax(output(norm(states)))[:, -1, words]
         ),
+        "The normalization comes before the output layer, not after it.": lambda states, norm, output, words: (
+            _chosen(_softmax(norm(output(states))), words)
+        ),
     },
 )
 def lens(states: Any, norm: Any, output: Any, words: Any) -> Any:

@@ -88,6 +88,9 @@ def _never_merged(x: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int) ->
         "The weights sum to 1 over the queries; they should over the keys.": lambda x, *W: _attend(
             x, *W, axis=-2
         ),
+        "The scores are divided by the root of the number of heads; a head has keys of size p.": lambda x, *W: (
+            _attend(x, *W, scale=(x.shape[1] / W[-1]) ** 0.5 * W[-1] ** -0.5)
+        ),
     },
 )
 def multi_head(x: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int) -> Any:

@@ -68,6 +68,8 @@ def _derivatives(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "It is the root of the mean square; the mean of the sizes is asked for.": lambda d: np.sqrt(
             (d**2).mean(0)
         ),
+        "It is the median; the mean of the sizes is asked for.": lambda d: np.median(abs(d), 0),
+        "It is the standard deviation; the mean of the sizes is asked for.": lambda d: d.std(0),
     },
 )
 def importance(derivatives: Any) -> Any:

@@ -18,10 +18,12 @@ def _sizes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield 7, 6
 
 
-def _positions(step: float = 2, first: int = 0, mixed: bool = True, sines: bool = True) -> Any:
+def _positions(
+    step: float = 2, first: int = 0, mixed: bool = True, sines: bool = True, base: float = 10_000
+) -> Any:
     def positions(length: int, d: int) -> Any:
         exponents = step * np.arange(d // 2) / d
-        angles = np.arange(first, first + length)[:, None] / 10_000**exponents
+        angles = np.arange(first, first + length)[:, None] / base**exponents
         both = (np.sin(angles), np.cos(angles)) if sines else (np.cos(angles), np.sin(angles))
         return np.stack(both, -1).reshape(length, d) if mixed else np.concatenate(both, -1)
 
@@ -43,6 +45,10 @@ def _of_columns(length: int, d: int) -> Any:
         "The first position is 0, not 1.": _positions(first=1),
         "Sines and cosines take turns: sin, cos, sin, cos …": _positions(mixed=False),
         "Even columns are sines, odd ones cosines.": _positions(sines=False),
+        "The base of the power is 10,000.": _positions(base=1000),
+        "The position is divided by the power of 10,000, not multiplied by it.": _positions(
+            step=-2
+        ),
     },
 )
 def positions(length: int, d: int) -> Any:
@@ -76,6 +82,12 @@ def _head(
     return head
 
 
+def _transposed(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
+    scores = x @ WQ @ (x @ WK).T / np.sqrt(WK.shape[1])
+    e = np.exp(scores - scores.max(1, keepdims=True))
+    return (e / e.sum(1, keepdims=True)).T @ (x @ WV)
+
+
 @exercises.add(
     cases=_words,
     mistakes={
@@ -98,6 +110,7 @@ def _head(
         "The scores are divided by their sum; take their exponentials first.": _head(
             exponential=False
         ),
+        "The weights are transposed: their rows are queries.": _transposed,
     },
 )
 def head(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
@@ -139,6 +152,15 @@ def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "The first bias is inside the ReLU.": lambda x, W1, b1, W2, b2: (
             (np.maximum(x @ W1, 0) + b1) @ W2 + b2
         ),
+        "There is one ReLU, between the layers; here a second one comes at the end.": lambda x, W1, b1, W2, b2: (
+            np.maximum(feed_forward(x, W1, b1, W2, b2), 0)
+        ),
+        "ReLU makes 0 of a negative value, not a hundredth of it.": lambda x, W1, b1, W2, b2: (
+            feed_forward(x, W1, b1, W2, b2) - 0.01 * np.maximum(-(x @ W1 + b1), 0) @ W2
+        ),
+        "ReLU keeps positive values; here negative ones are kept: use np.maximum.": lambda x, W1, b1, W2, b2: (
+            np.minimum(x @ W1 + b1, 0) @ W2 + b2
+        ),
     },
 )
 def feed_forward(x: Any, W1: Any, b1: Any, W2: Any, b2: Any) -> Any:
@@ -177,6 +199,9 @@ def _norm(
         "Add 1e-6 to the variance, not 1e-5.": _norm(eps=1e-5),
         "The variance divides by d, not by d - 1.": _norm(ddof=1),
         "The variance gets no 1e-6; a row of equal values would be 0 / 0.": _norm(eps=0),
+        "The variance is the mean square after the mean is subtracted; here it is not.": lambda x: (
+            (x - x.mean(1, keepdims=True)) / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)
+        ),
     },
 )
 def layer_norm(x: Any) -> Any:

@@ -82,6 +82,8 @@ def _slopes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "It is the slope after each layer; return the last one.": lambda slopes, add: np.cumprod(
             slopes + add
         ),
+        "The first layer is left out.": lambda slopes, add: np.prod((slopes + add)[1:]),
+        "The last layer is left out.": lambda slopes, add: np.prod((slopes + add)[:-1]),
     },
 )
 def slope_of_stack(slopes: Any, add: bool) -> Any:

@@ -52,6 +52,10 @@ def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.integers(3, size=(4, 5, 5)), rng.integers(3, size=(4, 5, 5)), 2)
 
 
+def _share(part: Any, whole: Any) -> Any:
+    return part / whole if whole else np.inf
+
+
 @exercises.add(
     cases=_maps,
     mistakes={
@@ -72,6 +76,15 @@ def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "Pixels in both sets count twice; count the union once.": lambda p, t, c: (
             ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum())
+        ),
+        "Below the line is the union, |, not what is in one of the two only.": lambda p, t, c: (
+            _share(((p == c) & (t == c)).sum(), ((p == c) ^ (t == c)).sum())
+        ),
+        "This counts the pixels in both; divide by the number of pixels in the union.": lambda p, t, c: (
+            ((p == c) & (t == c)).sum()
+        ),
+        "This is the mean over classes; only class c counts.": lambda p, t, c: np.mean(
+            [iou(p, t, k) for k in range(3)]
         ),
     },
 )
@@ -114,6 +127,12 @@ def _apart(side: int) -> Any:
         "The edge of the window is missing: use <=.": lambda side, reach: (
             np.maximum(*_apart(side)) < reach
         ),
+        "The window reaches one patch too far: use <=, not <= reach + 1.": lambda side, reach: (
+            window(side, reach + 1)
+        ),
+        "A patch sees itself, too: the diagonal is True.": lambda side, reach: (
+            window(side, reach) & ~np.eye(side * side, dtype=bool)
+        ),
     },
 )
 def window(side: int, reach: int) -> Any:
@@ -142,6 +161,9 @@ def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "Rows are who sees and columns who is seen; here it is the other way round.": lambda mask, layers: (
             receptive_field(mask.T, layers)
+        ),
+        "The mask is multiplied by a number; multiply matrices, with @, once for each layer.": lambda mask, layers: (
+            mask * layers
         ),
     },
 )

@@ -20,6 +20,10 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((4, 4)), rng.standard_normal((4, 4)))
 
 
+def _unit(x: Any) -> Any:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
 @exercises.add(
     cases=_scores,
     mistakes={
@@ -36,6 +40,9 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "The root is of the number of words; it should be of the size of a key.": lambda q, k: (
             q @ k.T / np.sqrt(len(k))
         ),
+        "The vectors are divided by their lengths; divide the products by the root of d_k.": lambda q, k: (
+            _unit(q) @ _unit(k).T
+        ),
     },
 )
 def scaled_scores(q: Any, k: Any) -> Any:
@@ -49,6 +56,11 @@ def _weights(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((4, 4)) - 1000,)  # the largest score is far below 0
 
 
+def _divided(e: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return e / e.sum(1, keepdims=True)
+
+
 def _softmax_of_all(scores: Any) -> Any:
     e = np.exp(scores - scores.max())
     return e / e.sum()
@@ -60,9 +72,8 @@ def _softmax_by_columns(scores: Any) -> Any:
 
 
 def _without_maximum(scores: Any) -> Any:
-    with np.errstate(over="ignore", invalid="ignore"):
-        e = np.exp(scores)
-        return e / e.sum(1, keepdims=True)
+    with np.errstate(over="ignore"):
+        return _divided(np.exp(scores))
 
 
 @exercises.add(
@@ -76,6 +87,12 @@ def _without_maximum(scores: Any) -> Any:
         ),
         "The exponentials are not divided by their sum.": lambda scores: np.exp(
             scores - scores.max(1, keepdims=True)
+        ),
+        "The base is e, not 2: use np.exp.": lambda scores: _divided(
+            np.exp2(scores - scores.max(1, keepdims=True))
+        ),
+        "One largest score is subtracted from all rows; small rows vanish: subtract that of each row.": lambda scores: (
+            _divided(np.exp(scores - scores.max()))
         ),
     },
 )
@@ -91,6 +108,10 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield q, k, v, rng.random((4, 4)) < 0.5 + np.eye(4)
     q, k, v = (rng.standard_normal(shape) for shape in ((2, 5), (3, 5), (3, 2)))
     yield 60 * q, 60 * k, v, np.array([[1, 1, 0], [0, 1, 1]], bool)
+
+
+def _masked(q: Any, k: Any, v: Any, mask: Any, size: int) -> Any:
+    return mg.softmax(np.where(mask, q @ k.T / np.sqrt(size), -np.inf)) @ v
 
 
 @exercises.add(
@@ -117,6 +138,15 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         ),
         "The mask comes after softmax: the rows do not sum to 1 any more.": lambda q, k, v, mask: (
             (mg.softmax(q @ k.T / np.sqrt(k.shape[1])) * mask) @ v
+        ),
+        "The root is of the number of keys; it should be of the size of a key.": lambda q, k, v, mask: (
+            _masked(q, k, v, mask, len(k))
+        ),
+        "The root is of the size of a value; it should be of the size of a key.": lambda q, k, v, mask: (
+            _masked(q, k, v, mask, v.shape[1])
+        ),
+        "The mask is transposed: its rows are queries.": lambda q, k, v, mask: _masked(
+            q, k, v, mask.T, k.shape[1]
         ),
     },
 )

@@ -82,6 +82,12 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         "A word may see itself; the diagonal is not hidden.": lambda scores: _softmax(
             np.where(np.tri(len(scores), k=-1), scores, -1e30)
         ),
+        "Row i should end at column i; here it begins after it.": lambda scores: _softmax(
+            np.where(np.tri(len(scores)) == 0, scores, -1e30)
+        ),
+        "A small number added to a score does not hide it: use -inf.": lambda scores: _softmax(
+            scores + np.tri(len(scores)) - 1
+        ),
     },
 )
 def weights_of_past(scores: Any) -> Any:
@@ -124,6 +130,9 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
         ),
         "The values are the keys; they have a matrix of their own.": lambda x, memory, W_Q, W_K, W_V: (
             _attention(x @ W_Q, memory @ W_K, memory @ W_K)
+        ),
+        "The root is of the number of words; it should be of the size of a key.": lambda x, memory, W_Q, W_K, W_V: (
+            _softmax(x @ W_Q @ (memory @ W_K).T / np.sqrt(len(memory))) @ (memory @ W_V)
         ),
     },
 )
@@ -168,6 +177,12 @@ def _centred(x: Any, axis: int) -> Any:
         ),
         "The variance is a sum divided by n, not by n - 1.": lambda x, axis, eps=1e-5: (
             _centred(x, axis) / np.sqrt(x.var(axis, ddof=1, keepdims=True) + eps)
+        ),
+        "The variance is the mean square after the mean is subtracted; here it is not.": lambda x, axis, eps=1e-5: (
+            _centred(x, axis) / np.sqrt((x**2).mean(axis, keepdims=True) + eps)
+        ),
+        "eps is not used; equal values would be 0 / 0.": lambda x, axis, eps=1e-5: (
+            _centred(x, axis) / np.maximum(x.std(axis, keepdims=True), 1e-30)
         ),
     },
 )
