@@ -89,6 +89,8 @@ def _make_narrow(drawn: Any) -> None:
 
     A panel with numbers in more than five columns has a row for itself.
     """
+    for axes in [axes for axes in drawn.axes if not axes.axison]:
+        axes.remove()  # an empty place
     panels = [axes for axes in drawn.axes if axes.get_subplotspec()]
     rows, columns = panels[0].get_subplotspec().get_gridspec().get_geometry() if panels else (1, 1)
     height, places = drawn.get_figheight() / rows, []

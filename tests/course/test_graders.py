@@ -227,6 +227,15 @@ RIGHT: list[tuple[str, Any]] = [
         min(np.searchsorted(mg.softmax(row / temperature).data.cumsum(), x, "right"), len(row) - 1)
         for row, x in zip(logits, u)])),
     ("adam", stable_adam),
+    ("split_into_heads", lambda x, heads: np.split(x, heads, axis=1)),
+    ("positions", lambda length, d: [
+        [(np.cos if j % 2 else np.sin)(t / 10_000 ** (j // 2 * 2 / d)) for j in range(d)] for t in range(length)]),
+    ("copying", lambda weights, ids: [float(w) for w in exercise("copying").reference(weights, ids)]),
+    ("matmul_gradients", lambda G, X, W: (np.einsum("nm,km->nk", G, W), np.tensordot(X, G, (0, 0)))),
+    ("shifted", lambda target: np.stack([target[:, :-1], target[:, 1:]])),
+    ("pieces", lambda ids, starts, n: np.lib.stride_tricks.sliding_window_view(ids, n + 1)[starts]),
+    ("iou", lambda p, t, c: np.float32(((p == c) & (t == c)).sum() / ((p == c) | (t == c)).sum())),
+    ("parameters_of", lambda count, d_model, size: np.int64(count * size * (4 * d_model + 3))),
 ]  # fmt: skip
 """Right answers that are written in another way, or have another type that the next cell takes."""
 
@@ -273,12 +282,37 @@ WRONG: list[tuple[str, Any, str]] = [
     ("iou", lambda p, t, c: 2 * ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum()), "Dice"),
     ("sample", of_reference("sample", lambda letters: letters.astype(float)), "type float64; expected int"),
     ("norm", lambda p, name, x: 3, "returns int; expected Tensor"),
+    ("softmax_rows", lambda scores: mg.softmax(-scores).data, r"the value at \[\d, \d\]"),
+    ("scaled_scores", lambda q, k: k @ q.T / np.sqrt(k.shape[1]), "here it is the other way round"),
+    ("scaled_scores", lambda q, k: q @ k.T / len(k), "multiple of the right one: 0.6667, 2, 0.5 times"),
+    ("matmul_gradients", lambda G, X, W: (G @ W.T, G.T @ X), r"result\[1\]: .*Rows and columns are exchanged"),
+    ("cross_attention", lambda x, memory, Q, K, V: exercise("cross_attention").reference(x, memory, K, Q, V),
+     "W_Q and W_K are exchanged"),
+    ("feed_forward", lambda x, W1, b1, W2, b2: exercise("feed_forward").reference(x, W1, b1, W2, 0), "b2, is missing"),
+    ("masked_attention", lambda q, k, v, mask: exercise("masked_attention").reference(q, k, v, mask ^ ~mask),
+     "The mask is not used"),
+    ("weights_of_past", lambda scores: np.tri(len(scores)) / np.arange(1, len(scores) + 1)[:, None],
+     "The result is the same for any scores"),
+    ("importance", lambda d: abs(d).mean(1), "along the wrong axis"),
+    ("salience", lambda x: ((x - x.mean(1, keepdims=True)) ** 2).sum(), "too few axes"),
+    ("pieces", lambda ids, starts, n: ids[starts[:, None] + np.arange(n + 2)], "Axis 1 has one too many"),
+    ("patches", of_reference("patches", lambda x: x.swapaxes(1, 2)), "Rows and columns are exchanged"),
+    ("by_hand", lambda x, w: x, "2 values are asked for: return a, b"),
+    ("what_is_left", lambda runs: [min(r) < 0.1 and max(r) > 0.9 for r in runs], "not True or False"),
+    ("adam", of_reference("adam", lambda t: [t[0], t[1] / 2, t[2]]), r"result\[1\]: .* 0.5 times"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "answer", "reason"), WRONG, ids=lambda value: str(value)[:20])
 def test_grader_refuses_wrong_answers_with_a_hint(name: str, answer: Any, reason: str) -> None:
     assert re.search(reason, exercise(name).judge(answer), re.S)
+
+
+def test_grade_makes_an_array_of_a_list() -> None:
+    exercises = next(module for module in modules() if "multi_head" in module.__name__).exercises
+    answer = lambda x, heads: np.split(x, heads, axis=1)
+    split = exercises.grade(answer, "split_into_heads")
+    assert split is not answer and split(np.ones((2, 4)), 2).shape == (2, 2, 2)
 
 
 def test_grade_names_the_exercise_of_a_lambda(capsys: pytest.CaptureFixture[str]) -> None:

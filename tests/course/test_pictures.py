@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.environment import needs
 from support.scripts import EXAMPLES
 
 NAMES, VALUES = ["x", "w", "u", "y"], [2.0, -0.5, -1.0, 1.0]
@@ -83,3 +84,41 @@ def test_show_one_of_has_a_button_for_each_picture(
     assert all(item[1] == item[3] for item in found)
     pictures.show_one_of("step", {"0": "<svg>c</svg>"})
     assert re.findall(button, shown[1])[0][0] != found[0][0]
+
+
+def test_labels_in_both_languages_are_those_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = importlib.import_module("labels")
+    chinese = {"after {steps} steps": "{steps} 步之后", "{}, {}": "{}、{}", "a long name": "长名"}
+    monkeypatch.setattr(labels, "_phrase", lambda text, to: chinese[text] if to == "zh" else text)
+    both = lambda: labels.label("{}, {}", labels.label("after {steps} steps", steps=3), "x")
+    texts = {}
+    for language in ("en", "zh_CN", "both"):
+        monkeypatch.setenv("COURSE_LANGUAGE", language)
+        texts[language] = f"a {both()} b\n{labels.wrapped('a long name', 6)}"
+    assert texts["en"] == "a after 3 steps, x b\na long\nname"
+    assert texts["zh_CN"] == "a 3 步之后、x b\n长名"
+    assert labels.in_language(texts["both"], "en") == texts["en"]
+    assert labels.in_language(texts["both"], "zh") == texts["zh_CN"]
+
+
+def test_figure_in_both_languages_is_that_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("matplotlib")
+    labels, pictures = (importlib.import_module(name) for name in ("labels", "pictures"))
+    monkeypatch.setattr(labels, "_phrase", lambda text, to: text.upper() if to == "zh" else text)
+    monkeypatch.setattr(pictures, "_in_notebook", lambda: True)
+    shown: dict[str, str] = {}
+    for language in ("en", "zh", "both"):
+        monkeypatch.setenv("COURSE_LANGUAGE", language)
+        monkeypatch.setattr(
+            pictures, "_display", lambda text, to=language: shown.update({to: text})
+        )
+        with pictures.figure(3, 2, "a line") as drawn:
+            axes = drawn.add_subplot()
+            axes.plot([0, 1], label=labels.label("the line"))
+            axes.set_xticks([0, 1], [labels.label("left end"), labels.label("right")])
+            axes.set_xlabel(labels.label("step"))
+            axes.legend()
+    words = lambda text: re.findall(r">([^<>]*[^<>\s][^<>]*)</text>", text)
+    for language in ("en", "zh"):
+        assert words(labels.in_language(shown["both"], language)) == words(shown[language])
+    assert "LEFT END" in shown["zh"] and "LEFT END" not in shown["en"]

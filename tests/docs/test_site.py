@@ -129,6 +129,38 @@ def test_chinese_menu_marks_pages_without_a_translation(page: str) -> None:
     assert len(titles) > 2
 
 
+# -- outputs of lessons --------------------------------------------------------------------------------
+
+
+def test_outputs_are_added_in_each_language_and_computed_again_after_a_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    needs("nbclient", "ipykernel")
+    sources, labels = part("sources"), part("labels")
+    text = '# %%\nfrom shown import show\n\n# %% [markdown]\n# Text\n\n# %%\nprint(show("word"))\n'
+    (tmp_path / "labels.py").write_text(Path(labels.__file__).read_text("utf-8"), "utf-8")
+    shown = 'from labels import in_each\n\n\ndef show(word):\n    return in_each(lambda to: f"{to} {word}")\n'
+    (tmp_path / "shown.py").write_text(shown, "utf-8")
+    script = tmp_path / "00_lesson.py"
+    for name, value in (("COURSE", tmp_path), ("MADE", tmp_path / "made")):
+        monkeypatch.setattr(sources, name, value)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    record = tmp_path / "made" / "records" / "00_lesson.json"
+    records: set[str] = set()
+    for changed, runs in (("", 1), ("Text", 1), ("word", 2)):
+        script.write_text(text.replace(changed or " ", "other" if changed else " "), "utf-8")
+        sources.recorded_outputs(script)
+        records.add(record.read_text("utf-8"))
+        assert len(records) == runs
+    assert [path.name for path in sources.course_files(script)][1:] == ["shown.py", "labels.py"]
+    for language in ("en", "zh"):
+        notebook = sources.jupytext.read(script)
+        if language == "zh":
+            sources.translate_notebook(notebook, {})
+        sources.add_outputs(notebook, sources.recorded_outputs(script), language)
+        assert notebook.cells[-1].outputs[0].text == f"{language} other\n"
+
+
 # -- statements ----------------------------------------------------------------------------------------
 
 
