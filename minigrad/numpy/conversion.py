@@ -61,6 +61,89 @@ def _by_name(calls: list[str], product: str) -> dict[str, str]:
     return {call.partition("(")[0]: product.format(call.format("np.eye(len(x))")) for call in calls}
 
 
+LOG_DENSITIES = {
+    "beta.logpdf": (
+        "scipy.special.xlogy(a - 1, x) + scipy.special.xlog1py(b - 1, -x) - "
+        "scipy.special.betaln(a, b)"
+    ),
+    "binom.logpmf": (
+        "k * np.log(p) + (n - k) * np.log1p(-p) + scipy.special.gammaln(n + 1) - "
+        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)"
+    ),
+    "expon.logpdf": "-(x - loc) / scale - np.log(scale)",
+    "gamma.logpdf": (
+        "(a - 1) * np.log(x) - x / scale - scipy.special.gammaln(a) - a * np.log(scale)"
+    ),
+    "laplace.logpdf": "-np.abs(x - loc) / scale - np.log(2 * scale)",
+    "logistic.logpdf": "(loc - x) / scale - 2 * mg.softplus((loc - x) / scale) - np.log(scale)",
+    "lognorm.logpdf": "-0.5 * (np.log(x / scale) / s) ** 2 - np.log(x * s * np.sqrt(2 * np.pi))",
+    "nbinom.logpmf": (
+        "n * np.log(p) + k * np.log1p(-p) + scipy.special.gammaln(n + k) - "
+        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n)"
+    ),
+    "norm.logpdf": "-0.5 * ((x - loc) / scale) ** 2 - np.log(scale * np.sqrt(2 * np.pi))",
+    "poisson.logpmf": "k * np.log(mu) - mu - scipy.special.gammaln(k + 1)",
+    "t.logpdf": (
+        "scipy.special.gammaln((df + 1) / 2) - scipy.special.gammaln(df / 2) - "
+        "np.log(scale * np.sqrt(df * np.pi)) - (df + 1) / 2 * np.log1p(((x - loc) / scale) "
+        "** 2 / df)"
+    ),
+    "uniform.logpdf": "0 * x - np.log(scale)",
+}
+"""Logarithms of densities and of probabilities, by names in `scipy.stats`."""
+
+TAILS = {
+    "beta": ("scipy.special.betainc(a, b, x)", "scipy.special.betaincc(a, b, x)"),
+    "binom": ("scipy.special.bdtr(k, n, p)", "scipy.special.bdtrc(k, n, p)"),
+    "expon": ("-np.expm1((loc - x) / scale)", "np.exp((loc - x) / scale)"),
+    "gamma": ("scipy.special.gammainc(a, x / scale)", "scipy.special.gammaincc(a, x / scale)"),
+    "logistic": ("mg.sigmoid((x - loc) / scale)", "mg.sigmoid((loc - x) / scale)"),
+    "lognorm": (
+        "scipy.special.ndtr(np.log(x / scale) / s)",
+        "scipy.special.ndtr(-np.log(x / scale) / s)",
+    ),
+    "laplace": (
+        "(np.exp(np.minimum(x - loc, 0) / scale) - np.expm1(np.minimum(loc - x, 0) / scale)) / 2",
+        "(np.exp(np.minimum(loc - x, 0) / scale) - np.expm1(np.minimum(x - loc, 0) / scale)) / 2",
+    ),
+    "nbinom": ("scipy.special.nbdtr(k, n, p)", "scipy.special.nbdtrc(k, n, p)"),
+    "norm": ("scipy.special.ndtr((x - loc) / scale)", "scipy.special.ndtr((loc - x) / scale)"),
+    "poisson": ("scipy.special.pdtr(k, mu)", "scipy.special.pdtrc(k, mu)"),
+    "t": (
+        "scipy.special.stdtr(df, (x - loc) / scale)",
+        "scipy.special.stdtr(df, (loc - x) / scale)",
+    ),
+    "uniform": ("np.clip((x - loc) / scale, 0, 1)", "np.clip((loc - x) / scale + 1, 0, 1)"),
+}
+"""Distribution functions and survival functions, by names in `scipy.stats`."""
+
+DISTRIBUTIONS = {
+    **LOG_DENSITIES,
+    **{name.replace(".log", "."): f"np.exp({log})" for name, log in LOG_DENSITIES.items()},
+    **{f"{name}.{f}": y for name, pair in TAILS.items() for f, y in zip(("cdf", "sf"), pair)},
+    **{
+        f"{name}.{f}": f"np.log({y})"
+        for name, pair in TAILS.items()
+        for f, y in zip(("logcdf", "logsf"), pair)
+    },
+    # finite in tails whose probability is 0 in floating-point numbers
+    "expon.logsf": "(loc - x) / scale",
+    "laplace.logcdf": (
+        "np.minimum(x - loc, 0) / scale + np.log1p(-np.exp(np.minimum(loc - x, 0) / scale) / 2)"
+    ),
+    "laplace.logsf": (
+        "np.minimum(loc - x, 0) / scale + np.log1p(-np.exp(np.minimum(x - loc, 0) / scale) / 2)"
+    ),
+    "logistic.logcdf": "mg.log_sigmoid((x - loc) / scale)",
+    "logistic.logsf": "mg.log_sigmoid((loc - x) / scale)",
+    "lognorm.logcdf": "scipy.special.log_ndtr(np.log(x / scale) / s)",
+    "lognorm.logsf": "scipy.special.log_ndtr(-np.log(x / scale) / s)",
+    "norm.logcdf": "scipy.special.log_ndtr((x - loc) / scale)",
+    "norm.logsf": "scipy.special.log_ndtr((loc - x) / scale)",
+}
+"""What to write instead of functions of `scipy.stats`, by their names there."""
+
+
 INSTEAD = {
     **_by_name(LINEAR, "x @ {}"),
     **_by_name(INTERPOLATING, "{} @ x"),
@@ -72,6 +155,8 @@ INSTEAD = {
     "scipy.linalg.cholesky": "np.linalg.cholesky(A).T",
     "scipy.linalg.cholesky(lower=True)": "np.linalg.cholesky(A)",
     "scipy.linalg.expm": "mg.expm(A)",
+    "scipy.linalg.lu_factor": "np.linalg.solve(A, b)",
+    "scipy.linalg.lu_solve": "scipy.linalg.lu_solve(factor, np.eye(len(b))) @ b",
     "scipy.linalg.qr": 'np.linalg.qr(A, "complete")',
     "scipy.linalg.qr(mode='economic')": "np.linalg.qr(A)",
     "scipy.linalg.solve": "np.linalg.solve(A, b)",
@@ -105,53 +190,10 @@ INSTEAD = {
     ),
     "scipy.spatial.distance.seuclidean": "np.sqrt(np.sum((a - b) ** 2 / V))",
     "scipy.spatial.distance.sqeuclidean": "np.sum((a - b) ** 2)",
-    "scipy.stats.beta.logpdf": (
-        "scipy.special.xlogy(a - 1, x) + scipy.special.xlog1py(b - 1, -x) - "
-        "scipy.special.betaln(a, b)"
-    ),
-    "scipy.stats.binom.logpmf": (
-        "k * np.log(p) + (n - k) * np.log1p(-p) + scipy.special.gammaln(n + 1) - "
-        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)"
-    ),
-    "scipy.stats.expon.logcdf": "np.log(-np.expm1((loc - x) / scale))",
-    "scipy.stats.expon.logsf": "(loc - x) / scale",
-    "scipy.stats.laplace.logpdf": "-np.abs(x - loc) / scale - np.log(2 * scale)",
-    "scipy.stats.logistic.logcdf": "mg.log_sigmoid((x - loc) / scale)",
-    "scipy.stats.logistic.logpdf": (
-        "(loc - x) / scale - 2 * mg.softplus((loc - x) / scale) - np.log(scale)"
-    ),
-    "scipy.stats.logistic.logsf": "mg.log_sigmoid((loc - x) / scale)",
-    "scipy.stats.lognorm.logpdf": (
-        "-0.5 * (np.log(x / scale) / s) ** 2 - np.log(x * s * np.sqrt(2 * np.pi))"
-    ),
-    "scipy.stats.nbinom.logpmf": (
-        "n * np.log(p) + k * np.log1p(-p) + scipy.special.gammaln(n + k) - "
-        "scipy.special.gammaln(k + 1) - scipy.special.gammaln(n)"
-    ),
-    "scipy.stats.norm.logsf": "scipy.special.log_ndtr((loc - x) / scale)",
-    "scipy.stats.norm.sf": "scipy.special.ndtr((loc - x) / scale)",
-    "scipy.stats.uniform.logpdf": "0 * x - np.log(scale)",
-    "scipy.stats.expon.logpdf": "-(x - loc) / scale - np.log(scale)",
-    "scipy.stats.gamma.logpdf": (
-        "(a - 1) * np.log(x) - x / scale - scipy.special.gammaln(a) - a * np.log(scale)"
-    ),
+    **{f"scipy.stats.{name}": formula for name, formula in DISTRIBUTIONS.items()},
     "scipy.stats.multivariate_normal.logpdf": (
         "-0.5 * (np.linalg.slogdet(2 * np.pi * cov)[1] + "
         "np.sum((x - mean) * np.linalg.solve(cov, (x - mean).T).T, axis=-1))"
-    ),
-    "scipy.stats.norm.cdf": "scipy.special.ndtr((x - loc) / scale)",
-    "scipy.stats.norm.logcdf": "scipy.special.log_ndtr((x - loc) / scale)",
-    "scipy.stats.norm.logpdf": (
-        "-0.5 * ((x - loc) / scale) ** 2 - np.log(scale * np.sqrt(2 * np.pi))"
-    ),
-    "scipy.stats.norm.pdf": (
-        "np.exp(-0.5 * ((x - loc) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))"
-    ),
-    "scipy.stats.poisson.logpmf": "k * np.log(mu) - mu - scipy.special.gammaln(k + 1)",
-    "scipy.stats.t.logpdf": (
-        "scipy.special.gammaln((df + 1) / 2) - scipy.special.gammaln(df / 2) - "
-        "np.log(scale * np.sqrt(df * np.pi)) - "
-        "(df + 1) / 2 * np.log1p(((x - loc) / scale) ** 2 / df)"
     ),
 }
 """What to write instead of functions of SciPy, by their names, or by names and options."""

@@ -40,7 +40,8 @@ def test_call_of_scipy_has_first_and_second_derivatives(
 
 
 def name_of(call: str) -> str:
-    return call.partition("(")[0]
+    """Return the name of the innermost function of SciPy, which is refused."""
+    return re.findall(r"(scipy[\w.]+)\(", call)[-1]
 
 
 def test_every_recommendation_is_tested() -> None:
@@ -95,6 +96,37 @@ def test_error_for_a_refused_call_names_code_with_derivatives(call: str) -> None
     if isinstance(g(x), tuple):  # as the result of the refused call
         g = scipy_calls.with_operands(advice[1] + call.partition(")")[2], operands)
     assert scipy_calls.outcome(g, f) == "right"
+
+
+@pytest.mark.parametrize("name", scipy_calls.DISTRIBUTIONS)
+def test_recommended_logarithm_of_a_tail_is_finite_where_that_of_scipy_is(name: str) -> None:
+    arguments, _, constant = scipy_calls.DISTRIBUTIONS[name]
+    values = {
+        "loc": "0.5",
+        "scale": "2.0",
+        "s": "0.7",
+        "a": "1.5",
+        "b": "2.5",
+        "n": "50",
+        "p": "0.3",
+    }
+    values |= {"mu": "9.0", "k": "np.abs(x).round()", **constant}
+    values = {key: code for key, code in values.items() if re.search(rf"\b{key}\b", arguments)}
+    x = np.concatenate([s * np.geomspace(1e-3, 1e3, 25) for s in (1, -1)])
+    if name in ("beta", "uniform", "lognorm", "gamma", "expon"):  # without the ends of the support
+        x = np.abs(x) + 0.5 if name != "beta" else np.abs(x) / 1001
+    x = x[np.abs(x) < {"uniform": 2.4, "binom": 49}.get(name, np.inf)]
+    for function in ("logcdf", "logsf"):
+        formula = conversion.INSTEAD[f"scipy.stats.{name}.{function}"]
+        with np.errstate(all="ignore"):
+            expected = scipy_calls.with_operands(
+                f"scipy.stats.{name}.{function}({arguments})", values
+            )(x)
+            y = scipy_calls.with_operands(formula, values)(x)
+        is_finite = np.isfinite(expected)
+        np.testing.assert_allclose(
+            np.asarray(y)[is_finite], expected[is_finite], rtol=1e-9, atol=1e-14
+        )
 
 
 def test_conversion_by_another_function_of_scipy_names_its_module() -> None:

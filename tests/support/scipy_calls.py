@@ -315,6 +315,22 @@ CALLS = {
 VECTORS = {"a": "x[:6]", "b": "x[6:]"}
 LOCATION = {"loc": "x[0] / 2", "scale": "x[1]"}
 POINTS = {"A": "x[:6].reshape(3, 2)", "B": "x[6:].reshape(3, 2)"}
+DISTRIBUTIONS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "beta": ("x, a, b", {"a": "x[0] + 1", "b": "x[1] + 2", "x": "x / 4"}, {"a": "1.5", "b": "2.5"}),
+    "binom": ("k, n, p", {"p": "x[:3] / 4", "n": "7"}, {}),
+    "expon": ("x, loc, scale", {"loc": "x[0] / 9 - 1", "scale": "x[1]"}, {}),
+    "gamma": ("x, a, scale=scale", {"a": "x[0] + 1", "scale": "x[1]"}, {"a": "1.5"}),
+    "laplace": ("x, loc, scale", LOCATION, {}),
+    "logistic": ("x, loc, scale", LOCATION, {}),
+    "lognorm": ("x, s, scale=scale", {"s": "x[0]", "scale": "x[1]"}, {}),
+    "nbinom": ("k, n, p", {"p": "x[:3] / 4", "n": "x[0] + 2"}, {"n": "5"}),
+    "norm": ("x, loc, scale", LOCATION, {}),
+    "poisson": ("k, mu", {"mu": "x[:3]"}, {}),
+    "t": ("x, df, loc, scale", {"df": "x[2] + 2", **LOCATION}, {"df": "3.5"}),
+    "uniform": ("x, loc, scale", {"loc": "-x[1] / 9", "scale": "x[0] + 9"}, {}),
+}
+"""Arguments of distributions, what is computed from x, and what must be constant in their integrals."""
+
 REFUSED: dict[str, dict[str, str]] = {
     "scipy.cluster.vq.vq(A, B)[1]": {"A": "x.reshape(6, 2)", "B": "x[:4].reshape(2, 2) + 0.3"},
     "scipy.fft.dct(x)": {},
@@ -342,6 +358,11 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.linalg.eigvalsh(A)": {"A": "S"},
     "scipy.linalg.expm(A)": {},
     "scipy.linalg.inv(A)": {},
+    "scipy.linalg.lu_solve(factor, b)": {
+        "factor": "scipy.linalg.lu_factor(V[:3] + np.eye(3))",
+        "b": "x[9:]",
+    },
+    "scipy.linalg.lu_solve(scipy.linalg.lu_factor(A), b)": {"b": "x[9:]"},
     "scipy.linalg.norm(A)": {},
     "scipy.linalg.pinv(A)": {},
     "scipy.linalg.qr(A)[1]": {},
@@ -385,28 +406,18 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.spatial.distance.pdist(A)": {"A": "x.reshape(6, 2)"},
     "scipy.spatial.distance.seuclidean(a, b, V)": VECTORS,
     "scipy.spatial.distance.sqeuclidean(a, b)": VECTORS,
-    "scipy.stats.beta.logpdf(x, a, b)": {"a": "x[0] + 1", "b": "x[1] + 2", "x": "x / 3"},
-    "scipy.stats.binom.logpmf(k, n, p)": {"p": "x[:3] / 4", "n": "7"},
-    "scipy.stats.expon.logcdf(x, loc, scale)": {"loc": "x[0] / 9 - 1", "scale": "x[1]"},
-    "scipy.stats.expon.logsf(x, loc, scale)": {"loc": "x[0] / 9 - 1", "scale": "x[1]"},
-    "scipy.stats.laplace.logpdf(x, loc, scale)": LOCATION,
-    "scipy.stats.logistic.logcdf(x, loc, scale)": LOCATION,
-    "scipy.stats.logistic.logpdf(x, loc, scale)": LOCATION,
-    "scipy.stats.logistic.logsf(x, loc, scale)": LOCATION,
-    "scipy.stats.lognorm.logpdf(x, s, scale=scale)": {"s": "x[0]", "scale": "x[1]"},
-    "scipy.stats.nbinom.logpmf(k, n, p)": {"p": "x[:3] / 4", "n": "x[0] + 2"},
-    "scipy.stats.norm.logsf(x, loc, scale)": LOCATION,
-    "scipy.stats.norm.sf(x, loc, scale)": LOCATION,
-    "scipy.stats.uniform.logpdf(x, loc, scale)": {"loc": "0", "scale": "x[0] + 9"},
-    "scipy.stats.expon.logpdf(x, loc, scale)": {"loc": "x[0] / 9 - 1", "scale": "x[1]"},
-    "scipy.stats.gamma.logpdf(x, a, scale=scale)": {"a": "x[0] + 1", "scale": "x[1]"},
     "scipy.stats.multivariate_normal.logpdf(x, mean, cov)": {"x": "A", "mean": "x[:3]", "cov": "S"},
-    "scipy.stats.norm.cdf(x, loc, scale)": LOCATION,
-    "scipy.stats.norm.logcdf(x, loc, scale)": LOCATION,
-    "scipy.stats.norm.logpdf(x, loc, scale)": LOCATION,
-    "scipy.stats.norm.pdf(x, loc, scale)": LOCATION,
-    "scipy.stats.poisson.logpmf(k, mu)": {"mu": "x[:3]"},
-    "scipy.stats.t.logpdf(x, df, loc, scale)": {"df": "x[2] + 2", **LOCATION},
+    **{
+        f"scipy.stats.{name}.{function}({arguments})": operands
+        for name, (arguments, operands, constant) in DISTRIBUTIONS.items()
+        for function in ("pdf", "logpdf", "pmf", "logpmf")
+        if ("pmf" in function) == arguments.startswith("k")
+    },
+    **{
+        f"scipy.stats.{name}.{function}({arguments})": operands | constant
+        for name, (arguments, operands, constant) in DISTRIBUTIONS.items()
+        for function in ("cdf", "logcdf", "sf", "logsf")
+    },
     "scipy.special.log_softmax(x)": {},
     "scipy.special.logsumexp(x)": {},
     "scipy.special.softmax(x)": {},
