@@ -81,6 +81,24 @@ def test_names_of_rings_are_not_in_the_book_of_minigrad() -> None:
             assert not [ring for ring in rings if ring in text], path
 
 
+def test_names_of_rings_are_not_in_the_code_of_the_book_of_nn() -> None:
+    """Docstrings may say what a package around the book adds; the code has none of its classes."""
+    rings = [path.name for path in ROOT.glob("nn/*/") if any(path.glob("*.py"))]
+    rings.remove("init")  # the public name of nn/initial.py
+    files = [path for ring in rings for path in (ROOT / "nn" / ring).glob("*.py")]
+    classes = {name for path in files for name in public_classes(path)}
+    for path in BOOK:
+        if path.parent == ROOT / "nn":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            texts = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found = re.search(rf"\bnn[./]({'|'.join(rings)})\b", node.value)
+                    assert id(node) in texts or found is None, (path, node.value)
+                elif isinstance(node, (ast.Name, ast.Attribute)):
+                    assert getattr(node, "attr", getattr(node, "id", "")) not in classes, path
+
+
 ALONE = """
 import json, sys
 
