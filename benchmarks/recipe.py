@@ -24,7 +24,6 @@ import torch
 import minigrad as mg
 import nn
 from minigrad.optim import Adam, Schedule, inverse_sqrt_schedule
-from nn.commands import train
 
 Array = np.ndarray
 Step = Callable[[Array, Array], float]
@@ -148,17 +147,14 @@ def main() -> None:
     own = parse()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    settings = {**multi30k.SETTINGS, "dropout": own.dropout, "batch_tokens": own.batch_tokens}
-    files = [f"{own.data}/train.lc.norm.tok.{language}" for language in ("en", "de")]
-    args = train.parse(["--data", *files, "--valid", *files, "--test", *files], settings)
-    mg.manual_seed(args.seed)
-    pairs, _, _ = train.load_pairs(args)
-    translator = train.make_translator(args, pairs)
+    pairs = multi30k.read(own.data, "train")
+    mg.manual_seed(1)
+    translator = multi30k.make_translator(pairs, dropout=own.dropout)
     torch_model = TorchTransformer(translator.model)
-    batches = train.make_batches(translator, pairs, args, learn=True)
+    batches = multi30k.make_batches(translator, pairs, shuffle=True, max_tokens=own.batch_tokens)
     steps = {
-        "minigrad": our_step(translator.model.train(), args.lr, args.warmup),
-        "torch": torch_step(torch_model.train(), args.lr, args.warmup),
+        "minigrad": our_step(translator.model.train(), multi30k.LR, multi30k.WARMUP),
+        "torch": torch_step(torch_model.train(), multi30k.LR, multi30k.WARMUP),
     }
     compare(
         steps,

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,9 @@ def command_parser(
 ) -> argparse.ArgumentParser:
     """Return a parser of the arguments of `minigrad NAME`; `model` describes the first one."""
     parser = argparse.ArgumentParser(
-        f"minigrad {name}", description=description, formatter_class=_HelpFormatter
+        f"minigrad {name}",
+        description=description,
+        formatter_class=partial(_HelpFormatter, max_help_position=32),
     )
     if model is not None:
         parser.add_argument("model", metavar="DIR", help=f"{model}, or its name on the Hub")

@@ -1,27 +1,23 @@
-"""Train a Transformer that translates: on generated sentences, or on sentence pairs of your own.
+"""Train a Transformer that translates. Its run directory is for `minigrad translate`.
 
-    minigrad train                                    Chinese to English, from a grammar: one minute
-    minigrad train --pair en-es                       English to Spanish
-    minigrad train --data pairs.tsv                   a file with two columns: source TAB target
-    minigrad train --data train.de.gz train.en.gz     two parallel files
-    minigrad train --out runs/x --resume              continue a run that was interrupted
-    mpiexec -n 4 minigrad train                       four processes, on one or several machines
+    minigrad train                            Chinese to English, from a grammar: one minute
+    minigrad train --data pairs.tsv           your own sentences: source TAB target
+    minigrad train --data train.de train.en   two parallel files
+    mpiexec -n 4 minigrad train               four processes, on one or several machines
 
-The run directory will contain config.json, vocab.json, the best and the last weights,
-metrics.jsonl, summary.json, and pictures of the loss and of attention. `minigrad translate
-RUN_DIR "some text"` translates with it. Pictures need matplotlib, BLEU needs sacrebleu, and bpe
-needs tokenizers: pip install "minigrad-nn[all]".
+In Python, `nn.Trainer` has more settings, such as early stopping and averages of weights.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
+import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +25,6 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.check.extras import require
 from minigrad.fast.runtime import available_cores
 from minigrad.io import read_json, write_json
 from minigrad.optim import (
@@ -40,16 +35,14 @@ from minigrad.optim import (
     noam_schedule,
 )
 from nn.commands.console import escaped, note, seed
-from nn.decoding.beam import check_beam
 from nn.inspection import plots
 from nn.models import Transformer
 from nn.options.config import AttentionConfig, EncoderDecoderConfig
 from nn.published.weights import load_weights, save_weights
-from nn.text.scores import Scores
 from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
 
 from ..decoding.translator import Translation, Translator
-from ..runs.averaging import MovingAverage, average_weights
+from ..runs.averaging import average_weights
 from ..runs.objectives import ModelLoss
 from ..runs.progress import ProgressLine
 from ..runs.trainer import Trainer
@@ -59,7 +52,6 @@ from ..text.scores import bleu_tokenizer, has_no_spaces, is_wide, translation_sc
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, UNK, Vocabulary
 from .inputs import (
-    BLEU_TOKENIZERS,
     add_number,
     announce,
     columns_of,
@@ -76,14 +68,16 @@ Pair = tuple[str, str]
 FILE_DEFAULTS = {
     "d_model": 256, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 24, "batch_tokens": 2048,
     "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500, "test_size": 1000,
-    "max_len": 128, "min_count": 2,
 }  # fmt: skip
 """Defaults with --data, if they differ from those of the generated sentences."""
+MAX_LEN = 128
+"""Largest number of tokens of a sentence; longer pairs are left out."""
 CALL_OPTIONS = {"out", "resume", "quiet"}
 """Options that are not settings of a run."""
-MAY_CHANGE = {"epochs", "steps", "patience", "data", "valid", "test", "processes"}
+MAY_CHANGE = {"epochs", "data", "valid", "test", "processes"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
 LARGE_CORPUS = 20_000  # pairs
+TOKENIZERS = ("word", "char", "space", "bpe")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -91,94 +85,51 @@ def make_parser() -> argparse.ArgumentParser:
     defaults = ", ".join(f"--{k.replace('_', '-')} {v}" for k, v in FILE_DEFAULTS.items())
     parser = command_parser("train", __doc__)
     parser.usage = "%(prog)s [options]"
-    parser.epilog = f"With --data other defaults are used: {defaults}."
-    group = parser.add_argument_group("sentences")
-    add = group.add_argument
-    add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="languages of generated pairs")
-    add_number(group, "--sentences", 8000, "number of generated pairs")
-    files = "one file of source TAB target, or .csv or .jsonl, or source and target; UTF-8, or .gz"
-    add("--data", nargs="+", metavar="FILE", help=f"learn from these pairs instead: {files}")
-    add("--valid", nargs="+", metavar="FILE", help="validate with these pairs")
-    add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
-    add_number(group, "--valid-size", 200, "pairs held out to validate the weights")
-    add_number(group, "--test-size", 600, "pairs held out to translate at the end")
+    parser.epilog = textwrap.fill(f"With --data other defaults are used: {defaults}.", 80)
+    add, number, kinds = parser.add_argument, partial(add_number, parser), TOKENIZERS
+    add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="generated languages")
+    number("--sentences", 8000, "generated pairs")
+    add("--data", nargs="+", metavar="FILE", help="pairs: .tsv, .csv, .jsonl, or two texts")
+    add("--valid", nargs="+", metavar="FILE", help="pairs to validate with")
+    add("--test", nargs="+", metavar="FILE", help="pairs to translate at the end")
+    number("--valid-size", 200, "pairs held out to validate")
+    number("--test-size", 600, "pairs held out to translate")
     add("--columns", type=columns_of, metavar="A,B", help="names of the columns of --data")
-    add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
+    add("--skip-bad", action="store_true", help="leave out bad lines")
     add("--reverse", action="store_true", help="exchange source and target")
-    add_number(group, "--max-len", 64, "leave out sentences of more tokens")
-    group = parser.add_argument_group("tokens")
-    add = group.add_argument
-    kinds = ["word", "char", "space", "bpe"]
-    add("--source-tokenizer", choices=kinds, help="(default: char for Chinese, else word)")
-    add("--target-tokenizer", choices=kinds, help="likewise")
+    add("--source-tokenizer", choices=kinds, metavar="KIND", help=", ".join(kinds))
+    add("--target-tokenizer", choices=kinds, metavar="KIND", help="likewise")
     add("--joint", action="store_true", help="one vocabulary of bpe for both sides")
-    add_number(group, "--vocab-size", 8000, "largest number of tokens")
-    add_number(group, "--min-count", 1, "rarer tokens become <unk>")
-    add("--whole-words", action="store_true", help="bpe splits at spaces only (tokenized text)")
-    add("--lowercase", action="store_true", help="convert all text to lower case")
-    add("--simplified", action="store_true", help="convert Chinese to simplified characters")
-    add("--source-eos", action="store_true", help="end each source with <eos>")
-    group = parser.add_argument_group("model")
-    add = group.add_argument
-    add_number(group, "--d-model", 128, "size of all vectors")
-    add_number(group, "--num-heads", 4, "attention heads")
-    add_number(group, "--layers", 2, "encoder layers, and decoder layers")
-    add_number(group, "--d-ff", 256, "size of the feed-forward networks")
-    add_number(group, "--dropout", 0.05, "share of values set to zero", float, "P")
-    same = "likewise, {} (default: --dropout)"
-    add_number(group, "--attention-dropout", None, same.format("of attention weights"), float, "P")
-    add_number(
-        group, "--activation-dropout", None, same.format("inside feed-forward networks"), float, "P"
-    )
-    add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ...")
-    add("--norm-first", action="store_true", help="normalize before each sublayer, not after")
-    tied = "share the output layer with the target embedding, or with both (needs --joint)"
-    add("--tie", choices=["none", "target", "all"], default="target", help=tied)
-    group = parser.add_argument_group("training")
-    add = group.add_argument
-    add_number(group, "--epochs", 7, "passes over the training pairs")
-    add_number(group, "--steps", None, "stop after this number of steps")
-    add_number(group, "--batch-tokens", 1024, "the most source or target tokens in a batch")
-    add_number(group, "--accumulate", 1, "batches in a step of the optimizer")
-    add_number(group, "--lr", 2e-3, "largest learning rate; a factor with noam", float, "X")
+    number("--vocab-size", 8000, "largest number of tokens")
+    number("--d-model", 128, "size of all vectors")
+    number("--num-heads", 4, "attention heads")
+    number("--layers", 2, "encoder layers, and decoder layers")
+    number("--d-ff", 256, "size of the feed-forward networks")
+    number("--dropout", 0.05, "share of values set to zero", float, "P")
+    number("--epochs", 7, "passes over the training pairs")
+    number("--batch-tokens", 1024, "the most tokens of a side")
+    number("--lr", 2e-3, "largest rate, or factor of noam", float, "X")
     schedules = ["noam", "inverse-sqrt", "cosine", "linear"]
-    add("--schedule", choices=schedules, default="cosine", help="schedule of the learning rate")
-    add_number(group, "--warmup", 100, "steps in which the learning rate rises")
-    add_number(group, "--label-smoothing", 0.05, "probability shared by all tokens", float, "P")
-    add_number(group, "--clip", 1.0, "largest norm of the gradients", float, "X")
-    add_number(group, "--ema", None, "decay of a weight average, which is validated", float, "D")
-    add_number(group, "--validate-every", None, "steps between validations (default: an epoch)")
-    best = "the best weights have the smallest loss, or the highest BLEU of greedy translations"
-    add("--select", choices=["loss", "bleu"], default="loss", help=best)
-    add_number(group, "--patience", None, "stop after N validations without a better one")
-    add_number(group, "--average", 0, "use the mean of the weights of the last N validations")
-    add_number(group, "--seed", 0, "seed of all random numbers", seed)
-    group = parser.add_argument_group("run")
-    add = group.add_argument
-    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/NAME)")
-    add("--resume", action="store_true", help="continue the run in --out, with its settings")
-    add_number(group, "--save-every", 200, "steps between saved states")
-    add_number(group, "--processes", None, "processes that share a batch (default: at most 4)")
-    add_number(group, "--beam", 4, "beam size of the translations at the end")
-    add_number(group, "--length-penalty", 1.0, "length penalty of the beam search", float, "A")
     add(
-        "--bleu-tokenize",
-        choices=BLEU_TOKENIZERS,
-        help="tokenizer of sacrebleu (default: by the target's script)",
+        "--schedule", choices=schedules, default="cosine", metavar="NAME", help=", ".join(schedules)
     )
+    number("--warmup", 100, "steps of a rising rate")
+    number("--label-smoothing", 0.05, "probability of all tokens", float, "P")
+    number("--average", 0, "use the mean of the last N weights")
+    number("--seed", 0, "seed of all random numbers", seed)
+    number("--processes", None, "that share a batch (default: at most 4)")
+    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/NAME)")
+    add("--resume", action="store_true", help="continue the run in --out")
     add("--quiet", action="store_true", help="print the last line only")
     return parser
 
 
-def parse(
-    argv: Sequence[str] | None = None, settings: Mapping[str, Any] | None = None
-) -> argparse.Namespace:
-    """Return the options of the command; `main` describes the parameters."""
-    parser, settings = make_parser(), dict(settings or {})
-    parser.set_defaults(**settings)
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = make_parser()
     args = parser.parse_args(argv)
     if args.data:
-        parser.set_defaults(**FILE_DEFAULTS | settings)
+        parser.set_defaults(**FILE_DEFAULTS)
         args = parser.parse_args(argv)
     if args.out is None:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
@@ -193,15 +144,10 @@ def parse(
     for name, other in unused.items():
         if getattr(args, other) and getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} has no effect with --{other}; leave it out")
-    kinds = {args.source_tokenizer, args.target_tokenizer}
-    if args.joint and kinds - {None, "bpe"}:
+    if args.joint and {args.source_tokenizer, args.target_tokenizer} - {None, "bpe"}:
         parser.error(
             "--joint needs bpe for both sides: leave out --source-tokenizer and --target-tokenizer"
         )
-    if args.whole_words and not args.joint and "bpe" not in kinds:
-        parser.error("--whole-words needs bpe: pass --joint, or --source-tokenizer bpe")
-    if args.tie == "all" and not args.joint:
-        parser.error("--tie all needs the one vocabulary of --joint")
     if (args.valid or args.test) and not args.data:
         parser.error("--valid and --test need --data")
     for name in ("data", "valid", "test"):
@@ -267,12 +213,9 @@ def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
     """Return the tokenizer of this name, or one for the script of the texts."""
     if name == "bpe":
-        return BPETokenizer.train(
-            texts, args.vocab_size, args.lowercase, args.whole_words, args.simplified
-        )
+        return BPETokenizer.train(texts, args.vocab_size)
     generated = "char" if is_wide(texts) else "word"
-    name = name or (generated if args.data else "space")
-    return tokenizer_named(name, lowercase=args.lowercase, simplified=args.simplified)
+    return tokenizer_named(name or (generated if args.data else "space"))
 
 
 def choose_tokenizers(
@@ -289,15 +232,15 @@ def choose_tokenizers(
         else:
             names = (args.source_tokenizer, args.target_tokenizer)
             splits = [choose_tokenizer(name, texts, args) for name, texts in zip(names, sides)]
-        fitting = [pair for pair in train if fits(splits, pair, args.max_len)]
+        fitting = [pair for pair in train if fits(splits, pair)]
         if len(fitting) in (0, len(train)):
             return splits, train
         train = fitting
 
 
-def fits(splits: Sequence[Tokenizer], pair: Pair, max_len: int) -> bool:
-    """Return whether both sides of a pair have at least one token, and at most `max_len`."""
-    return all(0 < len(split(text)) <= max_len for split, text in zip(splits, pair))
+def fits(splits: Sequence[Tokenizer], pair: Pair) -> bool:
+    """Return whether both sides of a pair have at least one token, and at most `MAX_LEN`."""
+    return all(0 < len(split(text)) <= MAX_LEN for split, text in zip(splits, pair))
 
 
 def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
@@ -306,7 +249,7 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
     def vocabulary(split: Tokenizer, texts: Sequence[str]) -> Vocabulary:
         if isinstance(split, BPETokenizer):  # with all pieces, no token is unknown
             return Vocabulary([*SPECIALS, *split.pieces])
-        return Vocabulary.build(map(split, texts), args.min_count, args.vocab_size)
+        return Vocabulary.build(map(split, texts), 2 if args.data else 1, args.vocab_size)
 
     splits, train = choose_tokenizers(args, train)
     vocabs = [vocabulary(split, texts) for split, texts in zip(splits, zip(*train))]
@@ -320,42 +263,28 @@ def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
         num_encoder_layers=args.layers,
         num_decoder_layers=args.layers,
         d_ff=args.d_ff,
-        dropout=args.dropout,
-        activation_dropout=args.activation_dropout,
-        activation=args.activation,
-        norm_first=args.norm_first,
-        attention=AttentionConfig(dropout=args.attention_dropout),
-        tie=args.tie,
-        output_bias=args.tie != "all",
-        max_len=max(256, 2 * args.max_len),
+        dropout=args.dropout,  # after sublayers and of embeddings, as in the paper
+        activation_dropout=0.0,
+        attention=AttentionConfig(dropout=0.0),
+        tie="all" if args.joint else "target",
+        output_bias=not args.joint,
+        max_len=2 * MAX_LEN,
     )
-    return Translator(
-        Transformer(config), vocabs[0], vocabs[1], splits[0], splits[1], args.source_eos
-    )
+    return Translator(Transformer(config), vocabs[0], vocabs[1], splits[0], splits[1])
 
 
 def make_batches(
-    translator: Translator,
-    pairs: list[Pair],
-    args: argparse.Namespace,
-    learn: bool,
-    drawn: Callable[[Tokenizer], Callable[[str, np.random.Generator], list[str]]] | None = None,
+    translator: Translator, pairs: list[Pair], args: argparse.Namespace, learn: bool
 ) -> PairBatches:
-    """Return batches of ids; to learn from, they are shuffled and may have drawn tokens."""
-    splits = (translator.source_tokenizer, translator.target_tokenizer)
-    vocabs = (translator.source_vocab, translator.target_vocab)
-    options: dict[str, Any] = {"shuffle": learn, "seed": args.seed}
-
-    def encode(source: Sequence[str], target: Sequence[str]) -> tuple[list[int], list[int]]:
-        source_ids = vocabs[0].encode(source, eos=args.source_eos)
-        return source_ids, vocabs[1].encode(target, bos=True, eos=True)
-
-    if not learn or drawn is None:
-        ids = [encode(splits[0](a), splits[1](b)) for a, b in pairs]
-        return PairBatches(ids, args.batch_tokens, **options)
-    split_source, split_target = map(drawn, splits)
-    encode_pair = lambda pair, rng: encode(split_source(pair[0], rng), split_target(pair[1], rng))
-    return PairBatches(pairs, args.batch_tokens, encode=encode_pair, **options)
+    """Return batches of ids; to learn from, they are shuffled."""
+    ids = [
+        (
+            translator.source_vocab.encode(translator.source_tokenizer(a)),
+            translator.target_vocab.encode(translator.target_tokenizer(b), bos=True, eos=True),
+        )
+        for a, b in pairs
+    ]
+    return PairBatches(ids, args.batch_tokens, shuffle=learn, seed=args.seed)
 
 
 # -- the end of a run ------------------------------------------------------------------------------
@@ -372,9 +301,7 @@ def evaluate(
     for source, target in test:
         references.setdefault(source, []).append(target)
     with ProgressLine(len(references), not args.quiet, "held-out sentence") as line:
-        translations = translator.translate(
-            [*references], args.beam, args.length_penalty, done=line.update
-        )
+        translations = translator.translate([*references], 4, done=line.update)
     judged, split = [], translator.target_tokenizer
     for t in translations:
         same = [r for r in references[t.source] if split.join(split(r)) == t.text]
@@ -385,25 +312,11 @@ def evaluate(
         "bleu": None,
     }
     if find_spec("sacrebleu"):
-        result |= asdict(scores(translations, [references[t.source] for t in translations], args))
+        several = [references[t.source] for t in translations]
+        tokenize = bleu_tokenizer([r[0] for r in several])
+        texts = [t.text for t in translations]
+        result |= asdict(translation_scores(texts, several, tokenize=tokenize))
     return result, judged
-
-
-def scores(
-    translations: Sequence[Translation],
-    references: Sequence[Sequence[str]],
-    args: argparse.Namespace,
-) -> Scores:
-    """Return BLEU and chrF of translations, each with its references."""
-    tokenize = args.bleu_tokenize or bleu_tokenizer([r[0] for r in references])
-    texts = [t.text for t in translations]
-    return translation_scores(texts, references, tokenize=tokenize, lowercase=args.lowercase)
-
-
-def greedy_bleu(translator: Translator, valid: list[Pair], args: argparse.Namespace) -> float:
-    """Return the BLEU of greedy translations of the validation sources."""
-    translations = translator.translate([source for source, _ in valid])
-    return scores(translations, [[target] for _, target in valid], args).bleu
 
 
 def draw(
@@ -464,11 +377,8 @@ def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float
     return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, warmup)
 
 
-def build(
-    args: argparse.Namespace, objective: Any = None, drawn: Any = None
-) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
+def build(args: argparse.Namespace) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
     """Return the translator, its trainer, and the test pairs as batches and as text."""
-    check_beam(args.beam, args.length_penalty)
     mg.manual_seed(args.seed)
     left_out: Counter[str] = Counter()
     parts = load_pairs(args, left_out)
@@ -477,11 +387,9 @@ def build(
     translator = make_translator(args, parts[0])
     model = translator.model
     splits = (translator.source_tokenizer, translator.target_tokenizer)
-    train, valid, test = (
-        [pair for pair in part if fits(splits, pair, args.max_len)] for part in parts
-    )
+    train, valid, test = ([pair for pair in part if fits(splits, pair)] for part in parts)
     kept = len(train) + len(valid) + len(test)
-    left_out[f"of more than {args.max_len} tokens"] += sum(map(len, parts)) - kept
+    left_out[f"of more than {MAX_LEN} tokens"] += sum(map(len, parts)) - kept
     sizes = [len(vocab) for vocab in (translator.source_vocab, translator.target_vocab)]
     say(args, f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out")
     say(args, "for example: {}  →  {}".format(*map(escaped, parts[0][0])))
@@ -490,26 +398,19 @@ def build(
         note(f"left out of {kept + left_out.total():,} rows: {reasons}")
     for side, name in enumerate(("source", "target")):
         warn_of_words(name, [pair[side] for pair in valid], splits[side], translator)
-    batches = make_batches(translator, train, args, learn=True, drawn=drawn)
+    batches = make_batches(translator, train, args, learn=True)
     valid_batches, test_batches = (
         make_batches(translator, part, args, learn=False) for part in (valid, test)
     )
-    steps = math.ceil(len(batches) / args.accumulate) * args.epochs
     trainer = Trainer(
         model,
-        Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip),
+        Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=1.0),
         batches,
         valid=valid_batches,
-        objective=objective or ModelLoss(label_smoothing=args.label_smoothing),
-        schedule=make_schedule(args, min(steps, args.steps or steps)),
+        objective=ModelLoss(label_smoothing=args.label_smoothing),
+        schedule=make_schedule(args, len(batches) * args.epochs),
         max_epochs=args.epochs,
-        max_steps=args.steps,
-        accumulate=args.accumulate,
-        validate_every=args.validate_every,
-        score=None if args.select == "loss" else lambda _: greedy_bleu(translator, valid, args),
-        average=None if args.ema is None else MovingAverage(model, args.ema),
-        patience=args.patience,
-        save_every=args.save_every,
+        save_every=200,
         parallel=args.processes,
         keep_last=args.average,
         run_dir=args.out,
@@ -531,8 +432,8 @@ def warn_of_words(
     ids = [i for text in texts for i in vocab.encode(split(text))]
     if ids and (share := ids.count(UNK) / len(ids)) > 0.05:
         note(
-            f"{share:.0%} of the {name} tokens in the validation pairs are unknown; a smaller "
-            f"--min-count, a larger --vocab-size or --{name}-tokenizer bpe leaves fewer"
+            f"{share:.0%} of the {name} tokens in the validation pairs are unknown; a larger "
+            f"--vocab-size or --{name}-tokenizer bpe leaves fewer"
         )
 
 
@@ -563,25 +464,13 @@ def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace
         say(args, f"continuing from step {trainer.step:,}")
 
 
-def main(
-    argv: Sequence[str] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    objective: Any = None,
-    drawn: Any = None,
-) -> dict[str, Any]:
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Train, translate the test sentences, and return the summary of the run.
 
     Parameters
     ----------
     argv : list of str, optional
         Arguments of the command; those of the process by default.
-    settings : mapping, optional
-        Other defaults of options, by name, such as `{"d_model": 512}`: a recipe.
-    objective : function or Objective, optional
-        Objective of the trainer; the loss with `--label-smoothing` by default.
-    drawn : function, optional
-        Takes a tokenizer, and returns a function of a string and a random generator, which returns
-        the tokens of a training sentence.
 
     Returns
     -------
@@ -589,11 +478,9 @@ def main(
         Contents of summary.json; empty for other processes of mpiexec than the first.
     """
     began = time.perf_counter()
-    args = parse(argv, settings)
-    if args.select == "bleu":
-        require("sacrebleu", "--select bleu")
+    args = parse(argv)
     with naming_settings(args.out / "config.json", args.resume):
-        translator, trainer, held_out, test = build(args, objective, drawn)
+        translator, trainer, held_out, test = build(args)
     name_missing_extras()
     assert trainer.run is not None
     with trainer.run:  # keeps other runs out until this one has ended
@@ -614,7 +501,7 @@ def main(
         summary = {
             "steps": trainer.step,
             "training_seconds": round(trainer.seconds, 1),
-            f"valid_{args.select}": trainer.best,
+            "valid_loss": trainer.best,
             "held_out_loss": trainer.evaluate(held_out),
             **report(translator, trainer, test, args),
             "seconds": round(time.perf_counter() - began, 1),

@@ -271,7 +271,7 @@ def examples(directory: str) -> None:
     """Run two commands that train, on data in `directory`."""
     out, tiny = f"{directory}/out", ["--epochs", "1", "--d-model", "16", "--layers", "1", "--d-ff", "32"]  # fmt: skip
     toy = ["--sentences", "130", "--valid-size", "5", "--test-size", "5", "--num-heads", "2"]
-    train.main([*toy, *tiny, "--beam", "1", "--processes", "1", "--out", f"{out}/train"])
+    train.main([*toy, *tiny, "--processes", "1", "--out", f"{out}/train"])
     fine_tune.main([f"{directory}/encoder", f"{directory}/labels.tsv", *tiny[:2], "--out", f"{out}/tuned"])  # fmt: skip
 
 

@@ -22,7 +22,7 @@ OPTIONS = (
     "--sentences 300 --valid-size 20 --test-size 20 --d-model 8 --num-heads 2 --d-ff 8 --layers 1"
     " --warmup 3"
 )
-LONG = "--epochs 10000 --processes 2 --save-every 3"
+LONG = "--epochs 10000 --processes 2"
 
 
 def train(run: Path, options: str) -> list[str]:
@@ -137,13 +137,13 @@ raise SystemExit(run_script(lambda: write_atomically(Path({str(tmp_path)!r}) / "
 def test_train_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(train(tmp_path, "--steps 2"), stdout=write, stderr=PIPE, text=True)
+    done = subprocess.run(train(tmp_path, "--epochs 1"), stdout=write, stderr=PIPE, text=True)
     os.close(write)
     assert done.returncode == 1 and "Traceback" not in done.stderr and "Broken" not in done.stderr
 
 
 def test_train_closed_standard_output_fails_before_it_trains(tmp_path: Path) -> None:
-    command = train(tmp_path / "run", "--steps 2 --quiet")
+    command = train(tmp_path / "run", "--epochs 1 --quiet")
     done = subprocess.run(command, stderr=PIPE, text=True, preexec_fn=lambda: os.close(1))
     assert (done.returncode, done.stderr) == (1, "error: standard output is closed\n")
     assert not (tmp_path / "run").exists()

@@ -26,7 +26,7 @@ from nn.commands.console import run_script
 pytestmark = pytest.mark.slow
 needs("tokenizers")
 ODD = ["nan", "inf", "-1", "0", "1e308", "1e-320", "2.5", "x", "", "9" * 30, "9" * 5000, "٣"]
-TINY = "--layers 1 --d-model 8 --d-ff 8 --num-heads 2 --quiet --processes 1 --steps 2 --out out"
+TINY = "--layers 1 --d-model 8 --d-ff 8 --num-heads 2 --quiet --processes 1 --epochs 1 --out out"
 CALLS = {
     "examples/char_gpt": "a.txt --steps 1 --context 8 --d-model 8 --layers 1 --length 2 --processes 1 --out out",
     "examples/classify": "--data p.tsv --epochs 1 --d-model 8 --layers 1 --out out",
