@@ -234,7 +234,7 @@ def _compile(source: str) -> CodeType:
 
 
 def _name(call: Function, op: Op) -> None:
-    """Let warnings, debuggers and tracebacks show the name of an op, and its source."""
+    """Set the name and source that warnings, debuggers and tracebacks show for an op."""
     file, source = f"<op {op.name}>", op.source
     entry = len(source), None, source.splitlines(True)
     if linecache.cache.get(file, entry)[:3] != entry:  # another op with this name

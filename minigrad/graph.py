@@ -165,7 +165,7 @@ class Backward:
         self.collects = True  # into the `grad` of leaves; not with targets
         self.useful: set[Node] | None = None  # the nodes that lead to a target, if not all do
         self.gradients: dict[Node, Array] = {}  # of the targets
-        self.memory: dict[Any, Any] = {}  # copies of written memory, as it was
+        self.memory: dict[Any, Any] = {}  # copies of memory before later writes
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Array], targets: Sequence[Node] | None = None

@@ -145,7 +145,7 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Function], Func
 
 
 def answer(function: Any, call: Function) -> None:
-    """Let `call` answer a NumPy function for tensors, or `(ufunc, "reduce")` and the like."""
+    """Register the answer to a NumPy function, or to `(ufunc, "reduce")` and the like."""
     if function in DISPATCH:
         raise TypeError(f"answer: function must have no answer, got {function}")
     DISPATCH[function] = call

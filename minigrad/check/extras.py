@@ -17,7 +17,7 @@ class MissingExtraError(ImportError):
     """Error for a missing optional dependency, with the packages to install."""
 
 
-_PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}
+_PACKAGES = {"mpi4py": "mpi4py mpich"}
 """Packages to install for a module, if its name is not enough."""
 
 

@@ -52,6 +52,3 @@ def _embedding(weight, /, indices, padding_idx):
     if weight.flags.c_contiguous:
         return np.take(weight, indices, axis=0)
     return np.ascontiguousarray(weight[indices])  # take() would first copy the whole table
-
-
-forward_embedding = _embedding.op.forward  # type: ignore[attr-defined]  # takes arrays

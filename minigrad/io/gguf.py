@@ -41,8 +41,8 @@ SCALARS = {
 STRING, ARRAY = 8, 9
 MAX_ENTRIES = 100_000  # of metadata, or arrays
 MAX_ITEMS = 4_000_000  # of all arrays of metadata together
-LARGEST_VALUE = 1 << 26  # bytes of a value of metadata
-LONGEST_NAME = 1000
+MAX_VALUE = 1 << 26  # bytes of a value of metadata
+MAX_NAME = 1000
 
 
 class GGUFTensor(NamedTuple):
@@ -78,8 +78,8 @@ class _Reader:
 
     def name(self) -> str:
         size = self.number("Q")
-        if size > LONGEST_NAME:
-            raise ValueError(f"names must have at most {LONGEST_NAME:,} bytes, got {size:,}")
+        if size > MAX_NAME:
+            raise ValueError(f"names must have at most {MAX_NAME:,} bytes, got {size:,}")
         return str(self.take(size), "utf-8")
 
     def skip(self, kind: int) -> None:
@@ -135,8 +135,8 @@ class Metadata(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         kind, start, end = self.places[key]
         where = f"{printable(self.path, 500)}: {printable(key)} must"
-        if end - start > LARGEST_VALUE:
-            raise ValueError(f"{where} have at most {LARGEST_VALUE:,} bytes, got {end - start:,}")
+        if end - start > MAX_VALUE:
+            raise ValueError(f"{where} have at most {MAX_VALUE:,} bytes, got {end - start:,}")
         if key not in self.cache:
             try:
                 self.cache[key] = _Reader(self.bytes, start).value(kind)

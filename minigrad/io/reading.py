@@ -13,13 +13,13 @@ from .atomic import write_bytes
 
 __all__ = ["FileCopies", "listed", "naming", "printable", "read_bytes", "read_text", "require_file"]
 
-LARGEST_FILE = 100_000_000
+MAX_FILE = 100_000_000
 """Largest size in bytes of a file that is read into memory.
 
 The largest published tokenizer has about 40,000,000 bytes.
 """
 
-LONGEST_LINE = 10_000_000
+MAX_LINE = 10_000_000
 """Largest size of a line: bytes of a file of text, or characters of standard input."""
 
 LFS_POINTER = "a Git LFS pointer to the file; run `git lfs pull`, or download the file"
@@ -62,7 +62,7 @@ def naming(path: str | Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -> bytes:
+def read_bytes(path: str | Path, expected: str = "", most: int = MAX_FILE) -> bytes:
     """Return the content of a file of at most `most` bytes.
 
     Errors for a missing file end with `expected`.

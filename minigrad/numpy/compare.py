@@ -54,7 +54,7 @@ __all__ = [
 
 
 def _on_arrays(*numpy: Any, methods: str = "") -> Callable[..., Any]:
-    """Let a function call the first of some NumPy functions with the arrays of tensors.
+    """Return a decorator that calls the first of some NumPy functions with arrays of tensors.
 
     The decorated function has no body. It is the signature and the documentation.
     """

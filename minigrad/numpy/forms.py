@@ -150,7 +150,7 @@ def refusing_gradients(entry: Any, names: set[str], reason: str) -> Callable[...
 
 
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a function with NumPy's parameter names answer the functions `numpy`."""
+    """Register a function with NumPy's parameter names as the answer to the functions `numpy`."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         ADAPTED.update({f: ArgumentAdapter(f, function) for f in numpy})

@@ -231,7 +231,7 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
 
 
 def _answer_split(numpy: Any) -> None:
-    """Let one of NumPy's functions that split along a fixed axis accept tensors."""
+    """Register an answer to a NumPy function that splits along a fixed axis."""
 
     @numpy_form(numpy)
     def split_fixed_axis(ary: Any, indices_or_sections: Any) -> list[Tensor]:

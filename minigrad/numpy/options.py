@@ -44,7 +44,7 @@ FORMS.append(_with_options)
 
 
 def _further(function: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let `function` have the options and the docstring of the function that is declared."""
+    """Add the options of the declared function to `function`, and copy its docstring."""
 
     def declare(other: Callable[..., Any]) -> Callable[..., Any]:
         _FURTHER[function] = other

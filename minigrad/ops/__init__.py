@@ -4,3 +4,9 @@
 """
 
 from . import arithmetic, attention, loss, network, reduce, shape
+
+__all__: list[str] = []
+
+
+def __dir__() -> list[str]:
+    return __all__

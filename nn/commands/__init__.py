@@ -45,3 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = f".{args.command.replace('-', '_')}"
     return run_script(lambda: import_module(name, __name__).main(args.arguments))
+
+
+def __dir__() -> list[str]:
+    return __all__

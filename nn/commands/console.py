@@ -19,7 +19,7 @@ from typing import Any
 from minigrad.check.extras import MissingExtraError
 from minigrad.fast.launcher import launched
 from minigrad.fast.parallel import job
-from minigrad.io.reading import LONGEST_LINE
+from minigrad.io.reading import MAX_LINE
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
 __all__ = ["amount", "count", "escaped", "note", "piped", "run_script", "seed"]
@@ -85,10 +85,10 @@ def piped() -> Iterator[str]:
     if isinstance(sys.stdin, io.TextIOWrapper):  # regardless of the locale
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
     try:
-        for number, line in enumerate(iter(partial(sys.stdin.readline, LONGEST_LINE + 1), ""), 1):
-            if len(line) > LONGEST_LINE:
+        for number, line in enumerate(iter(partial(sys.stdin.readline, MAX_LINE + 1), ""), 1):
+            if len(line) > MAX_LINE:
                 raise ValueError(
-                    f"standard input, line {number} must have at most {LONGEST_LINE:,} characters; "
+                    f"standard input, line {number} must have at most {MAX_LINE:,} characters; "
                     "divide it"
                 )
             yield line.strip()

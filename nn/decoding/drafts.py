@@ -21,7 +21,7 @@ from .sequences import RuledDecoding
 
 __all__: list[str] = []
 
-LONGEST_MATCH = 2  # as max_matching_ngram_size in transformers
+MAX_MATCH = 2  # as max_matching_ngram_size in transformers
 
 
 class DraftedDecoding(RuledDecoding):
@@ -96,13 +96,13 @@ def continuation(history: np.ndarray, length: int) -> list[int]:
     Parameters
     ----------
     history : array of int, shape (L,)
-        A text. Its last `LONGEST_MATCH` tokens count, or fewer if they did not occur.
+        A text. Its last `MAX_MATCH` tokens count, or fewer if they did not occur.
     length : int
         Most tokens to return, from the latest occurrence.
     """
     if length < 1:
         return []
-    for n in range(min(LONGEST_MATCH, len(history) - 1), 0, -1):
+    for n in range(min(MAX_MATCH, len(history) - 1), 0, -1):
         earlier = np.lib.stride_tricks.sliding_window_view(history[:-1], n)
         places = np.flatnonzero((earlier == history[-n:]).all(1))
         if len(places):

@@ -40,8 +40,8 @@ SAMPLE = 1 << 23  # values of a weight that are multiplied for timing
 ROUNDS = 3
 SHARED = 1 << 23  # multiplications of a product from which on threads share it
 MIN_ROWS = 4  # fewer rows take as long: the time is spent on reading the weight
-LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
-LARGEST_PANEL = 1024  # values of such a product
+MAX_SMALL_PRODUCT = 10**6  # multiplications of a product that OpenBLAS computes without packing
+MAX_PANEL = 1024  # values of such a product
 CACHED = 1 << 17  # values of a weight that stay in the second-level cache between two rows
 
 
@@ -95,7 +95,7 @@ def flipped(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
 
 def largest_height(n: int, size: int) -> int:
     """Return the most rows of a weight that OpenBLAS multiplies by (n, size) without packing."""
-    return min(LARGEST_PANEL // n, LARGEST_SMALL // (n * size))
+    return min(MAX_PANEL // n, MAX_SMALL_PRODUCT // (n * size))
 
 
 def panels(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:

@@ -143,3 +143,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
     q, r = np.linalg.qr(normal)
     q *= np.sign(np.diag(r))  # uniform over the orthogonal matrices
     return _fill(tensor, gain * (q if rows >= columns else q.T).reshape(tensor.shape))
+
+
+def __dir__() -> list[str]:
+    return __all__

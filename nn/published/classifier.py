@@ -120,7 +120,7 @@ def classifier(
         A file is missing or wrong, or the model is not a classifier.
     """
     settings = read_json(find_model(directory) / "config.json")
-    text = load_text(directory)  # first, since it may need a package that is missing
+    text = load_text(directory)  # before the model, since it may need a missing package
     if adapter is None:
         model = load(directory)
     else:

@@ -84,7 +84,7 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
         models = {} if family is None else family.models
         if Transformer in models.values():
             settings.fail("model_type", "an encoder or a language model")
-        text = load_text(directory)  # first, since it may need a package that is missing
+        text = load_text(directory)  # before the model, since it may need a missing package
         model = load_for_hidden(directory)
         options = _options(directory)
         modules = directory / "modules.json"

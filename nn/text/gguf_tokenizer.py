@@ -28,7 +28,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 """Types of tokens."""
 SPACE = "▁"
 MAX_TOKENS = 1_000_000
-LONGEST_TOKEN = 64  # characters of a token whose pairs become merges
+MAX_TOKEN = 64  # characters of a token whose pairs become merges
 NAME = "tokenizer.ggml."
 TEMPLATE = "tokenizer.chat_template"
 SPECIAL_KEYS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
@@ -196,7 +196,7 @@ def _with_scores(library: Any, data: Settings, tokens: list[str], types: list[in
     joinable = {t for t, kind in zip(tokens, types) if kind not in (UNKNOWN, CONTROL, BYTE)}
     pairs = []
     for token in joinable:
-        if len(token) <= LONGEST_TOKEN:
+        if len(token) <= MAX_TOKEN:
             for i in range(1, len(token)):
                 if token[:i] in joinable and token[i:] in joinable:
                     order = (-scores[vocab[token]], vocab[token], vocab[token[:i]])

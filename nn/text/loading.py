@@ -45,7 +45,7 @@ TOKENIZER_PATTERNS = (*TOKENIZER_FILES, "additional_chat_templates/*.jinja")
 MAX_TOKENS = 1_000_000
 """Largest number of tokens or merges; XLM-V has 901,629 tokens."""
 MAX_STEPS = 100
-LARGEST_GROWTH = 16
+MAX_GROWTH = 16
 """Bounds of the parts of a tokenizer."""
 
 
@@ -224,10 +224,10 @@ def _check_growth(settings: Settings, part: str) -> None:
     """Raise an error if the steps of a part of the tokenizer can make a text too long."""
     steps = _steps(settings.get(part))
     growth = math.prod(max(1.0, _growth(step)) for step in steps)
-    if len(steps) > MAX_STEPS or growth > LARGEST_GROWTH:
+    if len(steps) > MAX_STEPS or growth > MAX_GROWTH:
         raise ValueError(
             f"{settings.where}: {part}: there must be at most {MAX_STEPS} steps that make a text "
-            f"at most {LARGEST_GROWTH} times as long, got {len(steps)} and {printable(growth, 10)}"
+            f"at most {MAX_GROWTH} times as long, got {len(steps)} and {printable(growth, 10)}"
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad.io.reading import LONGEST_LINE, require_file
+from minigrad.io.reading import MAX_LINE, require_file
 
 __all__ = ["read_lines", "read_pairs", "split_pairs"]
 
@@ -55,10 +55,10 @@ def _decoded(path: str | Path) -> Iterator[str | UnicodeDecodeError]:
     with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as file:
         number = 0
         try:
-            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), 1):
-                if len(line) > LONGEST_LINE:
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE + 1), b""), 1):
+                if len(line) > MAX_LINE:
                     raise ValueError(
-                        f"{path}, line {number} must have at most {LONGEST_LINE:,} bytes; divide it"
+                        f"{path}, line {number} must have at most {MAX_LINE:,} bytes; divide it"
                     )
                 if b"\0" in line:
                     raise ValueError(

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,31 +59,26 @@ class Tokenizer:
     ----------
     lowercase : bool, default False
         Convert strings to lower case first.
-    simplified : bool, default False
-        Convert traditional Chinese characters to simplified ones first. Needs the package
-        `opencc-python-reimplemented`.
     """
 
     name = ""
 
-    def __init__(self, lowercase: bool = False, simplified: bool = False) -> None:
+    def __init__(self, lowercase: bool = False) -> None:
         self.lowercase = lowercase
-        self.simplified = simplified
 
     def __call__(self, text: str) -> list[str]:
-        """Return the tokens of a string, after the conversions that were chosen."""
+        """Return the tokens of a string, in lower case if that was chosen."""
         return self.split(self.normal(text))
 
     def normal(self, text: str) -> str:
-        """Return a string after the conversions that were chosen.
+        """Return a string in lower case, if that was chosen.
 
         Parameters
         ----------
         text : str
             A sentence.
         """
-        text = text.lower() if self.lowercase else text
-        return _simplifier().convert(text) if self.simplified else text
+        return text.lower() if self.lowercase else text
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a string.
@@ -109,7 +104,7 @@ class Tokenizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments with which `tokenizer_named` creates an equal tokenizer."""
-        return {"name": self.name, "lowercase": self.lowercase, "simplified": self.simplified}
+        return {"name": self.name, "lowercase": self.lowercase}
 
 
 class _PatternTokenizer(Tokenizer):
@@ -150,11 +145,6 @@ class _PatternTokenizer(Tokenizer):
             text += f" {token}" if last and is_spaced else token
             last, mark, quotes = token, "", quotes + (token == '"')
         return text
-
-
-@lru_cache(1)
-def _simplifier() -> Any:
-    return require("opencc", "folding Chinese characters").OpenCC("t2s")
 
 
 class SpaceTokenizer(Tokenizer):
@@ -228,8 +218,8 @@ class BPETokenizer(Tokenizer):
 
     name = "bpe"
 
-    def __init__(self, model: str, lowercase: bool = False, simplified: bool = False) -> None:
-        super().__init__(lowercase, simplified)
+    def __init__(self, model: str, lowercase: bool = False) -> None:
+        super().__init__(lowercase)
         self.model = model
         self._tokenizer = require("tokenizers", "BPETokenizer").Tokenizer.from_str(model)
 
@@ -240,7 +230,6 @@ class BPETokenizer(Tokenizer):
         vocab_size: int = 8000,
         lowercase: bool = False,
         whole_words: bool = False,
-        simplified: bool = False,
     ) -> BPETokenizer:
         """Learn pieces from texts: the 256 bytes, and a piece for each merge.
 
@@ -275,9 +264,9 @@ class BPETokenizer(Tokenizer):
         trainer = lib.trainers.BpeTrainer(
             vocab_size=vocab_size, initial_alphabet=byte_level.alphabet(), show_progress=False
         )
-        normal = Tokenizer(lowercase, simplified).normal
+        normal = Tokenizer(lowercase).normal
         tokenizer.train_from_iterator(map(normal, texts), trainer)
-        return cls(tokenizer.to_str(), lowercase, simplified)
+        return cls(tokenizer.to_str(), lowercase)
 
     @property
     def pieces(self) -> list[str]:
@@ -359,7 +348,7 @@ def tokenizer_named(name: str, **options: Any) -> Tokenizer:
     name : str
         "word", "char", "space" or "bpe".
     **options
-        Arguments of the class: `lowercase`, `simplified`, and for "bpe" the `model`.
+        Arguments of the class: `lowercase`, and for "bpe" the `model`.
     """
     classes = {
         kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)

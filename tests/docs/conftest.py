@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tests import the modules of docs/ and of the course."""
+    """Make importable the modules of docs/ and of the course."""
     for directory in ("docs", "docs/live", "examples/course"):
         monkeypatch.syspath_prepend(str(ROOT / directory))
 

@@ -234,7 +234,7 @@ def test_embedding_and_its_gradient_equal_the_definition(
 
 @given(data=st.data(), seed=seeds)
 def test_cross_entropy_loss_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
-    """Of classes, some of them ignored, or of probabilities; with weights and smoothed labels."""
+    """Test targets of classes, some of them ignored, or of probabilities; with weights and smoothed labels."""
     shape, classes = data.draw(batch_shapes), data.draw(st.integers(1, 4), label="classes")
     ignore = data.draw(st.sampled_from((-100, None, 0)), label="ignore_index")
     smoothing = data.draw(st.sampled_from((0.0, 0.1, 1.0)), label="label_smoothing")

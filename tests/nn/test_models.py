@@ -192,11 +192,11 @@ class Gate:
 
 
 class GatedLayer(Gate, nn.TransformerEncoderLayer):
-    """Of a model of the paper's options."""
+    """Test a model of the paper's options."""
 
 
 class ExtendedGatedLayer(Gate, nn.ExtendedEncoderLayer):  # type: ignore[misc]
-    """Of a model of all options."""
+    """Test a model of all options."""
 
 
 class GatedConfig(nn.LanguageModelConfig):

@@ -51,7 +51,7 @@ class Terminal(io.StringIO):
 
 
 def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
-    """Let standard input be a terminal at which these lines are typed, or exceptions raised."""
+    """Replace standard input by a terminal at which these lines are typed, or exceptions raised."""
     typed = iter(lines)
 
     def answer(prompt: str = "") -> str:
@@ -65,7 +65,7 @@ def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException
 
 
 def hide_packages(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let imports of these packages fail."""
+    """Make imports of these packages fail."""
     for name in [*names, *(m for m in sys.modules if m.partition(".")[0] in names)]:
         monkeypatch.setitem(sys.modules, name, None)
 

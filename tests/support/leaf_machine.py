@@ -205,7 +205,7 @@ class LeafMachine(RuleBasedStateMachine):
         self.go_on(value.family, result, derivatives)
 
     def go_on(self, family: list[Value], result: np.ndarray, derivatives: Any) -> None:
-        """Let a value and its views go on as new values; the graph refers to the old ones."""
+        """Use a value and its views as new values; the graph refers to the old ones."""
         olds = {}
         for member in family:
             old = olds[member] = copy.copy(member)
@@ -357,7 +357,7 @@ class LeafMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.kept)
     @rule(i=places, j=places)
     def use_kept_gradient(self, i: int, j: int) -> None:
-        """Let the sum of a gradient and a kept one be the gradient, as for several tasks."""
+        """Set the sum of a gradient and a kept one as the gradient, as for several tasks."""
         leaf, tensors = self.leaf(i)
         g, kept = self.kept[j % len(self.kept)]
         if leaf.grad is not None:

@@ -181,7 +181,7 @@ def one_fails(out: str) -> None:
 
 
 def last_save_fails(out: str) -> None:
-    """Let the first rank fail after the others have ended."""
+    """Fail in the first rank after the others have ended."""
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 0:
         saved = t.run.save_state

@@ -73,8 +73,8 @@ PRODUCTS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "ROUNDS": (1, 2),
         "SHARED": (1, 60, 10**6),
         "MIN_ROWS": (1, 4),
-        "LARGEST_SMALL": (1, 100, 4000),
-        "LARGEST_PANEL": (1, 10, 1000),
+        "MAX_SMALL_PRODUCT": (1, 100, 4000),
+        "MAX_PANEL": (1, 10, 1000),
         "CACHED": (1, 6, 1000),
     },
     int8: {

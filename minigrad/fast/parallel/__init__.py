@@ -51,3 +51,7 @@ def start_parallel(
     if not callable(kind):
         raise TypeError(f"parallel must be None, a number of processes or a class, got {kind!r}")
     return kind(optimizer, loss, model=model)
+
+
+def __dir__() -> list[str]:
+    return __all__

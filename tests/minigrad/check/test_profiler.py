@@ -18,7 +18,7 @@ SECONDS = [0.0]
 
 
 def passed(seconds: float, value: Any) -> Any:
-    """Let the profiler's clock run, and return `value`."""
+    """Advance the profiler's clock, and return `value`."""
     SECONDS[0] += seconds
     return value
 
@@ -37,7 +37,7 @@ def outer(x, /):
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the profiler read the clock of the test."""
+    """Replace the clock of the profiler by that of the test."""
     monkeypatch.setattr(profiler, "time", SimpleNamespace(perf_counter=lambda: SECONDS[0]))
 
 

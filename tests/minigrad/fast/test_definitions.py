@@ -63,7 +63,7 @@ def test_kernel_has_values_and_derivatives_of_its_definition(
 def test_linear_cross_entropy_adds_the_gradients_of_several_blocks(
     rows: int, classes: int, seed: int
 ) -> None:
-    """Of two rows each, and of columns one by one."""
+    """Use blocks of two rows, and single columns."""
     x, weight, bias = (normal([seed, i], *shape) for i, shape in enumerate(((rows, 2), (classes, 2), (classes,))))  # fmt: skip
     target = np.arange(rows) % classes
     leaves = [Tensor(a, requires_grad=True) for a in (x, weight, bias)]

@@ -94,7 +94,7 @@ def test_rule_of_special_function_equals_differences(name: str, data: st.DataObj
 
 @given(st.floats(200, 1e6), st.sampled_from([1, -1]))
 def test_slopes_far_from_zero_equal_their_expansions(x: float, sign: int) -> None:
-    """Of `dawsn` for both signs of x, and of `erfcx` for positive x, the products are almost 1."""
+    """For `dawsn` for both signs of x, and for `erfcx` with positive x, the products are almost 1."""
     terms = lambda s: sum(
         math.prod(range(1, 2 * k, 2)) / (s * 2 * x * x) ** k * (-s if s > 0 else -1)
         for k in range(1, 6)

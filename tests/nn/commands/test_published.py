@@ -613,7 +613,7 @@ def test_fine_tune_resumed_with_other_labels_is_refused(
 def test_fine_tune_resumed_with_a_damaged_setting_names_the_file(
     encoder: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any
 ) -> None:
-    """Of each setting in turn."""
+    """Damage each setting in turn."""
 
     def reached(*_: Any) -> None:
         sys.exit(0)

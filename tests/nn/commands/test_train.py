@@ -217,7 +217,7 @@ BAD: list[Any] = [0, -1, 1.5, math.nan, None, True, "x", [], {}]
 def test_resume_with_a_damaged_setting_names_the_file(
     undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: Any
 ) -> None:
-    """Of each setting in turn."""
+    """Damage each setting in turn."""
     needs("tokenizers")  # which a setting asks for
     calls = 0
     file, line = tmp_path / "config.json", f"--resume --quiet --out {tmp_path}"

@@ -127,7 +127,7 @@ def test_bad_words_forbid_the_tokens_that_would_complete_them(
 
 @given(st.lists(st.integers(0, 1), max_size=6))
 def test_no_repeat_ngram_size_forbids_tokens_that_would_repeat_an_ngram(text: list[int]) -> None:
-    """Of every size, also if the text so far is one token shorter or longer."""
+    """Test every size, also if the text so far is one token shorter or longer."""
     for n in range(1, len(text) + 3):
         rules = nn.Rules(no_repeat_ngram_size=n)
         logits = rules.apply(np.zeros((1, 2)), np.array([[-1, *text]]), 1, False, ())

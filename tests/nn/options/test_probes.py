@@ -57,7 +57,7 @@ def moved(model: nn.Module, call: str, change: np.ndarray) -> Any:
 def test_gradient_by_recorded_weight_equals_difference_of_model_with_moved_weight(
     kind: str, data: Any, seed: int
 ) -> None:
-    """Of the log-probability of a token, by any cell of any attention, masked cells included."""
+    """Compare the derivatives of the log-probability of a token by any cell of any attention, masked cells included."""
     model, inputs = new_model(kind, seed), inputs_of(kind)
     draw = lambda shape: tuple(data.draw(st.integers(0, n - 1)) for n in shape)
     with nn.record_attention(model, retain_grad=True) as recorded:

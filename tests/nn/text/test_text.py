@@ -23,7 +23,6 @@ from nn.text.tokenize import (
     SpaceTokenizer,
     Tokenizer,
     WordTokenizer,
-    _simplifier,
     tokenizer_named,
 )
 from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -105,29 +104,17 @@ def test_bpe_tokenizer_with_whole_words_merges_between_spaces() -> None:
     assert UNK not in vocab.encode(whole("".join(map(chr, range(33, 3000)))))
 
 
-def test_tokenizer_simplified_converts_traditional_characters() -> None:
-    needs("opencc")
-    for split in (CharTokenizer(simplified=True), SpaceTokenizer(simplified=True)):
-        assert tokenizer_named(**split.to_dict())("漢語") == split("汉语") == split("漢語")
-    needs("tokenizers")
-    bpe = BPETokenizer.train(["漢語 and 語言"] * 20, 280, simplified=True)
-    assert bpe("漢語") == bpe("汉语")
-    assert bpe.join(bpe("語言")) == "语言"
-
-
 @pytest.mark.parametrize(
     ("package", "call", "message"),
     [
         ("sacrebleu", lambda: translation_scores(["a"], ["a"]), "BLEU needs sacrebleu"),
         ("tokenizers", lambda: BPETokenizer.train(["a"]), "BPETokenizer needs tokenizers: pip"),
-        ("opencc", lambda: CharTokenizer(simplified=True)("漢"), "characters needs opencc"),
     ],
 )
 def test_text_without_a_package_names_it(
     monkeypatch: pytest.MonkeyPatch, package: str, call: Callable[[], object], message: str
 ) -> None:
     hide_packages(monkeypatch, package)
-    _simplifier.cache_clear()
     with pytest.raises(MissingExtraError, match=message):
         call()
 

@@ -48,7 +48,7 @@ def run_step(together: DataParallel, *shards: Any) -> None:
 
 @pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first process step alone, or all processes, each on blocks of two values."""
+    """Take steps in the first process alone, or in all processes, each on blocks of two values."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if request.param else 0)
     monkeypatch.setattr(stepper, "BLOCK", 2)
 
