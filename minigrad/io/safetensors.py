@@ -52,11 +52,11 @@ BITS = {name: 8 * np.dtype(code).itemsize for name, code in DTYPES.items()} | {
 }  # fmt: skip
 """Bits of a value, also for dtypes that NumPy does not have."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
-_LARGEST_HEADER = 100_000_000
+_MAX_HEADER = 100_000_000
 _MAX_ARRAYS = 100_000
 _MAX_AXES = 64  # as in NumPy
-_LONGEST_NAME = 1000
-_LONGEST_START = 64  # bytes in which a file shows its kind
+_MAX_NAME = 1000
+_MAX_START = 64  # bytes in which a file shows its kind
 _BLOCK = 1 << 22  # values that are checked at once
 
 
@@ -92,7 +92,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         self._lock = threading.Lock()
         try:
             size = os.fstat(self._descriptor).st_size
-            self._offset = 8 + _header(self._read_at(0, min(size, _LONGEST_START)).tobytes(), size)
+            self._offset = 8 + _header(self._read_at(0, min(size, _MAX_START)).tobytes(), size)
             self._bytes: np.ndarray | None = None  # the mapped file, after the first call of map()
             text = self._read_at(8, self._offset - 8).tobytes()
             self._entries, self.metadata = _entries(text)
@@ -200,7 +200,7 @@ def _header(first: bytes, size: int) -> int:
     if is_lfs_pointer(first):
         raise ValueError(LFS_POINTER)
     length = int.from_bytes(first[:8], "little")
-    if length > _LARGEST_HEADER:
+    if length > _MAX_HEADER:
         raise ValueError(f"a header of {length:,} bytes")
     if 8 + length > size:
         raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
@@ -226,13 +226,13 @@ def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
 
 
 def _is_name(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME and name.isprintable()
+    return len(name) <= _MAX_NAME and name.isprintable()
 
 
 def _entry(name: str, data: Any) -> Entry:
     if not _is_name(name):
         raise ValueError(
-            f"the name of an array must have at most {_LONGEST_NAME:,} printable characters, got "
+            f"the name of an array must have at most {_MAX_NAME:,} printable characters, got "
             f"'{printable(name)}'"
         )
     try:

@@ -125,7 +125,7 @@ def solve_banded(l_and_u: tuple[int, int], ab: Any, b: Any) -> Tensor:
 # -- the exponential
 
 _DEGREE = 13
-_LARGEST_NORM = 5.37  # of a matrix whose exponential the Padé approximant has to double precision
+_MAX_NORM = 5.37  # of a matrix whose exponential the Padé approximant has to double precision
 
 
 def _pade_coefficients() -> list[float]:
@@ -158,8 +158,8 @@ def expm(x, /):
         return x.copy()
     x = x if x.dtype.kind in "fc" else x.astype(float)
     norm = np.abs(x).sum(-2).max(-1)
-    is_large = (norm > _LARGEST_NORM) & np.isfinite(norm)
-    squarings = np.where(is_large, np.ceil(np.log2(np.where(is_large, norm, 1) / _LARGEST_NORM)), 0)
+    is_large = (norm > _MAX_NORM) & np.isfinite(norm)
+    squarings = np.where(is_large, np.ceil(np.log2(np.where(is_large, norm, 1) / _MAX_NORM)), 0)
     x = x / np.exp2(squarings)[..., None, None].astype(x.dtype)
     even = odd = np.zeros_like(x)
     power, square = np.eye(x.shape[-1], dtype=x.dtype), x @ x

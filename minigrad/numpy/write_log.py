@@ -298,7 +298,7 @@ def _is_like(node: Node, array: Any) -> bool:
 
 
 def set_node(t: Tensor, node: Node | None) -> None:
-    """Let `t` go on with another node and its gradient. Hooks stay with the old values."""
+    """Set another node and its gradient for `t`. Hooks stay with the old values."""
     if node is not None:
         old = t._last_node or frozen_node(t)
         if old is not None and (old.notes is not None or old.grad is not None):
@@ -311,7 +311,7 @@ def set_node(t: Tensor, node: Node | None) -> None:
 
 
 def needed(t: Tensor) -> None:
-    """Let the gradients of views that were read since the last write pass through a tensor.
+    """Pass the gradients of views that were read since the last write through a tensor.
 
     A hook of the tensor, or a caller of `gradients`, gets what reaches its views, too.
     """
