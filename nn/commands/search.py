@@ -2,6 +2,7 @@
 
     minigrad search DIR notes.txt "how do I get my money back?"
     minigrad search DIR notes.txt --index notes.index              asks for questions
+    minigrad search DIR notes.txt "who paid?" --rerank DIR2        orders them by a cross-encoder
 
 DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers:
 pip install "minigrad-nn[models]".
@@ -39,6 +40,7 @@ __all__ = ["main"]
 
 ENCODER_FILES = (".json", ".model", ".safetensors", ".txt")
 LINES_AT_ONCE = 256  # after which the progress is shown
+CANDIDATES = 50  # most similar lines, which a cross-encoder scores
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -55,6 +57,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="keep the vectors of the lines in this file, and use them in the next search",
     )
+    rerank = f"order the {CANDIDATES} most similar lines by the scores of this cross-encoder"
+    parser.add_argument("--rerank", metavar="DIR", help=rerank)
     add_json(parser)
     add_model_options(parser, adapter=False)
     return parser.parse_intermixed_args(argv)
@@ -76,18 +80,26 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     encoder = nn.sentence_encoder(args.model)
     if args.int8:
         encoder.model = nn.for_inference(encoder.model, "int8")
+    weights = "int8" if args.int8 else "float"
+    rerank = None if args.rerank is None else nn.reranker(args.rerank, weights=weights)
     vectors = encode_lines(encoder, lines, args)
     results = []
     for question in read_texts(args.question, "? "):
-        similarity = encoder.similarity(vectors, encoder.encode(question))[:, 0]
-        best = np.argsort(-similarity, kind="stable")[: args.top]
+        scores = encoder.similarity(vectors, encoder.encode(question))[:, 0]
+        best = np.argsort(-scores, kind="stable")
+        if rerank is not None:
+            best = best[: max(CANDIDATES, args.top)]
+            scores[best] = rerank(question, [lines[i] for i in best])
+            best = best[np.argsort(-scores[best], kind="stable")]
+        best = best[: args.top]
         if args.json:
-            found = [{"line": lines[i], "similarity": round(float(similarity[i]), 6)} for i in best]
+            name = "similarity" if rerank is None else "score"
+            found = [{"line": lines[i], name: round(float(scores[i]), 6)} for i in best]
             print_json(question=question, lines=found)
         else:
             print(f"\n{escaped(question)}")
             for i in best:
-                print(f"  {similarity[i]:.2f}  {escaped(lines[i])}")
+                print(f"  {scores[i]:.2f}  {escaped(lines[i])}")
         results.append([lines[i] for i in best])
     return results
 

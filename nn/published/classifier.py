@@ -1,8 +1,8 @@
-"""Classifiers of text: an encoder with a head for classes, its tokenizer, and its labels."""
+"""Classifiers of text, and rerankers: an encoder with a head, and its tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,40 @@ from .family import expect_values
 from .load import family_of, load
 from .lora import merge_lora
 
-__all__ = ["Classifier", "classifier"]
+__all__ = ["Classifier", "Reranker", "classifier", "reranker"]
 
 
-class Classifier:
+class _TextModel:
+    """An encoder with a head for sequences, and its tokenizer."""
+
+    def __init__(self, model: Any, text: ModelText) -> None:
+        self.model, self.text = model, text
+        self.max_len = min(text.max_len or model.config.max_len, model.config.max_len)
+
+    def _logits(
+        self, texts: list[str], batch_size: int, first: Sequence[str] | None = None
+    ) -> np.ndarray:
+        """Return the logits (n, outputs) of texts, each after its text of `first`, if given."""
+        checked_count(type(self).__name__, "batch_size", batch_size)
+        check_texts(texts)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+
+        def compute(rows: list[int]) -> np.ndarray:
+            parts = [[texts[i] for i in rows]]
+            if first is not None:
+                parts.insert(0, [first[i] for i in rows])
+            ids, mask, types = self.text.batch(*parts, max_len=self.max_len)
+            has_types = self.model.config.num_types > 1
+            with no_grad(), evaluating():
+                return np.asarray(self.model(ids, mask, types if has_types else None).data, float)
+
+        width = self.model.config.num_classes
+        logits = np.concatenate([np.empty((0, width)), *in_parallel(compute, batches)])
+        return with_maximum(logits[np.argsort(order)] if order else logits)
+
+
+class Classifier(_TextModel):
     """A classifier of text, which `nn.classifier` loads. A call returns labels and probabilities.
 
     Parameters
@@ -49,8 +79,8 @@ class Classifier:
     """
 
     def __init__(self, model: Any, text: ModelText, labels: Sequence[str]) -> None:
-        self.model, self.text, self.labels = model, text, tuple(labels)
-        self.max_len = min(text.max_len or model.config.max_len, model.config.max_len)
+        super().__init__(model, text)
+        self.labels = tuple(labels)
 
     def __call__(self, texts: Any, batch_size: int = 32) -> tuple[Any, np.ndarray]:
         """Classify texts.
@@ -72,25 +102,52 @@ class Classifier:
         if isinstance(texts, str):
             labels, probabilities = self([texts])
             return labels[0], probabilities[0]
-        texts = list(texts)
-        check_texts(texts)
-        checked_count("Classifier", "batch_size", batch_size)
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-        parts = in_parallel(lambda batch: self._probabilities([texts[i] for i in batch]), batches)
-        probabilities = np.concatenate([np.empty((0, len(self.labels))), *parts])
-        probabilities = probabilities[np.argsort(order)] if order else probabilities
+        logits = self._logits(list(texts), batch_size)
+        e = np.exp(logits - logits.max(-1, keepdims=True))
+        probabilities = e / e.sum(-1, keepdims=True)
         return [self.labels[i] for i in probabilities.argmax(-1)], probabilities
 
-    def _probabilities(self, texts: list[str]) -> np.ndarray:
-        """Return the probabilities (n, classes) of a batch."""
-        ids, mask, types = self.text.batch(texts, max_len=self.max_len)
-        with no_grad(), evaluating():
-            has_types = self.model.config.num_types > 0
-            logits = np.asarray(self.model(ids, mask, types if has_types else None).data, float)
-        with_maximum(logits)
-        e = np.exp(logits - logits.max(-1, keepdims=True))
-        return e / e.sum(-1, keepdims=True)
+
+class Reranker(_TextModel):
+    """A cross-encoder, which `nn.reranker` loads. A call scores texts for a question.
+
+    Parameters
+    ----------
+    model : EncoderClassifier
+        Returns one logit for a pair of texts.
+    text : ModelText
+        The tokenizer.
+
+    Examples
+    --------
+    >>> rerank = nn.reranker("directory")  # doctest: +SKIP
+    >>> scores = rerank("is it late?", ["it is ten o'clock", "a cat"])  # doctest: +SKIP
+
+    References
+    ----------
+    Nogueira and Cho (2019), Passage re-ranking with BERT, arXiv:1901.04085.
+    """
+
+    def __call__(self, question: str, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
+        """Score texts for a question.
+
+        Parameters
+        ----------
+        question : str
+            First text of each pair.
+        texts : iterable of str
+            Second text of each pair. The longer one of a pair is cut off first.
+        batch_size : int
+            Number of pairs in a batch.
+
+        Returns
+        -------
+        array of float, shape (n,)
+            Logits: a larger one for a text that fits better.
+        """
+        texts = list(texts)
+        check_texts([question])
+        return self._logits(texts, batch_size, [question] * len(texts))[:, 0]
 
 
 def classifier(
@@ -126,10 +183,11 @@ def classifier(
     else:
         count = _num_classes(Path(adapter), settings)
         model = merge_lora(load_adapter(adapter, load(directory, "classes", num_classes=count)))
-    if not isinstance(model, EncoderClassifier) or model.config.num_classes < 2:
+    _check_outputs(settings, model, "classify texts", "train a head with minigrad fine-tune")
+    if model.config.num_classes < 2:
         raise ValueError(
-            f"{settings.where}: the model must classify texts, got {type(model).__name__}; train a "
-            "head with minigrad fine-tune"
+            f"{settings.where}: the model must have at least 2 classes, got 1; nn.reranker scores "
+            "pairs of texts with it"
         )
     expect_values(settings, {"problem_type": (None, "single_label_classification")})
     source = settings
@@ -143,6 +201,41 @@ def classifier(
     if (longest := settings.number("model_max_length", None, 1)) is not None:
         result.max_len = int(min(longest, result.max_len))
     return result
+
+
+def reranker(directory: str | Path, *, weights: str = "float") -> Reranker:
+    """Load a reranker, such as a cross-encoder of sentence-transformers.
+
+    Other parameters: as `classifier`.
+
+    Parameters
+    ----------
+    directory : str or Path
+        A directory of an encoder for sequence classification with one output, with its tokenizer,
+        or its name on the Hub, as in `nn.load`.
+
+    Returns
+    -------
+    Reranker
+        With a copy of the model for inference.
+    """
+    settings = read_json(find_model(directory) / "config.json")
+    text = load_text(directory)  # first, since it may need a package that is missing
+    model = load(directory)
+    _check_outputs(settings, model, "score pairs of texts", "take a cross-encoder")
+    if model.config.num_classes > 1:
+        raise ValueError(
+            f"{settings.where}: the model must have one output, got {model.config.num_classes}; "
+            "nn.classifier returns their probabilities"
+        )
+    return Reranker(for_inference(model, weights), text)
+
+
+def _check_outputs(settings: Settings, model: Any, purpose: str, fix: str) -> None:
+    """Raise a ValueError if a model has no head for sequences."""
+    if not isinstance(model, EncoderClassifier):
+        kind = type(model).__name__
+        raise ValueError(f"{settings.where}: the model must {purpose}, got {kind}; {fix}")
 
 
 def _num_classes(adapter: Path, settings: Settings) -> int:

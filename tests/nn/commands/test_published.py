@@ -129,6 +129,28 @@ def test_search_prints_the_most_similar_lines(
     assert error_of(search.main, f"{encoder} {lines} x") == error
 
 
+def test_search_with_rerank_orders_lines_by_a_cross_encoder(
+    encoder: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 3)
+    lines.write_text("".join(f"the {word} sat\n" for word in WORDS[5:12]))
+    model = nn.load(encoder, "classes", num_classes=1)
+    model.output.weight.data[...] = np.random.default_rng(5).standard_normal((1, 16))
+    nn.save(tmp_path / "cross", model, nn.text.load(encoder))
+    rerank = nn.reranker(tmp_path / "cross")
+    line = f"{encoder} {lines} 'the dog'"
+    (candidates,) = call(search.main, f"{line} --top 3").result
+    scores = rerank("the dog", candidates)
+    expected = [candidates[i] for i in np.argsort(-scores)][:2]
+    done = call(search.main, f"{line} --top 2 --rerank {tmp_path}/cross")
+    assert done.result == [expected] and expected != candidates[:2]
+    assert done.out[-2:] == [f"  {x:.2f}  {text}" for x, text in zip(-np.sort(-scores), expected)]
+    done = call(search.main, f"{line} --top 1 --rerank {tmp_path}/cross --json")
+    assert json.loads(done.out[0])["lines"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
+    error = error_of(search.main, f"{line} --rerank {encoder}")
+    assert "the model must score pairs of texts, got EncoderModel; take a cross-encoder" in error
+
+
 def test_search_with_a_sentence_encoder_does_not_warn(lines: Path, tmp_path: Path) -> None:
     directory = sentence_encoder_folder(tmp_path / "minilm")
     (line,) = call(search.main, f"{directory} {lines} 'the dog ran'").err
