@@ -296,7 +296,7 @@ class Gemma2(Llama):
         "final_logit_softcapping": 30.0,
         "sliding_window_pattern": 2,
     }
-    harmless = {"hidden_act"}
+    harmless = {"hidden_act", "sliding_window_size"}
     layers = {
         **Llama.layers,
         "input_layernorm": "norm1.before",

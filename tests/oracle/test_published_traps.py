@@ -81,6 +81,28 @@ def test_load_with_older_rope_scaling_equals_today(
     assert read_settings(tmp_path / "again") == settings
 
 
+@pytest.mark.parametrize(
+    ("name", "older"),
+    [
+        ("gemma2", {"rope_theta": 500.0, "sliding_window_size": 4}),
+        ("gemma3_text", {"rope_theta": 5e4, "rope_local_base_freq": 50.0, "sliding_window_pattern": 2}),
+        ("gemma3_text", {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 2}),
+        ("gemma3_text, encoder", {"rope_theta": 5e4, "rope_local_base_freq": 50.0, "sliding_window": 5}),
+        ("modernbert", {"global_rope_theta": 5e4, "local_rope_theta": 50.0, "global_attn_every_n_layers": 2}),
+        ("modernbert", {"local_attention": 5}),
+    ],
+)  # fmt: skip
+def test_load_with_older_keys_of_two_kinds_of_layers_equals_transformers(
+    tmp_path: Path, name: str, older: dict[str, Any]
+) -> None:
+    theirs = make(name, tmp_path)
+    settings = read_settings(tmp_path)
+    for key in ("rope_parameters", "layer_types"):
+        del settings[key]
+    write_settings(tmp_path, settings | older)
+    assert_same_outputs(load_theirs(type(theirs), tmp_path), nn.load(tmp_path))
+
+
 def test_roberta_with_padding_inside_a_row_gives_logits_of_transformers(tmp_path: Path) -> None:
     theirs, ids = make("roberta, masked", tmp_path), IDS.copy()
     ids[0, 4] = 1

@@ -333,6 +333,11 @@ OLDER_KEYS: dict[str, dict[str, Any]] = {
     "distilbert": {"tie_weights_": True, "output_past": True},
     "albert, masked": {"down_scale_factor": 1, "gap_size": 0, "net_structure_type": 0, "num_memory_blocks": 0},
     "llama": {"is_llama_config": True, "transformers.js_config": {"dtype": "q4"}, "torch_dtype": "float32"},
+    "gemma2": {"hidden_act": "gelu_pytorch_tanh", "cache_implementation": "hybrid", "sliding_window_size": 4096},
+    "gemma3_text": {"_sliding_window_pattern": 6, "rope_scaling": None, "use_bidirectional_attention": False},
+    "modernbert": {
+        "reference_compile": True, "repad_logits_with_grad": False, "position_embedding_type": "absolute",
+        "layer_norm_eps": 1e-5, "deterministic_flash_attn": False, "sparse_prediction": False},
     "opt": {"prefix": "</s>", "some_null": None, "some_flag": False, "some_list": [], "some_object": {}},
     "marian": {"bad_words_ids": [[48]], "classif_dropout": 0.0, "static_position_embeddings": True},
     "mbart": {"add_final_layer_norm": True, "normalize_before": True},
