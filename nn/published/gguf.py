@@ -15,7 +15,7 @@ import numpy as np
 
 from minigrad.check.extras import require
 from minigrad.io.gguf import GGUFHeader
-from minigrad.io.json import Settings
+from minigrad.io.json import REQUIRED, Settings
 from minigrad.io.mapped import release
 from minigrad.io.reading import listed, printable, require_file
 from minigrad.io.safetensors import Entry, misfit
@@ -260,16 +260,14 @@ class GGUFFile(dict[str, Entry]):
         hf["vocab_size"] = tokens.shape[0]
         hf["tie_word_embeddings"] = "output.weight" not in self.tensors
         expected = {
-            "attention.value_length": hf.get("head_dim"),
             "attention.causal": kind.is_causal,
             "expert_count": 0,
             "vocab_size": hf["vocab_size"],
         }
         if "rope.freq_base" in kind.keys:
-            heads = hf.get("num_attention_heads") or 1
-            expected["rope.dimension_count"] = (
-                hf.get("head_dim") or hf.get("hidden_size", 0) // heads
-            )
+            whole = hf["hidden_size"] // max(1, hf["num_attention_heads"])
+            head_dim = data.integer(f"{prefix}attention.key_length", whole)
+            expected |= dict.fromkeys(("attention.value_length", "rope.dimension_count"), head_dim)
             known |= {prefix + key for key in self._add_positions(hf, data, prefix)}
         if kind.window_step:
             known |= {prefix + key for key in self._add_windows(hf, data, prefix)}
@@ -278,7 +276,7 @@ class GGUFFile(dict[str, Entry]):
             if "blk.0.attn_output.bias" in self.tensors:
                 hf["attention_bias"] = True
         for key, value in expected.items():
-            if value is not None and self.metadata.get(prefix + key, value) != value:
+            if self.metadata.get(prefix + key, value) != value:
                 data.fail(prefix + key, f"{value} (others are not supported)")
         known |= {prefix + key for key in expected}
         unknown = [key for key in self.metadata if key.startswith(prefix) and key not in known]
@@ -323,11 +321,12 @@ class GGUFFile(dict[str, Entry]):
     def _add_windows(self, hf: dict[str, Any], data: Settings, prefix: str) -> list[str]:
         """Set the windows of some layers and their rotations, and return the keys read."""
         keys = ["attention.sliding_window", "attention.sliding_window_pattern",
-                "rope.freq_base_swa", "pooling_type", "hidden_act",
+                "rope.freq_base_swa", "pooling_type",
                 *(f"dense_{i}_feat_{way}" for i in (2, 3) for way in ("in", "out"))]  # fmt: skip
         kind, count = self.architecture, data.integer(f"{prefix}block_count", low=0)
         names = [prefix + key for key in keys]
-        window = data.integer(names[0], 4096 if self.name == "gemma2" else 0, low=0)
+        default = {"gemma2": 4096, "gemma-embedding": REQUIRED}.get(self.name, 0)
+        window = data.integer(names[0], default, low=0)
         step = data.integer(names[1], kind.window_step)
         base = data.number(names[2], None)
         full = 0 if kind.model_type == "modernbert" else step - 1
@@ -341,8 +340,9 @@ class GGUFFile(dict[str, Entry]):
         elif base not in (None, hf["rope_theta"]):
             data.fail(names[2], f"{hf['rope_theta']}, as rope.freq_base (others are not supported)")
         if kind.model_type == "modernbert":
-            hf["hidden_activation"] = data.text(names[4], "gelu", choices=("gelu", "silu"))
-            return keys
+            name = f"{prefix}hidden_act"
+            hf["hidden_activation"] = data.text(name, "gelu", choices=("gelu", "silu"))
+            return [*keys, "hidden_act"]
         is_27b = count == (46 if kind.model_type == "gemma2" else 62) and kind.is_causal
         whole = hf["hidden_size"] // max(1, hf["num_attention_heads"])
         head_dim = hf.get("head_dim") or whole
