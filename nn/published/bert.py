@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..options.config import EncoderConfig
 from ..options.encoder import EncoderClassifier, EncoderModel
-from .family import ENCODERS, QKV, Family, HFConfig, Names, StoredArray, projections
+from .family import ENCODERS, QKV, Family, HFConfig, Names, StoredArray, projections, without
 from .llama import rotary_positions, window_layers
 
 _OPTIONS: dict[str, Any] = {
@@ -315,13 +315,7 @@ class ModernBert(Bert):
 
     base = "ModernBert"
     prefix = "model."
-    keys = {
-        "vocab_size": "vocab_size",
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-        "d_ff": "intermediate_size",
-        "max_len": "max_position_embeddings",
+    keys = without(Bert.keys, "dropout", "num_types") | {
         "activation": "hidden_activation",
         "norm_eps": "norm_eps",
         "bias": "mlp_bias",
@@ -329,7 +323,6 @@ class ModernBert(Bert):
         "attention.bias": "attention_bias",
         "output_bias": "decoder_bias",
         "head_dropout": "classifier_dropout",
-        "pad_id": "pad_token_id",
     }
     defaults = {
         "max_position_embeddings": 8192,
