@@ -237,13 +237,15 @@ def translate_notebook(notebook: Any, catalog: dict[str, str]) -> None:
 
 
 def translate_markdown(text: str, catalog: dict[str, str]) -> str:
-    """Translate each heading, paragraph and list item of Markdown; formulas and code stay."""
+    """Translate each heading, paragraph, list item and formula of Markdown; code stays."""
     blocks = re.split(r"\n\n+|\n(?=- |\d+\. )", text)
     for i, block in enumerate(blocks):
-        mark, body = re.match(r"(#+ |- |\d+\. |> )?(.*)", block, re.S).groups()  # type: ignore[union-attr]
+        mark, body, end = re.match(
+            r"(#+ |- |\d+\. |> |\$\$\n)?(.*?)(\n\$\$)?\Z", block, re.S
+        ).groups()  # type: ignore[union-attr]
         message = " ".join(body.split())
         if message in catalog:
-            blocks[i] = (mark or "") + catalog[message]
+            blocks[i] = (mark or "") + catalog[message] + (end or "")
     return "\n\n".join(blocks)
 
 

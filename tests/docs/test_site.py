@@ -57,6 +57,14 @@ def test_every_block_of_a_lesson_has_a_translation() -> None:
                 assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", prose), prose
 
 
+def test_words_of_a_formula_are_translated() -> None:
+    """Sphinx writes "::" in place of a translated formula, so the notebook already has it in Chinese."""
+    translate = part("sources").translate_markdown
+    catalog = {r"x = \text{is } c": r"x = \text{属于 } c", "Text:": "正文："}
+    text = "Text:\n\n$$\nx =\n\\text{is } c\n$$\n\n## Text:"
+    assert translate(text, catalog) == "正文：\n\n$$\nx = \\text{属于 } c\n$$\n\n## 正文："
+
+
 @pytest.mark.slow
 def test_catalogs_have_the_messages_of_the_pages_and_no_others(tmp_path: Path) -> None:
     """After `sphinx-intl update`, `sphinx-intl stat` finds no untranslated or fuzzy entry."""
