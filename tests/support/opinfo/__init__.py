@@ -7,7 +7,6 @@ arguments with NumPy.
 from . import arrays, compositions, elementwise, kernels, linalg, losses, reduction
 from .base import (
     NO_GRADIENT,
-    NOT_ANALYTIC,
     TABLE,
     Draw,
     OpInfo,

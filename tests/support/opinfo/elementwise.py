@@ -16,6 +16,8 @@ def unary(
     high: float = 3,
     kinks: tuple[float, ...] = (),
     reference: Any = None,
+    *,
+    operands: int = 1,
     **options: tuple[Any, ...],
 ) -> None:
     """Add a function of one operand; `options` are the choices of each option."""
@@ -26,14 +28,16 @@ def unary(
             **{option: d.one_of(*choices) for option, choices in options.items()},
         ),
         reference,
+        operands=operands,
     )
 
 
 for _name in (
     "negative", "positive", "conjugate", "square", "exp", "exp2", "expm1", "sin", "cos", "arctan", "sinh", "cosh",
-    "tanh", "arcsinh", "sinc", "deg2rad", "rad2deg",
+    "tanh", "arcsinh", "deg2rad", "rad2deg",
 ):  # fmt: skip
     unary(_name)
+unary("sinc", operands=0)  # far from 0, the sine of πx has no digits
 for _name in ("absolute", "sign", "cbrt"):
     unary(_name, kinks=(0,))
 for _name in ("log", "log2", "log10", "sqrt", "reciprocal"):
@@ -45,7 +49,7 @@ unary("tan", -1.2, 1.2)
 unary("arccosh", 1.3, 4)
 unary("rsqrt", 0.3, reference=lambda x: 1 / np.sqrt(x))
 unary("erf", -5, 5, reference=np.vectorize(math.erf, otypes=[float]))
-unary("clone", reference=np.array)
+unary("clone", reference=np.array, operands=0)
 add("astype", lambda d: Sample(d.array(d.shape()), dtype=np.float64), lambda x, dtype: x)
 
 # -- activations -------------------------------------------------------------------------------------
@@ -74,7 +78,7 @@ unary(
     reference=lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
     alpha=(1.0, 0.5),
 )
-unary("gelu", reference=_gelu, approximate=("none", "tanh"))
+unary("gelu", reference=_gelu, operands=0, approximate=("none", "tanh"))
 
 # -- functions of two operands ---------------------------------------------------------------------
 
@@ -87,6 +91,7 @@ def binary(
     *,
     a_kinks: tuple[float, ...] = (),
     compares: bool = False,
+    operands: int = 2,
 ) -> None:
     """Add a function of two operands, which is not smooth where they are equal if it `compares`."""
 
@@ -97,7 +102,7 @@ def binary(
             x, w = np.round(x * 5) / 5, np.round(w * 5) / 5 + 0.1
         return Sample(w, x) if a == b and d.bool() else Sample(x, w)
 
-    add(name, samples, reference)
+    add(name, samples, reference, operands=operands)
 
 
 for _name in ("add", "subtract", "multiply", "logaddexp", "logaddexp2"):
@@ -110,7 +115,7 @@ binary("safe_multiply", reference=np.multiply)
 binary("power", a=(0.3, 3))
 binary("hypot", a=(0.5, 3))
 binary("arctan2", a=(0.5, 3))
-binary("fmod", a=(2.2, 2.8), b=(0.85, 1.05))
+binary("fmod", a=(2.2, 2.8), b=(0.85, 1.05), operands=0)
 binary("copysign", b=(0.3, 2), a_kinks=(0,))
 binary("xlogy", b=(0.3, 3), reference=lambda a, b: a * np.log(b))
 
