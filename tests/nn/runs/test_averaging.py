@@ -72,6 +72,18 @@ def test_moving_average_applied_replaces_weights_within_block() -> None:
     optimizer.step()  # the weights are still in the optimizer's memory
 
 
+def test_moving_average_of_integers_is_the_last_value() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            self.register_buffer("count", np.array([1]))
+
+    model = Counter()
+    average = MovingAverage(model)
+    model.load_state_dict({"count": [7]})
+    average.update(model)
+    assert average.average["count"].tolist() == [7]
+
+
 def test_moving_average_with_other_state_raises() -> None:
     with pytest.raises(ValueError, match="MovingAverage: bias must be float32 .*, got absent"):
         MovingAverage(nn.Linear(3, 2)).load_state_dict({"weight": np.zeros(3)})
