@@ -19,9 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import GradientError
+from ..nested import needs_gradient
 from ..ops.shape import astype as converted
 from ..registry import add_methods
-from ..tensor import Tensor
+from ..tensor import Tensor, unwrap
+from .batched import all_true
 from .complex_tensor import ComplexTensor
 from .creation import as_tensor, on_cpu, tensor
 from .nested import as_tensors
@@ -41,7 +44,7 @@ FUNCTIONS = """
     abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift
     bitwise_or bitwise_right_shift bitwise_xor ceil clip conj copysign cos cosh divide equal exp
     expm1 floor floor_divide greater greater_equal hypot imag isfinite isinf isnan less less_equal
-    log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum
+    log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum
     multiply negative nextafter not_equal positive pow real reciprocal remainder round sign signbit
     sin sinh sqrt square subtract tan tanh trunc
     take take_along_axis
@@ -90,6 +93,20 @@ fft = types.SimpleNamespace(**_namespace(np.fft, FFT))
 globals().update(
     {name: getattr(np, name) for name in CONSTANTS.split()}, **_namespace(np, FUNCTIONS)
 )
+
+
+def log(x: Tensor, /) -> Any:
+    """Compute the natural logarithm of x.
+
+    Libraries also call it for zeros whose logarithm they replace. If a gradient is needed, it would
+    be NaN, so they raise an error.
+    """
+    if needs_gradient(x) and not all_true(unwrap(x) != 0):
+        raise GradientError(
+            "log: x must not contain 0, where its gradient is NaN or infinite; if "
+            'RBFInterpolator called it, pass kernel="cubic" in place of its thin plate spline'
+        )
+    return as_tensors(np.log(x))
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:

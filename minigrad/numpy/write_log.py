@@ -353,14 +353,15 @@ def _visible(place: Place, entries: list[Entry]) -> tuple[np.ndarray, list[tuple
     """
     size, places = place.dtype.itemsize, [place, *[e.place for e in entries]]
     low, high = min([p.low for p in places]), max([p.high for p in places])
-    for p in places:
-        if p.dtype != place.dtype or (p.low - low) % size:
-            raise GradientError(
-                f"a tensor of dtype {place.dtype} must not share memory that was written as "
-                f"{p.dtype} with gradients; use a clone() of one of them"
-            )
-    unit = math.gcd(size, *[stride for p in places for stride in p.strides])
-    numbers = np.full((high - low) // unit, -1, np.min_scalar_type(-len(entries) - 1))
+    steps = [s for p in places for s, length in zip(p.strides, p.shape) if length > 1]
+    unit = math.gcd(*[p.start - low for p in places], *steps) or size
+    others = [p.dtype for p in places if p.dtype != place.dtype]
+    if others or unit < size:
+        raise GradientError(
+            f"a tensor of dtype {place.dtype} must not share memory that was written as "
+            f"{[*others, place.dtype][0]} with gradients; use a clone() of one of them"
+        )
+    numbers = np.full((high - low) // unit + 1, -1, np.min_scalar_type(-len(entries) - 1))
     positions = np.empty(numbers.size, int)
     is_flat = [place.is_c and e.place.is_c and e.index is ... for e in entries]
     for i, e in enumerate(entries):  # a later entry replaces an earlier one

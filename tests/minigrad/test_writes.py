@@ -294,3 +294,35 @@ def test_values_written_into_views_get_the_gradients_of_the_elements_that_show_t
     for value, c in zip(values, mg.gradients(total, values, allow_unused=True)):
         mine, expected = expected[: value.size], expected[value.size :]
         np.testing.assert_array_equal(0 if c is None else c.data.ravel(), mine)
+
+
+def test_hook_of_values_that_were_replaced_as_a_whole_is_not_called() -> None:
+    y = mg.tensor([1.0, 2.0], requires_grad=True) * 1.0
+    seen: list[Tensor] = []
+    y.register_hook(seen.append)
+    y[...] = mg.tensor([3.0, 4.0], requires_grad=True)
+    y.sum().backward()
+    assert not seen
+
+
+def test_retained_gradient_of_a_view_lacks_what_constants_replaced_in_its_views() -> None:
+    y = mg.tensor(np.arange(5.0), requires_grad=True) * 1.0
+    view = y[1:]
+    view.retain_grad()
+    part = view[1:]
+    part[0] = 5.0
+    (part * 2.0).sum().backward()
+    np.testing.assert_array_equal(view.grad.data, [0.0, 0.0, 2.0, 2.0])
+
+
+def test_elements_of_strided_views_come_from_their_last_write() -> None:
+    """Windows and columns, of packed records too, whose fields are no multiples of their length apart."""
+    records = np.zeros(6, np.dtype([("key", "i4"), ("value", "f8")]))
+    base = mg.Tensor(records["value"])
+    x = mg.tensor(np.arange(1.0, 7), requires_grad=True)
+    base[::2] = x[:3]
+    base[1:5] = x[1:5] * base[:4]
+    windows = np.lib.stride_tricks.sliding_window_view(base, 2)
+    np.testing.assert_array_equal(base.data, [1, 2, 0, 8, 0, 0])
+    windows.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [1 + 4, 2 + 8, 0, 4, 0, 0])

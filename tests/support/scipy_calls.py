@@ -246,6 +246,7 @@ CALLS = {
     "interpolate": """
         interpolate.RBFInterpolator(xp.asarray(POINTS)[:, None], x)(xp.asarray(AT)[:, None])
         interpolate.RBFInterpolator(x.reshape(6, 2), xp.asarray(POINTS[:6]), kernel="gaussian", epsilon=1.0)(x.reshape(6, 2)[:2] + 0.1)
+        interpolate.RBFInterpolator(x.reshape(6, 2), xp.asarray(POINTS[:6]), kernel="cubic")(x.reshape(6, 2)[:2] + 0.1)
     """,
     "rotations": """
         Rotation.from_rotvec(x[:3]).as_matrix()

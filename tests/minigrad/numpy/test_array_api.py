@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
 
-from minigrad import Tensor
+from minigrad import GradientError, Tensor
 
 xp = Tensor(0.0).__array_namespace__()
 
@@ -343,3 +343,11 @@ def test_operator_has_the_values_and_dtypes_of_numpy(name: str, data: st.DataObj
     assert_same(result, expected)
     if name in IN_PLACE and not isinstance(expected, Exception):
         assert result is tensors[0]
+
+
+def test_logarithm_of_zero_raises_if_a_gradient_is_needed() -> None:
+    zeros = np.array([0.0, 1.0])
+    with np.errstate(divide="ignore"):
+        assert xp.log(Tensor(zeros)).tolist() == [-np.inf, 0]
+    with pytest.raises(GradientError, match=r'x must not contain 0, .* kernel="cubic"'):
+        xp.log(Tensor(zeros, requires_grad=True))
