@@ -290,7 +290,13 @@ class Encoder(Stack):
         return x if self.norm is None else self.norm(x)
 
     def calls(self, positions: Ids) -> Iterable[Callable[..., Tensor]]:
-        """Return the layers in the order of their calls."""
+        """Return the layers in the order of their calls.
+
+        Parameters
+        ----------
+        positions : int or array of int
+            As in `Encoder.forward`.
+        """
         return self.layers
 
 

@@ -316,12 +316,10 @@ class FeedForward(Module):
 # -- positions
 
 
-def sinusoidal_table(
-    max_len: int, d_model: int, halves: bool = False, base: float = 10000.0, last: bool = False
-) -> np.ndarray:
+def sinusoidal_table(max_len: int, d_model: int) -> np.ndarray:
     """Return the sines and cosines of positions, an array of float64 (max_len, d_model).
 
-    PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)).
+    PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d)).
 
     Parameters
     ----------
@@ -329,12 +327,6 @@ def sinusoidal_table(
         Number of positions.
     d_model : int
         Even size of a vector.
-    halves : bool, default False
-        Put all sines first, then all cosines, as in the OPUS-MT models.
-    base : float, default 10000
-        Base of the wavelengths.
-    last : bool, default False
-        Use the exponents i / (d/2 - 1), the last of which is 1, as in tensor2tensor and fairseq.
 
     References
     ----------
@@ -342,10 +334,7 @@ def sinusoidal_table(
     """
     if d_model % 2:
         raise ValueError(f"sinusoidal_table: d_model must be even, got {d_model}")
-    exponents = np.arange(0, d_model, 2) / (max(d_model - 2, 1) if last else d_model)
-    angle = np.arange(max_len)[:, None] / base**exponents  # (max_len, d/2)
-    if halves:
-        return np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
+    angle = np.arange(max_len)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
     return np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(max_len, d_model)
 
 
@@ -421,14 +410,15 @@ class SinusoidalPositions(_Positions):
         max_len: int,
         d_model: int,
         *,
-        halves: bool = False,
         dtype: DType = np.float32,
         offset: int = 0,
-        last: bool = False,
     ) -> None:
         super().__init__(max_len, d_model, offset)
-        table = sinusoidal_table(max_len + offset, d_model, halves, last=last)
-        self.register_buffer("weight", table.astype(dtype), persistent=False)
+        self.register_buffer("weight", self.table(max_len + offset).astype(dtype), persistent=False)
+
+    def table(self, length: int) -> np.ndarray:
+        """Return the vectors of the first positions, (length, d_model)."""
+        return sinusoidal_table(length, self.d_model)
 
 
 class LearnedPositions(_Positions):

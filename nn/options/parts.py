@@ -99,16 +99,45 @@ class ExtendedEmbedding(InputEmbedding):
         return x
 
 
+class HalvedPositions(SinusoidalPositions):
+    """Sinusoidal positions with all sines first, then all cosines, as in the OPUS-MT models.
+
+    Parameters: as `SinusoidalPositions`.
+    """
+
+    def table(self, length: int) -> np.ndarray:
+        """Return the vectors of the first positions, (length, d_model)."""
+        table = super().table(length)
+        return np.concatenate([table[:, ::2], table[:, 1::2]], axis=1)
+
+
+class LastPositions(SinusoidalPositions):
+    """Halved positions whose last exponent is 1, as in tensor2tensor and fairseq.
+
+    Parameters: as `SinusoidalPositions`.
+    """
+
+    def table(self, length: int) -> np.ndarray:
+        """Return the vectors of the first positions, (length, d_model)."""
+        d = self.d_model
+        angle = np.arange(length)[:, None] / 10000 ** (np.arange(0, d, 2) / max(d - 2, 1))
+        return np.concatenate([np.sin(angle), np.cos(angle)], axis=1)
+
+
+SINUSOIDS: dict[str, type[SinusoidalPositions]] = {
+    "sinusoidal": SinusoidalPositions,
+    "sinusoidal_halves": HalvedPositions,
+    "sinusoidal_last": LastPositions,
+}
+
+
 def table_of_positions(config: Any, size: int, generator: Generator | None) -> Module | None:
     """Return the module that adds positions to vectors of a size, or None."""
     kind = config.positions.kind
     table: dict[str, Any] = {"dtype": config.dtype, "offset": config.positions.offset}
     if kind.startswith("learned"):
         return LearnedPositions(config.max_len, size, generator=generator, **table)
-    if not kind.startswith("sinusoidal"):
-        return None
-    halves, last = kind != "sinusoidal", kind == "sinusoidal_last"
-    return SinusoidalPositions(config.max_len, size, halves=halves, last=last, **table)
+    return SINUSOIDS[kind](config.max_len, size, **table) if kind in SINUSOIDS else None
 
 
 def layer_options(
@@ -220,7 +249,10 @@ class ExtendedEncoder(Encoder):
         return x if self.output_scale == 1 else x * self.output_scale
 
     def calls(self, positions: Any) -> Iterable[Callable[..., Tensor]]:
-        """Return the layers in the order of their calls, with the positions for rotation."""
+        """Return the layers in the order of their calls, with the positions for rotation.
+
+        Parameters: as `Encoder.calls`.
+        """
         return [partial(layer, positions=positions) for layer in self.layers] * self.repeats
 
 

@@ -17,6 +17,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor
 from nn.options import position_bias
+from nn.options.parts import SINUSOIDS
 
 RNG = np.random.default_rng(0)
 
@@ -231,7 +232,7 @@ def test_rotary_of_heads_of_another_shape_raises(shape: Any) -> None:
 
 @given(
     data=st.data(),
-    kind=st.sampled_from(("interleaved", "halves", "last", "learned")),
+    kind=st.sampled_from((*SINUSOIDS, "learned")),
     size=st.integers(1, 4),
     offset=st.integers(0, 2),
     seed=seeds,
@@ -245,13 +246,12 @@ def test_positions_add_rows_of_their_table(
         layer = nn.LearnedPositions(most, d, offset=offset, dtype=float)
         table = layer.weight.data.copy()
     else:
-        options = {} if kind == "interleaved" else {"halves": True, "last": kind == "last"}
-        layer = nn.SinusoidalPositions(most, d, offset=offset, dtype=float, **options)
+        layer = SINUSOIDS[kind](most, d, offset=offset, dtype=float)
         table = np.empty((most + offset, d))
         for row, i in np.ndindex(most + offset, size):
-            exponent = i / max(size - 1, 1) if kind == "last" else 2 * i / d
+            exponent = i / max(size - 1, 1) if kind == "sinusoidal_last" else 2 * i / d
             angle = row / 10000**exponent
-            columns = (2 * i, 2 * i + 1) if kind == "interleaved" else (i, size + i)
+            columns = (2 * i, 2 * i + 1) if kind == "sinusoidal" else (i, size + i)
             table[row, columns] = math.sin(angle), math.cos(angle)
         assert not layer.state_dict()
     assert len(table) == most + offset
