@@ -87,7 +87,7 @@ def assert_formats_agree(
 
 @pytest.mark.parametrize("order", [0, 1, 2])
 @pytest.mark.parametrize("name", UNARY)
-@max_examples(12)
+@max_examples(8)
 @given(data=st.data())
 def test_function_of_one_operand_and_its_derivatives_agree_with_wider_format(
     name: str, order: int, data: st.DataObject
@@ -100,7 +100,7 @@ def test_function_of_one_operand_and_its_derivatives_agree_with_wider_format(
 
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("name", BINARY)
-@max_examples(12)
+@max_examples(8)
 @given(data=st.data())
 def test_function_of_two_operands_and_its_derivatives_agree_with_wider_format(
     name: str, order: int, data: st.DataObject
