@@ -107,8 +107,9 @@ def test_header_with_a_smaller_type_of_an_array_raises(
 ) -> None:
     """Also if the next array is where it would be: bytes between arrays are zero."""
     i = data.draw(st.integers(0, len(tensors) - 1))
-    kind = data.draw(st.sampled_from(Kind))
-    assume(size_of((kind, tensors[i][1])) < size_of(tensors[i]))
+    smaller = [kind for kind in Kind if size_of((kind, tensors[i][1])) < size_of(tensors[i])]
+    assume(smaller)
+    kind = data.draw(st.sampled_from(smaller))
     path = tmp_path_factory.getbasetemp() / "types.gguf"
     with pytest.raises(ValueError, match="types.gguf: not a whole GGUF file"):
         read(path, gguf_bytes(tensors, alignment=alignment, kinds={i: kind}))
