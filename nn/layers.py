@@ -417,7 +417,12 @@ class SinusoidalPositions(_Positions):
         self.register_buffer("weight", self.table(max_len + offset).astype(dtype), persistent=False)
 
     def table(self, length: int) -> np.ndarray:
-        """Return the vectors of the first positions, (length, d_model)."""
+        """Return the vectors of the first positions, (length, d_model).
+
+        Parameters
+        ----------
+        length : int
+        """
         return sinusoidal_table(length, self.d_model)
 
 
