@@ -112,6 +112,7 @@ def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
     """Write ufunc(t, other) into the memory of `t`."""
     name = ufunc.__name__
     if t._last_node is None and t._node is None and not needs_gradient(other):
+        _check_memory(t, unwrap(other), name)
         change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
         return
     y = fitting(t, name, DISPATCH[ufunc](t, other))
@@ -249,7 +250,8 @@ def _writes(name: str, numpy: Callable[..., Any], first: str, values: str, i: in
             mark_changed(target)
             return
         check_writable(target, name)
-        is_plain = not isinstance(target._array, OtherArray)
+        operands = map(unwrap, (target, *rest, *options.values()))
+        is_plain = not any(isinstance(x, OtherArray) for x in operands)
         if is_constant and is_plain and not _has_nodes(target, first_of(target)):
             change(target, lambda: on_arrays(numpy, (target, *rest), options))
             return
@@ -290,6 +292,8 @@ def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
         return
     check_writable(target, name)
     check_classes(index, *values)
+    for x in values:
+        _check_memory(target, unwrap(x), name)
     if not needs_gradient((target, values)):
         change(target, lambda: on_arrays(ufunc.at, (target, index, *values), {}))
         return

@@ -380,3 +380,31 @@ def test_written_value_inside_vmap_may_have_further_axes_of_length_1() -> None:
     g = lambda x: (mg.vmap(f)(x) ** 2).sum()
     h = lambda x: sum((f(a) ** 2).sum() for a in x)
     np.testing.assert_allclose(mg.grad(g)(x).data, mg.grad(h)(x).data)
+
+
+@pytest.mark.parametrize("has_gradient", [False, True])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, x: y.__setitem__(0, x[0]),
+        lambda y, x: y.__iadd__(x),
+        lambda y, x: np.add.at(y, [0, 0], x[:2]),
+        lambda y, x: np.multiply(x, 2, out=y),
+        lambda y, x: np.cumsum(x, out=y),
+        lambda y, x: np.copyto(y, x),
+        lambda y, x: np.put(y, [0], x[:1]),
+        lambda y, x: np.putmask(y, np.ones(3, bool), x),
+        lambda y, x: np.put_along_axis(y, np.array([0]), x[:1], 0),
+    ],
+)
+def test_write_of_examples_into_memory_that_they_share_raises(
+    write: Any, has_gradient: bool
+) -> None:
+    def f(x: Any) -> Any:
+        y = mg.zeros(3, dtype=float)
+        write(y, x)
+        return y
+
+    xs = mg.Tensor(np.arange(6.0).reshape(2, 3), requires_grad=has_gradient)
+    with pytest.raises(mg.GradientError, match="values that differ by example .* np.zeros_like"):
+        mg.vmap(f)(xs)
