@@ -52,6 +52,7 @@ def pairs(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_fine_tune_of_a_language_model_learns_answers(
     gpt: Path, pairs: Path, tmp_path: Path
 ) -> None:
