@@ -25,31 +25,12 @@ from .batched import KEEPS, BatchedArray, BatchedShape
 from .nested import aligned
 
 __all__ = [
-    "elementwise_grad",
     "vjp",
     "jvp",
     "hvp",
     "jacobian",
     "hessian",
 ]
-
-
-def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Tensor]:
-    """Return a function that returns the derivative of an elementwise `f`, such as np.tanh.
-
-    Parameters
-    ----------
-    f : callable
-        Each element of its result depends on one element of the argument.
-    argnums : int or sequence of int
-        Positions of the arguments, as in `value_and_grad`; 0 by default.
-
-    Returns
-    -------
-    callable
-        Takes the arguments of `f` and returns a Tensor of their shape.
-    """
-    return grad(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs).sum()), argnums)
 
 
 def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:

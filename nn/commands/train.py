@@ -5,7 +5,7 @@
     minigrad train --data train.de train.en   two parallel files
     mpiexec -n 4 minigrad train               four processes, on one or several machines
 
-In Python, `nn.Trainer` has more settings, such as early stopping and averages of weights.
+In Python, `nn.Trainer` has more settings, such as early stopping and validation by BLEU.
 """
 
 from __future__ import annotations

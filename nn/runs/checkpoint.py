@@ -130,7 +130,7 @@ class RunDirectory:
         Returns
         -------
         arrays : dict of dict of ndarray
-            Arrays by part ("model", "optimizer" or "average") and name.
+            Arrays by part ("model" or "optimizer") and name.
         state : dict
             Everything else, as plain data.
         """
@@ -143,7 +143,7 @@ class RunDirectory:
                 f"{self.last}: format must be {FORMAT}, got {version!r}; the state was written by "
                 "another version"
             )
-        parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "average": {}}
+        parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition(".")
             parts.setdefault(part, {})[rest] = array

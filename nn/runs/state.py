@@ -43,16 +43,14 @@ class RunState:
     model: Module
     optimizer: Optimizer
     schedule: Schedule | ReduceLROnPlateau | None
-    average: Any
     lr: list[float]  # of each group, when the run began
     counters: Counters = field(default_factory=Counters)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return weights, the optimizer's arrays and averages, named `part.name`."""
+        """Return weights and the optimizer's arrays, named `part.name`."""
         parts = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict()["arrays"],
-            "average": {} if self.average is None else self.average.state_dict(),
         }
         return {f"{part}.{name}": a for part, arrays in parts.items() for name, a in arrays.items()}
 
@@ -73,12 +71,9 @@ class RunState:
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         groups = self.optimizer.param_groups
         schedule = None if self.schedule is None else self.schedule.state_dict()
-        decay = getattr(self.average, "decay", None)
-        decay = decay if isinstance(decay, float) else None  # of an average by the caller
         return {
             "lr": self.lr,
             "clip_norm": self.optimizer.clip_norm,
-            "average": self.average and [type(self.average).__name__, decay],
             "parameters": [f"{names[id(p)]} {p.shape}" for g in groups for p in g["params"]],
             "optimizer": [
                 {name: g[name] for name in g if name not in ("lr", "initial_lr", "params")}
@@ -108,8 +103,6 @@ class RunState:
         fit_weights(self.model, parts["model"], path)
         optimizer = {"groups": data.get("optimizer"), "arrays": parts["optimizer"]}
         _load(path, "optimizer", self.optimizer.load_state_dict, optimizer)
-        if self.average is not None:
-            _load(path, "average", self.average.load_state_dict, parts["average"])
         if self.schedule is not None:
             _load(path, "schedule", self.schedule.load_state_dict, data.get("schedule"))
         _load(path, "generators", self._set_generators, data.get("generators"))

@@ -84,9 +84,6 @@ class Trainer(TrainingLoop):
     score : function, optional
         Takes the model and returns a number for each validation, larger is better. By default the
         validation loss is compared, smaller is better.
-    average : MovingAverage or similar, optional
-        Its `update(model)` is called after each step. Validations use the weights within its
-        context `applied(model)`.
     keep_last : int
         Number of the last validations whose weights are kept in `run_dir`.
     save_every : int, optional
@@ -146,7 +143,6 @@ class Trainer(TrainingLoop):
         patience: int | None = None,
         patience_from: int = 0,
         score: Callable[[Any], float] | None = None,
-        average: Any = None,
         keep_last: int = 0,
         save_every: int | None = None,
         log_every: int = 10,
@@ -176,7 +172,7 @@ class Trainer(TrainingLoop):
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
-        self.score, self.average, self.on_validation = score, average, on_validation
+        self.score, self.on_validation = score, on_validation
         lr = [float(group["lr"]) for group in optimizer.param_groups]
         goal = "max" if score is not None else None if valid is None else "min"
         self.schedule = _as_schedule(schedule, optimizer, goal)
@@ -190,7 +186,7 @@ class Trainer(TrainingLoop):
         if run_dir is not None:
             run_dir.writes = self._writes
         self._writer = run_dir if self._writes else None
-        self.state = RunState(model, optimizer, self.schedule, average, lr)
+        self.state = RunState(model, optimizer, self.schedule, lr)
         self.history: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.progress = progress
@@ -379,8 +375,6 @@ class Trainer(TrainingLoop):
             loss, count, norm = 0.0, 0.0, None
         if isinstance(self.schedule, Schedule):
             self.schedule.step()
-        if self.average is not None:
-            self.average.update(self.model)
         return loss, count, norm, stop
 
     def _restore_buffers(self, buffers: dict[str, np.ndarray]) -> None:
@@ -437,19 +431,18 @@ class Trainer(TrainingLoop):
         random = get_rng_state()
         entry: dict[str, Any] = {"step": counters.step, "epoch": counters.epoch}
         try:
-            with nullcontext() if self.average is None else self.average.applied(self.model):
-                value = self._judge(entry)
-                best = counters.best
-                is_better = (
-                    value is None
-                    or best is None
-                    or (value > best if self.score is not None else value < best)
-                )
-                if self._writer is not None:
-                    if is_better:
-                        self._writer.save_best(self.model, **entry)
-                    if self.keep_last:
-                        self._writer.save_checkpoint(self.model, counters.step, self.keep_last)
+            value = self._judge(entry)
+            best = counters.best
+            is_better = (
+                value is None
+                or best is None
+                or (value > best if self.score is not None else value < best)
+            )
+            if self._writer is not None:
+                if is_better:
+                    self._writer.save_best(self.model, **entry)
+                if self.keep_last:
+                    self._writer.save_checkpoint(self.model, counters.step, self.keep_last)
         except Stopped:
             set_rng_state(random)
             raise

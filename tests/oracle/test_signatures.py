@@ -31,7 +31,6 @@ SYNONYMS = {
 """Names of one required argument here and in the other library."""
 SAME_AS = {
     "grad": torch.func.grad,
-    "elementwise_grad": torch.func.grad,
     "value_and_grad": torch.func.grad_and_value,
     "jacobian": torch.func.jacrev,
     "hessian": torch.func.hessian,

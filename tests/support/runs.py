@@ -32,9 +32,7 @@ def copying(n: int = 120, seed: int = 0) -> list[tuple[list[int], list[int]]]:
     return [(w, [1, *w, 2]) for w in words]
 
 
-def trainer(
-    run_dir: Path | None = None, seed: int = 0, decay: float | None = None, **options: Any
-) -> nn.Trainer:
+def trainer(run_dir: Path | None = None, seed: int = 0, **options: Any) -> nn.Trainer:
     """Return a trainer that learns to copy with a small Transformer."""
     mg.manual_seed(seed)
     c = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.1, max_len=16)
@@ -50,7 +48,6 @@ def trainer(
         schedule=schedule,
         objective=nn.ModelLoss(label_smoothing=0.05),
         run_dir=run_dir,
-        average=None if decay is None else nn.MovingAverage(model, decay),
         **settings,
     )
 

@@ -172,7 +172,7 @@ def test_derivative_called_wrongly_names_the_argument(call: Any, error: Any, mes
         call()
 
 
-@pytest.mark.parametrize("derivative", [mg.value_and_grad, mg.elementwise_grad, mg.jacobian])
+@pytest.mark.parametrize("derivative", [mg.value_and_grad, mg.grad, mg.jacobian])
 def test_derivative_by_an_argument_named_twice_is_refused(derivative: Any) -> None:
     with pytest.raises(ValueError, match="argnums must contain each argument once, got .* 2 argum"):
         derivative(lambda x, y: (x * y).sum(), (0, -2))(V, V)

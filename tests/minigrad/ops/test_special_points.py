@@ -155,7 +155,7 @@ def test_row_of_negative_infinity_in_bias_gives_zeros_and_zero_gradients(is_kern
 
 @pytest.mark.parametrize("f", [mg.sigmoid, mg.softplus, mg.silu, mg.elu, np.tanh, mg.log_sigmoid])
 def test_gradient_far_from_zero_is_finite(f: Any) -> None:
-    assert np.isfinite(mg.elementwise_grad(f)(np.array([-1000.0, 1000.0])).data).all()
+    assert np.isfinite(mg.grad(lambda x: f(x).sum())(np.array([-1000.0, 1000.0])).data).all()
 
 
 def test_erf_equals_the_c_library_up_to_rounding() -> None:

@@ -445,19 +445,6 @@ def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, mess
         scaled_trainer(tmp_path, optimizer=optimizer).fit(resume=True)
 
 
-@pytest.mark.parametrize(
-    "decay, message",
-    [
-        (None, r"average must be \['MovingAverage', 0.9\], as the run began with, got None"),
-        (0.5, r"average\[1\] must be 0.9, as the run began with, got 0.5"),
-    ],
-)
-def test_resume_with_other_average_raises(tmp_path: Path, decay: Any, message: str) -> None:
-    trainer(tmp_path, decay=0.9, max_steps=1).fit()
-    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
-        trainer(tmp_path, decay=decay).fit(resume=True)
-
-
 def test_fit_after_resume_and_new_learning_rate_uses_it(tmp_path: Path) -> None:
     scaled_trainer(tmp_path, max_epochs=1).fit()
     t = scaled_trainer(tmp_path, max_epochs=2)

@@ -49,7 +49,6 @@ def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
         save_every=3,
         log_every=2,
         patience=9,
-        average=nn.MovingAverage(model, 0.5),
         keep_last=2,
         run_dir=run_dir,
         progress=parallel is None,

@@ -80,7 +80,6 @@ class Run:
     kind: str
     optimizer: str
     schedule: str
-    decay: float | None
     is_validated: bool
     shuffle: bool
     seed: int
@@ -102,7 +101,6 @@ class Run:
             batches,
             valid=valid if self.is_validated else None,
             schedule=SCHEDULES[self.schedule](optimizer),
-            average=None if self.decay is None else nn.MovingAverage(model, self.decay),
             shuffle=self.shuffle,
             run_dir=run_dir,
             save_every=save_every,
@@ -130,7 +128,6 @@ def runs(draw: Any) -> Run:
         draw(st.sampled_from(["pairs", "rows", "windows", "list", "function"])),
         draw(st.sampled_from([*OPTIMIZERS])),
         draw(st.sampled_from(schedules)),
-        draw(st.sampled_from([None, 0.5])),
         is_validated,
         draw(st.booleans()),
         draw(st.integers(0, 99)),

@@ -42,7 +42,6 @@ def generate(**options: Any) -> list[int]:
         (lambda **o: PairBatches([([1], [1])], **o), "max_tokens", []),
         (nn.ModelLoss, "label_smoothing", []),
         (load("rdrop").RDrop, "alpha", REALS),
-        (lambda **o: nn.MovingAverage(nn.Linear(2, 1), **o), "decay", []),
         (lambda **o: optim.Adam([nn.Parameter(IDS / 1.0)], **o), "lr eps weight_decay clip_norm", REALS),
         (lambda **o: optim.Adam([nn.Parameter(IDS / 1.0)], **o), "betas", []),
         (nn.TransformerConfig, "d_model num_heads d_ff max_len dropout positions tie", []),
