@@ -104,6 +104,13 @@ def test_mask_of_a_stack_is_padding_and_causality_and_the_window(data: Any) -> N
         assert found == expected, (b, i, j)
 
 
+def test_window_hides_keys_before_and_after_a_query() -> None:
+    for l_q, past, window in itertools.product(range(1, 5), range(3), range(1, 7)):
+        mask = within_window(None, l_q, past + l_q, window)
+        for i, j in np.ndindex(l_q, past + l_q):
+            assert (mask is None or mask[i, j]) == (abs(past + i - j) < window), (l_q, past, window)
+
+
 @given(st.data())
 def test_valid_lens_mask_is_true_for_the_first_keys(data: Any) -> None:
     n, l_q, l_kv = (data.draw(st.integers(low, 4)) for low in (0, 0, 1))
