@@ -117,7 +117,7 @@ class AnswerTask:
                 f"  wrote:    {found}",
                 f"  expected: {answer['content']}",
             )
-            print(*map(printable, lines), sep="\n")
+            print(*(printable(line, 1000) for line in lines), sep="\n")
         return after
 
 
