@@ -103,8 +103,8 @@ def log(x: Tensor, /) -> Any:
     """
     if needs_gradient(x) and not all_true(unwrap(x) != 0):
         raise GradientError(
-            "log: x must not contain 0, where its gradient is NaN or infinite; if "
-            'RBFInterpolator called it, pass kernel="cubic" in place of its thin plate spline'
+            "log: x must not contain 0, where its gradient is NaN or infinite; by its points, "
+            'RBFInterpolator needs kernel="cubic" in place of its thin plate spline'
         )
     return as_tensors(np.log(x))
 
