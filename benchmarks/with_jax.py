@@ -52,6 +52,10 @@ def program(name: str, size: int, compiled: bool = False) -> Callable[[], None]:
         constant=jnp.asarray,
         cho_solve=lambda factor, b: scipy.linalg.cho_solve((factor, True), b),
     )
+    if compiled:
+        xp.scan = lambda step, state, rows: jax.lax.scan(
+            lambda carried, row: (step(carried, row), None), state, rows
+        )[0]
 
     def derive(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
         derived = jax.value_and_grad(f)
