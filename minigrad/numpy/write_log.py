@@ -16,9 +16,9 @@ arrays of its owner: the first tensor of a memory keeps them (`Tensor._written`)
 
 from __future__ import annotations
 
-import ctypes
 import math
 import weakref
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,10 @@ from ..ops.shape import _scattered
 from ..tensor import Tensor, first_of, frozen_node, seen_of
 from .batched import BatchedArray
 from .vmap import _hidden, _shown
+
+ctypes: Any = None  # missing in some builds of Python
+with suppress(ImportError):
+    import ctypes
 
 # -- places in memory
 
@@ -88,7 +92,7 @@ class Place(NamedTuple):
 def address_of(array: np.ndarray) -> int:
     """Return the address of the first element."""
     flags = array.flags
-    if flags.c_contiguous and flags.writeable and array.size:  # several times faster
+    if ctypes is not None and flags.c_contiguous and flags.writeable and array.size:  # faster
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     address: int = array.__array_interface__["data"][0]
     return address
