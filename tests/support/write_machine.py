@@ -299,9 +299,12 @@ class WriteMachine(RuleBasedStateMachine):
     @rule(data=st.data(), i=places, j=places, value=st.none() | st.just(0.5), no_grad=st.booleans())
     def set_item(self, data: Any, i: int, j: int, value: float | None, no_grad: bool) -> None:
         n, no_grad = self.target(i), self.freezes(no_grad)
+        values = self.arrays.values
         if n is not None:
-            key = data.draw(keys(self.arrays.values[n].shape))
+            key = data.draw(keys(values[n].shape))
             if value is None:
+                if n in self.arrays.frozen and np.shares_memory(values[n], values[self.place(j)]):
+                    return  # values that are written where they are change nothing, and freeze nothing
                 self.run(Statement(assign(key), (self.place(j),), n, no_grad))
             else:
                 self.run(Statement(assign_constant(key, value), (), n, no_grad))
