@@ -154,6 +154,12 @@ class _WithOutput(EncoderModel):
         reduction : {"mean", "sum", "none"}
             "none" returns a loss for each position, in the shape of `targets`.
         """
+        if self.output.weight.shape[0] == 1:
+            raise ValueError(
+                f"{type(self).__name__}: num_classes must be at least 2 for a cross-entropy, got "
+                "1; train scores with minigrad.binary_cross_entropy_with_logits(model(ids)[..., "
+                "0], targets)"
+            )
         batch = self._sequences(ids, padding_mask, types, targets)
         return self._cross_entropy(self._scaled(batch), batch.targets, label_smoothing, reduction)
 

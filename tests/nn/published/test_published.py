@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from support.properties import perturb, seeds
 from support.published import MODELS
 
+import minigrad as mg
 import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
@@ -359,3 +360,13 @@ def test_load_of_a_length_without_table_takes_no_memory(tmp_path: Path) -> None:
     nn.generate(nn.load(tmp_path), [3, 4, 5], max_len=5)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
+
+
+def test_loss_of_a_classifier_of_one_class_raises_and_names_the_loss_of_scores() -> None:
+    model = nn.EncoderClassifier(bert(num_classes=1, pool="first", head_activation="tanh"))
+    ids, targets = np.array([[1, 2, 3], [3, 2, 1]]), np.array([0.0, 1.0], np.float32)
+    with pytest.raises(ValueError, match=r"num_classes must be at least 2 .* got 1; train scores"):
+        model.loss(ids, [0, 0])
+    loss = mg.binary_cross_entropy_with_logits(model(ids)[..., 0], targets)
+    loss.backward()
+    assert model.output.bias.grad is not None and loss.item() > 0
