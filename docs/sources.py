@@ -105,7 +105,8 @@ def course_files(script: Path) -> list[Path]:
         for name in re.findall(r"^(?:from|import) ([\w.]+)", text, re.M):
             module = COURSE / name.replace(".", "/")
             files += [p for p in sorted(module.parent.glob(f"{module.name}.*")) if p not in files]
-    return files
+    # a compiled catalog contains the time at which it was compiled
+    return [LOCALE / "course" / "labels.po" if p.suffix == ".mo" else p for p in files]
 
 
 def add_outputs(notebook: Any, outputs: list[Any], language: str) -> None:

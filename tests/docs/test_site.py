@@ -140,6 +140,22 @@ def test_chinese_menu_marks_pages_without_a_translation(page: str) -> None:
 # -- outputs of lessons --------------------------------------------------------------------------------
 
 
+def test_files_of_a_lesson_are_the_same_after_each_compilation_of_labels() -> None:
+    sources = part("sources")
+    lesson = sources.lessons()[7]
+    contents = []
+    for _ in range(2):
+        sources.write_labels()
+        (sources.COURSE / "labels.mo").write_bytes(
+            (sources.COURSE / "labels.mo").read_bytes() + bytes(len(contents))
+        )
+        contents.append([path.read_bytes() for path in sources.course_files(lesson)])
+    sources.write_labels()
+    assert contents[0] == contents[1]
+    names = [path.name for path in sources.course_files(lesson)]
+    assert {"watch.html", "by_hand.py", "labels.po", "build_a_transformer.py"} <= {*names}
+
+
 def test_outputs_are_added_in_each_language_and_computed_again_after_a_change(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
