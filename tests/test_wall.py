@@ -297,10 +297,9 @@ def test_rings_replace_no_function_class_or_method_of_the_book() -> None:
             if not isinstance(value, dict):
                 assert found == value, (file, name)
                 continue
-            assert name in ADDED or found.keys() == value.keys(), (
-                file,
-                name,
-            )
+            found.pop("__slotnames__", None)  # that copyreg adds when an object is pickled
+            value.pop("__slotnames__", None)
+            assert name in ADDED or found.keys() == value.keys(), (file, name)
             for key in value.keys() - {key for n, key in HOOKS if n == name}:
                 assert found[key] == value[key], (file, name, key)
 

@@ -161,7 +161,7 @@ def with_a_loop_over_rows(x: Any) -> Any:
         ("layer_norm", with_a_loop_over_rows, "^$"),
         ("softmax_rows", lambda scores: mg.softmax(scores), "returns Tensor; .* so return its .data$"),
         ("pieces", lambda ids, starts, n: [ids[s : s + n + 1] for s in starts], "^$"),
-        ("pieces", lambda ids, starts, n: [ids[s : s + n + s] for s in starts], "returns list; .* np.stack"),
+        ("pieces", lambda ids, starts, n: [ids[s : s + n + s] for s in starts], r"returns list; [\s\S]*np\.stack"),
         ("pieces", lambda ids, starts, n: np.stack([ids[s : s + n + 1] for s in starts]), "^$"),
     ],
 )  # fmt: skip

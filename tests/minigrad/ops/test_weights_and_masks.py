@@ -108,7 +108,7 @@ ELSEWHERE = {
     "where.condition", "average.weights", "any.where", "all.where", "mean.where", "var.where", "std.where",
     # no arrays of weights
     "cov.bias", "attribute.padding_mask", "valid_lens_mask.valid_lens",
-    "for_inference.weights", "load.weights", "classifier.weights",
+    "for_inference.weights", "load.weights", "classifier.weights", "reranker.weights",
     # passed on to functions and layers that are tested here
     "Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.memory_mask", "ExtendedEncoderLayer.forward.mask", "ExtendedDecoderLayer.forward.mask",
     "ExtendedDecoderLayer.forward.memory_mask",
