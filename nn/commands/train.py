@@ -74,7 +74,7 @@ MAX_LEN = 128
 """Largest number of tokens of a sentence; longer pairs are left out."""
 CALL_OPTIONS = {"out", "resume", "quiet"}
 """Options that are not settings of a run."""
-MAY_CHANGE = {"epochs", "data", "valid", "test", "processes"}
+MAY_CHANGE = {"epochs", "steps", "data", "valid", "test", "processes"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
 LARGE_CORPUS = 20_000  # pairs
 TOKENIZERS = ("word", "char", "space", "bpe")
@@ -107,6 +107,7 @@ def make_parser() -> argparse.ArgumentParser:
     number("--d-ff", 256, "size of the feed-forward networks")
     number("--dropout", 0.05, "share of values set to zero", float, "P")
     number("--epochs", 7, "passes over the training pairs")
+    number("--steps", None, "stop after this number of steps")
     number("--batch-tokens", 1024, "the most tokens of a side")
     number("--lr", 2e-3, "largest rate, or factor of noam", float, "X")
     schedules = ["noam", "inverse-sqrt", "cosine", "linear"]
@@ -402,14 +403,16 @@ def build(args: argparse.Namespace) -> tuple[Translator, Trainer, PairBatches, l
     valid_batches, test_batches = (
         make_batches(translator, part, args, learn=False) for part in (valid, test)
     )
+    steps = len(batches) * args.epochs
     trainer = Trainer(
         model,
         Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=1.0),
         batches,
         valid=valid_batches,
         objective=ModelLoss(label_smoothing=args.label_smoothing),
-        schedule=make_schedule(args, len(batches) * args.epochs),
+        schedule=make_schedule(args, min(steps, args.steps or steps)),
         max_epochs=args.epochs,
+        max_steps=args.steps,
         save_every=200,
         parallel=args.processes,
         keep_last=args.average,

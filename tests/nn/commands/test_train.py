@@ -265,6 +265,15 @@ def test_resume_of_a_finished_run_with_more_epochs_stretches_the_schedule(
             assert rate == pytest.approx(2e-3 * schedule(step + 1), rel=1e-6)
 
 
+def test_train_stops_after_steps_and_resumes(undrawn: None, tmp_path: Path) -> None:
+    line = f"{TINY} --batch-tokens 99 --out {tmp_path}"
+    call(train.main, f"{line} --steps 3")
+    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 3
+    with pytest.warns(UserWarning, match="the rates of the new schedule"):
+        call(train.main, f"{line} --steps 5 --resume")
+    assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 5
+
+
 def test_resume_restores_the_number_of_processes(undrawn: None, tmp_path: Path) -> None:
     call(train.main, f"{TINY} --processes 3 --epochs 1 --out {tmp_path}")
     resume = f"--resume --out {tmp_path}".split()
