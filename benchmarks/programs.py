@@ -56,7 +56,7 @@ Program = Callable[[Any, int], tuple[Callable[[Any], Any], np.ndarray]]
 
 
 def logistic(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """Logistic regression with a penalty."""
+    """Return the loss of a logistic regression with a penalty, and a start."""
     rng = np.random.default_rng(0)
     inputs = np.c_[np.ones(n), rng.normal(size=(n, 4))]
     p = 1 / (1 + np.exp(-inputs @ [0.5, 1.0, -2.0, 0.0, 3.0]))
@@ -71,7 +71,7 @@ def logistic(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def likelihood(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """A censored normal beside counts of a negative binomial distribution."""
+    """Return the loss of censored normal values and negative binomial counts, and a start."""
     rng = np.random.default_rng(1)
     places = rng.uniform(0, 2, n)
     seen = np.minimum(1 + 2 * places + rng.normal(0, 0.7, n), 4.0)
@@ -91,7 +91,7 @@ def likelihood(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def ode(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """A neural differential equation, by the method of Runge and Kutta."""
+    """Return the loss of a neural differential equation (Runge-Kutta), and a start."""
     rng = np.random.default_rng(2)
     t = np.linspace(0, 3, n)
     h = t[1]
@@ -127,7 +127,7 @@ def ode(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def kalman(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """The likelihood of a Kalman filter of position and speed."""
+    """Return the negative log-likelihood of a Kalman filter, and a start."""
     rng, dt = np.random.default_rng(3), 0.1
     seen = xp.constant(np.cumsum(rng.normal(0.1, 0.1, n)) + rng.normal(0, 0.3, n))
     f, g = xp.constant(np.array([[1, dt], [0, 1]])), xp.constant(np.array([[1.0, 0.0]]))
@@ -153,7 +153,7 @@ def kalman(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def gaussian_process(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """The marginal likelihood of a Gaussian process."""
+    """Return the negative log-likelihood of a Gaussian process, and a start."""
     rng = np.random.default_rng(4)
     x = rng.uniform(-3, 3, n)
     distances = xp.constant((x[:, None] - x) ** 2)
@@ -169,7 +169,7 @@ def gaussian_process(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]
 
 
 def clustering(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """Soft clustering of points around three centres."""
+    """Return the loss of soft clustering around three centres, and a start."""
     rng = np.random.default_rng(5)
     points = np.concatenate([rng.normal(m, 0.4, (n // 3, 2)) for m in ([0, 0], [3, 0], [0, 3])])
     x = xp.constant(points)
@@ -183,7 +183,7 @@ def clustering(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def springs(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """A chain of five masses and springs over `n` steps, thrown at a target."""
+    """Return the distance of a thrown chain of springs from a target, and a start."""
     masses, dt, rest = 5, 0.02, 0.5
     weight = xp.constant(np.tile([0.0, -9.81], (masses, 1)))
     target = xp.constant(np.array([2.5, 0.5]))
@@ -228,7 +228,7 @@ def springs(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
 
 
 def image_filter(xp: Any, n: int) -> tuple[Callable[[Any], Any], np.ndarray]:
-    """A filter of 5 × 5 that sharpens an image, with a penalty on its edges."""
+    """Return the loss of a 5 × 5 filter that sharpens an image, and a start."""
     rng = np.random.default_rng(6)
     clean = np.zeros((n, n))
     clean[n // 4 : -n // 4, n // 3 : -n // 3] = 1.0

@@ -18,7 +18,7 @@ from nn.module import evaluating
 from ..text.batches import padded
 from ..text.chats import Chat, encode_chat, read_chats
 from ..text.pairs import split_pairs
-from .inputs import announce, load_text, print_left_out
+from .inputs import announce, held_out_sizes, load_text, print_left_out
 
 __all__ = ["AnswerTask"]
 
@@ -40,9 +40,7 @@ class AnswerTask:
             raise ValueError("--train must be lora or all for a language model, got head")
         chats = read(args.data, args)
         keyed: list[Any] = [(repr(chat[:-1]), chat) for chat in chats]
-        size = max(1, min(len(chats) // 10, 1000))
-        sizes = [0 if args.test or len(chats) < 20 else size, 0 if args.valid else size]
-        parts: list[Any] = split_pairs(keyed, *sizes, seed=args.seed)
+        parts: list[Any] = split_pairs(keyed, *held_out_sizes(args, len(chats)), seed=args.seed)
         test, valid, train = ([chat for _, chat in part] for part in parts)
         test = read(args.test, args) if args.test else test
         valid = read(args.valid, args) if args.valid else valid

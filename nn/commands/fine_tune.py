@@ -43,6 +43,7 @@ from .inputs import (
     announce,
     columns_of,
     command_parser,
+    held_out_sizes,
     load_text,
     naming_settings,
     print_left_out,
@@ -188,8 +189,7 @@ class LabelTask:
                 f"{args.data} must have texts of at least 2 labels, got {len(self.labels)}: "
                 f"{printable(self.labels[0], 40)!r}"
             )
-        size = max(1, min(len(pairs) // 10, 1000))
-        sizes = [0 if args.test or len(pairs) < 20 else size, 0 if args.valid else size]
+        sizes = held_out_sizes(args, len(pairs))
         generator = np.random.default_rng(args.seed)
         test, valid, self.train = split_by_label(pairs, *sizes, generator=generator)
         test = read(args.test, args, self.labels) if args.test else test

@@ -34,6 +34,7 @@ __all__ = [
     "load_text",
     "print_json",
     "naming_settings",
+    "held_out_sizes",
     "print_left_out",
     "read_batches",
     "read_texts",
@@ -238,6 +239,12 @@ def announce(*files: Path | str | None) -> None:
     for path in [Path(file) for file in files if file is not None]:
         if path.is_file() and (size := path.stat().st_size) > LARGE_FILE:
             note(f"reading {path}, {size / 1e6:,.0f} MB")
+
+
+def held_out_sizes(args: Any, count: int) -> tuple[int, int]:
+    """Return how many of `count` texts test a model and choose its weights, if no file does."""
+    size = max(1, min(count // 10, 1000))
+    return 0 if args.test or count < 20 else size, 0 if args.valid else size
 
 
 def print_left_out(path: Path, left_out: Mapping[str, int]) -> None:
