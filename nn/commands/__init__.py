@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import minigrad
-from nn.commands.console import run_script
+from nn.commands.console import Parser, run_script
 
 __all__ = ["COMMANDS", "main"]
 
@@ -24,7 +24,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code of the process."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="minigrad",
         description="Train and use Transformers, in NumPy alone.",
         epilog="commands:\n" + "\n".join(f"  {name:12}{about}" for name, about in COMMANDS.items()),

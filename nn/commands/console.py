@@ -14,15 +14,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from minigrad.check.extras import MissingExtraError
 from minigrad.fast.launcher import launched
 from minigrad.fast.parallel import job
-from minigrad.io.reading import MAX_LINE
+from minigrad.io.reading import MAX_LINE, printable
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["amount", "count", "escaped", "note", "piped", "run_script", "seed"]
+__all__ = ["Parser", "amount", "count", "escaped", "note", "piped", "run_script", "seed"]
 
 CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, line separators, and lone surrogates, which no terminal can show."""
@@ -35,6 +35,14 @@ _USER_ERRORS = (
     RuntimeError,
     MissingExtraError,
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors show the beginning of a long argument."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2 after the usage and the message on standard error."""
+        super().error(re.sub(r"\S{300,}", lambda word: printable(word[0]), message))
 
 
 def run_script(main: Callable[[], Any]) -> int:

@@ -18,7 +18,7 @@ from minigrad.io import read_json
 from minigrad.io.json import Settings
 from minigrad.io.reading import printable, require_file
 from nn import text
-from nn.commands.console import CONTROLS, count, note, piped
+from nn.commands.console import CONTROLS, Parser, count, note, piped
 from nn.published.load import refuse_gguf
 from nn.text.hub import find_model
 
@@ -61,7 +61,7 @@ def command_parser(
     name: str, description: str | None, model: str | None = None
 ) -> argparse.ArgumentParser:
     """Return a parser of the arguments of `minigrad NAME`; `model` describes the first one."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         f"minigrad {name}",
         description=description,
         formatter_class=partial(_HelpFormatter, max_help_position=32),
