@@ -175,7 +175,10 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
 
     sys.path.insert(0, str(HERE.parent))
     library, _, variant = library.partition(":")
-    module = importlib.import_module(f"with_{library}")
+    try:
+        module = importlib.import_module(f"with_{library}")
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error}")
     task = f"{task}_{variant}" if variant else task
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     step = getattr(module, task)(**config)

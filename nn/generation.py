@@ -17,6 +17,7 @@ from minigrad.arguments import checked_count, checked_number
 from minigrad.arrays import Ids
 from minigrad.random import default_generator
 
+from .models import checked_ids
 from .module import evaluating
 
 __all__ = ["Decoding", "decode", "likeliest", "sampled"]
@@ -186,7 +187,7 @@ def decode(
     """
     with evaluating():
         state = model.start() if source is None else model.start(source)
-    decoding = Decoding(model, state, np.asarray(tokens), max_len, model.config.end_ids)
+    decoding = Decoding(model, state, checked_ids("tokens", tokens), max_len, model.config.end_ids)
     sequences: list[list[int]] = [[] for _ in decoding.history]
     for rows, following, _ in decoding.steps(choose):
         for row, token in zip(rows, following.tolist()):

@@ -263,13 +263,16 @@ def has_rows_of_different_lengths(ids: Ids) -> bool:
 
 
 def checked_padding_mask(
-    padding_mask: Mask, shape: tuple[int, ...], name: str = "padding_mask"
+    padding_mask: Mask,
+    shape: tuple[int, ...],
+    name: str = "padding_mask",
+    true: str = "a real token",
 ) -> np.ndarray:
-    """Return a padding mask (N, L) as an array, or raise a ValueError."""
+    """Return a mask of tokens (N, L) as an array, or raise a ValueError."""
     mask = as_array(padding_mask)
     if mask.dtype != bool or mask.shape != shape:
         raise ValueError(
-            f"{name} must be booleans {shape}, True = a real token, got {mask.dtype} {mask.shape}"
+            f"{name} must be booleans {shape}, True = {true}, got {mask.dtype} {mask.shape}"
         )
     return mask
 
@@ -532,7 +535,9 @@ class LanguageModel(Model):
         ids, mask, positions = batch.ids, batch.mask, batch.positions
         targets = ids[:, 1:]
         if target_mask is not None:
-            predicted = checked_padding_mask(target_mask, ids.shape, "target_mask")
+            predicted = checked_padding_mask(
+                target_mask, ids.shape, "target_mask", "a token to predict"
+            )
             targets = np.where(predicted[:, 1:], targets, IGNORED)
         if mask is None:
             return Batch(ids[:, :-1], targets=targets)

@@ -111,6 +111,16 @@ def test_padding_mask_of_another_dtype_raises() -> None:
     message = r"padding_mask must be booleans \(2, 4\), True = a real token, got"
     with pytest.raises(ValueError, match=message):
         language_model()(IDS, np.ones((2, 4)))
+    with pytest.raises(
+        ValueError, match="target_mask must be booleans .*, True = a token to predi"
+    ):
+        language_model().loss(IDS, target_mask=np.ones((2, 4)))
+
+
+@pytest.mark.parametrize("tokens", [1, [1], [1.5], [[]], [[1, 2], [3]]])
+def test_decode_with_tokens_that_are_no_rows_raises(tokens: Any) -> None:
+    with pytest.raises(ValueError, match="tokens must "):
+        nn.decode(transformer(), tokens, IDS)
 
 
 def test_transformer_with_batches_of_different_sizes_raises() -> None:
