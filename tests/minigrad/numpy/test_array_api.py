@@ -340,6 +340,8 @@ def test_operator_has_the_values_and_dtypes_of_numpy(name: str, data: st.DataObj
     expected, result = outcome(f, own, {}), outcome(f, tensors, {})
     if name == "pow" and is_left and x.dtype == bool and type(other) in (int, float):
         return  # NumPy's dtype of the square of booleans is not that of their other powers
+    if name == "pow" and IS_OLDER and not is_left and x.dtype.kind in "iu" and x.ndim == 0:
+        return  # ndarray.__pow__ takes the tensor for an integer, by its __index__
     assert_same(result, expected)
     if name in IN_PLACE and not isinstance(expected, Exception):
         assert result is tensors[0]

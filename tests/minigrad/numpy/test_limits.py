@@ -40,6 +40,8 @@ SHAPES = [(1,), (2,), (3,), (1, 1), (1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 
 @pytest.mark.parametrize("rowvar", [True, False])
 @pytest.mark.parametrize("other", [None, *SHAPES])
 def test_covariances_of_every_shape_equal_numpy(other: Any, rowvar: bool) -> None:
+    if not rowvar and np.lib.NumpyVersion(np.__version__) < "2.2.0":
+        pytest.skip("needs a function of a newer NumPy: this one does not transpose a single row")
     for shape, ddof, bias in itertools.product(SHAPES, (None, 0, 1, 2, 3, 4), (False, True)):
         m = normal([1, *shape], *shape)
         y = None if other is None else normal([2, *other], *other)
