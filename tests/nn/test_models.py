@@ -210,11 +210,11 @@ class ExtendedGatedLayer(Gate, nn.ExtendedEncoderLayer):  # type: ignore[misc]
 
 
 class GatedConfig(nn.LanguageModelConfig):
-    parts: ClassVar = {nn.TransformerEncoderLayer: GatedLayer}
+    parts: ClassVar[Any] = {nn.TransformerEncoderLayer: GatedLayer}
 
 
 class ExtendedGatedConfig(nn.DecoderOnlyConfig):
-    parts: ClassVar = {
+    parts: ClassVar[Any] = {
         **nn.DecoderOnlyConfig.parts,
         nn.TransformerEncoderLayer: ExtendedGatedLayer,
     }

@@ -37,6 +37,7 @@ REMAINING = (
     "needs a font with Chinese characters",
     "needs a function of a newer NumPy",
     "needs chromium",
+    "needs columns of code",
     "needs a thread",
     "needs flags of the processor",
     "needs fork",

@@ -38,7 +38,9 @@ FUNCTIONS = sorted(
     (f for f in {**DISPATCH, **ADAPTED} if not isinstance(f, tuple) and f not in NOT_CALLED),
     key=lambda f: f"{f.__name__} {getattr(f, '__module__', '')}",
 )
-OLDER = {np.concatenate, np.copyto, np.dot, np.inner, np.putmask, np.take, np.vdot, np.where}
+OLDER = {
+    np.concatenate, np.copyto, np.dot, np.inner, np.linalg.norm, np.putmask, np.take, np.vdot, np.where,
+}  # fmt: skip
 """Functions that take other forms before NumPy 2.4."""
 
 UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.svd}
