@@ -266,33 +266,32 @@ def _work(waiting: SimpleQueue[_Job]) -> None:
 
 def _forget_threads() -> None:
     """Forget the other threads of the process that forked this one: they do not run here."""
-    state = shared_generator().bit_generator.state
-    shared_generator.cache_clear()  # one of them may hold the lock of the generator
-    shared_generator().bit_generator.state = state
     _Job.threads, _Job.waiting = 0, SimpleQueue()
     for block in (OwnThreads.sharing(), *(ref() for ref in list(OwnThreads.entered.values()))):
         if block is not None and block.thread != threading.get_ident():
             _end_block(id(block))
 
 
-def hold_during_fork(lock: Any) -> None:
+def hold_during_fork(lock: Callable[[], Any]) -> None:
     """Acquire a lock for each fork: else another thread could hold it in the new process forever.
 
     Parameters
     ----------
-    lock : Lock or RLock
-        Whoever holds it must not wait for another lock.
+    lock : function
+        Returns a Lock or RLock. Whoever holds it must not wait for another lock.
     """
     if hasattr(os, "register_at_fork"):
+        release = lambda: lock().release()
         os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+            before=lambda: lock().acquire(), after_in_parent=release, after_in_child=release
         )
 
 
-hold_during_fork(OwnThreads.lock)
-hold_during_fork(collecting)
+hold_during_fork(lambda: shared_generator().bit_generator.lock)  # acquired last
+hold_during_fork(lambda: OwnThreads.lock)
+hold_during_fork(lambda: collecting)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=shared_generator, after_in_child=_forget_threads)
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 # -- memory

@@ -46,7 +46,7 @@ _NO_VARIABLES = (
 """Arguments of transformers' apply_chat_template that are not variables of the template."""
 
 _encoding = threading.RLock()
-hold_during_fork(_encoding)
+hold_during_fork(lambda: _encoding)
 
 
 class ModelText:

@@ -21,7 +21,7 @@ from ..stepper import Group, overlap
 Zeros = Callable[[int, Any], np.ndarray]
 
 _keeping = threading.Lock()
-hold_during_fork(_keeping)
+hold_during_fork(lambda: _keeping)
 
 
 class Home:
