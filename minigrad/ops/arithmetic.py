@@ -108,19 +108,11 @@ sin = ufunc(np.sin, "Compute the sine; x is in radians.", "sin", x=lambda g, x: 
 cos = ufunc(np.cos, "Compute the cosine; x is in radians.", "cos", x=lambda g, x: -g * np.sin(x))
 
 
-tanh = ufunc(
-    np.tanh,
-    "Compute the hyperbolic tangent.",
-    "tanh",
-    x=lambda g, x: over_cosh_squared(g, x),  # 1 - y² cancels far from 0
-)
-
-
+@np.errstate(over="ignore")  # the square may be inf
 def _over_cosh_squared(a: Array, x: Array, /) -> Array:
     """Compute a / cosh(x)²."""
-    with np.errstate(over="ignore"):  # the square may be inf
-        y = np.cosh(x)
-        y *= y
+    y = np.cosh(x)
+    y *= y
     return a / y
 
 
@@ -133,6 +125,9 @@ over_cosh_squared: Function = either(
         },
     ).function
 )
+
+# in place of g * (1 - y²), which cancels far from 0
+tanh = ufunc(np.tanh, "Compute the hyperbolic tangent.", "tanh", x=over_cosh_squared)
 
 # -- division where a slope may be infinite
 #
