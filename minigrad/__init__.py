@@ -32,6 +32,7 @@ from numpy import uint8 as uint8
 
 from . import fast as fast
 from . import optim as optim
+from .check import blocks as blocks  # checks blocks of no_grad() in generators
 from .check.anomaly import *
 from .check.custom_op import *
 from .check.extras import *

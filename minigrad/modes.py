@@ -2,21 +2,16 @@
 
 The mode is a context variable, so each thread and each asyncio task has its own. On a first
 reading: `Mode`, `set_grad_enabled` and `no_grad`. Tools that see every operation are the `watch` of
-a mode, one of the extension points that `registry.py` lists.
+a mode, one of the extension points that `registry.py` lists, as are the checks in `ENTERING`.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import functools
 import inspect
 import sys
-import textwrap
-from collections.abc import Iterator
 from contextlib import ContextDecorator
 from contextvars import ContextVar
-from types import CodeType
 from typing import Any, TypeVar
 
 from .arrays import Function
@@ -50,7 +45,7 @@ class Mode:
     __slots__ = ("record", "watch", "traced", "outer", "block")
 
     def __init__(
-        self, record: bool, watch: Any, traced: bool, outer: Mode | None, block: Any
+        self, record: bool, watch: Any, traced: bool, outer: Mode | None, block: object
     ) -> None:
         self.record = record
         self.watch = watch
@@ -59,7 +54,7 @@ class Mode:
         self.block = block
 
 
-def leave(block: Any) -> None:
+def leave(block: object) -> None:
     """Restore the mode outside the block that ends."""
     mode = MODE.get()
     if mode.block is not block:
@@ -72,6 +67,11 @@ def leave(block: Any) -> None:
 
 _PLAIN = Mode(True, None, False, None, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
+
+ENTERING: list[Function] = []
+"""Checks of a block in a generator: `check(block, frame)`, for the frame of the generator."""
+
+_OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 class set_grad_enabled(ContextDecorator):
@@ -92,24 +92,13 @@ class set_grad_enabled(ContextDecorator):
     def __enter__(self) -> None:
         frame = sys._getframe(1)
         if frame.f_code.co_flags & _OF_GENERATORS:
-            self._check_generator(frame)
+            for check in ENTERING:
+                check(self, frame)
         mode = MODE.get()
         MODE.set(Mode(self._record, mode.watch, mode.traced, mode, self))
 
     def __exit__(self, *exc: object) -> None:
         leave(self)
-
-    def _check_generator(self, frame: Any) -> None:
-        """Raise an error for a block around a yield, which would switch the caller's mode."""
-        caller = frame.f_back
-        if caller is not None and caller.f_code.co_filename == contextlib.__file__:
-            return  # a context manager, which is for its caller
-        if frame.f_lineno in _blocks_around_yield(frame.f_code):
-            raise GradientError(
-                f"{type(self).__name__}: the block contains a yield, so the caller of "
-                f"{frame.f_code.co_name} would run in its mode; decorate the generator with "
-                f"@{type(self).__name__}, or end the block before the yield"
-            )
 
     def _in_generator(self, function: Function) -> Function:
         """Return a generator function that runs in this mode, and its caller in its own."""
@@ -151,34 +140,6 @@ class set_grad_enabled(ContextDecorator):
         return super().__call__(function)
 
 
-_OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-
-
-@functools.cache
-def _blocks_around_yield(code: CodeType) -> frozenset[int]:
-    """Return the first lines of the `with` statements of a function that contain a yield."""
-    try:
-        (function,) = ast.parse(textwrap.dedent(inspect.getsource(code))).body
-    except (OSError, SyntaxError):  # typed into a prompt
-        return frozenset()
-    lines: set[int] = set()
-    for node in _inside(function):
-        body = [part for child in getattr(node, "body", ()) for part in _inside(child)]
-        if isinstance(node, (ast.With, ast.AsyncWith)) and any(
-            isinstance(part, (ast.Yield, ast.YieldFrom)) for part in body
-        ):
-            lines.update(range(node.lineno, max(node.lineno + 1, node.body[0].lineno)))
-    return frozenset(line + code.co_firstlineno - 1 for line in lines)
-
-
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Return a node and what it contains, without nested functions."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            yield from _inside(child)
-
-
 class no_grad(set_grad_enabled):
     """Context manager and decorator that turns the recording of operations off.
 
@@ -188,7 +149,7 @@ class no_grad(set_grad_enabled):
         Function to decorate, as in `@no_grad`.
     """
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Function | None = None) -> Any:
         """Return a context manager, or `function` in this mode."""
         return object.__new__(cls) if function is None else cls()(function)
 
@@ -205,7 +166,7 @@ class enable_grad(set_grad_enabled):
         Function to decorate, as in `@enable_grad`.
     """
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Function | None = None) -> Any:
         """Return a context manager, or `function` in this mode."""
         return object.__new__(cls) if function is None else cls()(function)
 

@@ -10,13 +10,13 @@ the book extend it at these points, and replace none of its functions, classes a
   definition of a function.
 - `registry.function` and `registry.op` with `numpy=`, `registry.answer`, `protocols.ANSWERS`:
   answers to NumPy's functions for tensors.
-- `registry.add_methods`: methods of `Tensor`, of modules and of models.
+- `registry.add_methods`: methods of `Tensor`, of optimizers, of modules and of models.
 - `registry.FORMS`: calls with further options, which `help` describes, or with other names.
 - `tensor.extension`, `changes.LOG` and `changes.logs`: conversions, complex results, writes.
 - `optimizer.Optimizer.stepper_type`: the parts of parameters to which the formula of an optimizer
   is applied, and further options.
 - `arrays.OtherArray` and `arrays.ADAPTERS`: another type of array, in place of ndarrays.
-- `modes.Mode.watch`: a tool that sees every operation.
+- `modes.Mode.watch`: a tool that sees every operation; `modes.ENTERING`: checks of blocks.
 - `ACTIVATIONS` of `nn`: further activations by name.
 - Subclasses of `Optimizer`, and of the modules and models of `nn`.
 """
@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from .op import Op, Rule
 from .tensor import DISPATCH, Tensor
 
 __all__: list[str] = []
+
+Functions: TypeAlias = Function | tuple[Function, ...]
 
 OPS: dict[str, Op] = {}
 """Every registered op by name: the source of the table in the docs and of the generated tests."""
@@ -54,7 +56,7 @@ FUNCTIONS: dict[str, Function] = {}
 
 def op(
     *,
-    numpy: Any = (),
+    numpy: Functions = (),
     methods: str = "",
     vjp: Rule | None = None,
     definition: Function | None = None,
@@ -128,7 +130,7 @@ def elementwise_doc(summary: str, *operands: str, result: str = "Tensor") -> str
     )
 
 
-def function(*, numpy: Any = (), methods: str = "") -> Callable[[Function], Function]:
+def function(*, numpy: Functions = (), methods: str = "") -> Callable[[Function], Function]:
     """Register a public function that is a composition of ops, or that has no gradient.
 
     Parameters
@@ -144,14 +146,14 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Function], Func
     return declare
 
 
-def answer(function: Any, call: Function) -> None:
+def answer(function: Function | tuple[Function, str], call: Function) -> None:
     """Register the answer to a NumPy function, or to `(ufunc, "reduce")` and the like."""
     if function in DISPATCH:
         raise TypeError(f"answer: function must have no answer, got {function}")
     DISPATCH[function] = call
 
 
-def add_methods(cls: type, methods: Mapping[str, Any]) -> None:
+def add_methods(cls: type, methods: Mapping[str, Function | property]) -> None:
     """Set methods and properties of a class; names that the class has raise a TypeError."""
     for name, method in methods.items():
         if any(name in vars(base) for base in cls.__mro__):
@@ -182,14 +184,14 @@ def _with_forms(call: Function) -> Function:
     return function
 
 
-def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
+def _register(entry: Op, numpy: Functions, methods: str) -> Callable[..., Tensor]:
     if entry.name in OPS:
         raise TypeError(f"the name of an op must be new, got {entry.name!r}")
     OPS[entry.name] = entry
     return _publish(entry, entry.function, numpy, methods)
 
 
-def _publish(entry: Any, call: Function, numpy: Any, methods: str) -> Function:
+def _publish(entry: Any, call: Function, numpy: Functions, methods: str) -> Function:
     """Let `call` answer NumPy functions, and set it as methods of Tensor."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())

@@ -23,7 +23,10 @@ from typing import Any
 import numpy as np
 
 from .numpy.sorting import TopK
+from .optim.state import StateMethods
 from .tensor import Tensor
+
+class OptimizerMethods(StateMethods): ...
 
 class Size(builtins.int):
     shape: builtins.tuple[builtins.int, ...]

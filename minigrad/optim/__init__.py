@@ -22,8 +22,8 @@ from ..optimizer import SGD as SGD
 from ..optimizer import Adam as Adam
 from ..optimizer import AdamW as AdamW
 from ..optimizer import Optimizer as Optimizer
-from ..optimizer import clip_grad_norm_ as clip_grad_norm_
 from .lr_scheduler import *
+from .state import *
 
 if not _typing.TYPE_CHECKING:  # type checkers report a missing name
     __all__, __getattr__, __dir__ = _namespace(__name__, "lr_scheduler")

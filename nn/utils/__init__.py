@@ -10,7 +10,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import Tensor, no_grad
 from minigrad.check.namespace import namespace
-from minigrad.optimizer import clip_grad_norm_
+from minigrad.optim.state import clip_grad_norm_
 
 from . import rnn as rnn
 
