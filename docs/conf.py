@@ -175,6 +175,7 @@ def setup(app: Any) -> None:
         app.connect("builder-inited", browser.write_lite)
         app.connect("build-finished", browser.watch_notebooks)
     app.connect("html-page-context", _open_lesson)
+    app.connect("source-read", sources.unlink_files)
     app.connect("html-page-context", sources.link_files)
     app.connect("html-collect-pages", sources.source_pages)
     app.connect("html-page-context", _mark_english)

@@ -200,6 +200,11 @@ def source_pages(app: Any) -> list[tuple[str, dict[str, Any], str]]:
     ]
 
 
+def unlink_files(app: Any, page: str, content: list[str]) -> None:
+    """Replace links to files in the repository by names, which `link_files` links to pages."""
+    content[0] = re.sub(r"\[(`([\w/]+\.py)`)\]\(\.\./\2\)", r"\1", content[0])
+
+
 def link_files(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
     """Link the names of files in the reading page and the lessons to the pages of their code."""
     if page != "reading" and not page.startswith("course/"):

@@ -1,4 +1,4 @@
-"""Compare the three paths in docs/reading.md, and its command of the debugger, with the calls."""
+"""Compare the paths in docs/reading.md, and its command of the debugger, with the calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minigrad as mg
 import nn
+from minigrad import optim
+from minigrad.optimizer import Stepper
 
 ROOT = Path(__file__).parents[1]
 CONFIG = nn.LanguageModelConfig(50, 32, 4, 1, 64, pad_id=0)
@@ -25,8 +28,9 @@ CONFIG = nn.LanguageModelConfig(50, 32, 4, 1, 64, pad_id=0)
 def listed_functions(title: str) -> list[tuple[str, str]]:
     """Return (file, qualified name) of each entry of a numbered list of docs/reading.md."""
     text = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
-    section = text.split(f"### {title}: ")[1].split("\n#")[0]
-    return re.findall(r"^\d+\. `([\w/]+\.py)`: `([\w.]+)`", section, re.MULTILINE)
+    section = text.split(f"### {title}")[1].split("\n#")[0]
+    entry = r"^\d+\. \[?`([\w/]+\.py)`(?:\]\(\.\./\1\))?: `([\w.]+)`"
+    return re.findall(entry, section, re.MULTILINE)
 
 
 def code_of(file: str, name: str) -> CodeType:
@@ -53,11 +57,26 @@ def called_codes(function: Callable[[], Any]) -> list[CodeType]:
     return codes
 
 
-def loss_of_a_batch(folder: Path) -> Callable[[], Any]:
-    """Return a call that goes from a batch to its loss."""
-    model = nn.LanguageModel(CONFIG, np.random.default_rng(0))
-    ids = np.array([[4, 5, 6, 7], [8, 9, 0, 0]])
-    return lambda: model.loss(ids)
+class PlainAdam(optim.Adam):
+    stepper_type = Stepper
+
+
+def training(folder: Path) -> Callable[[], Any]:
+    """Return a call that takes a step of training by the definitions of the book."""
+    model, source = translator(), np.array([[4, 5, 6], [7, 0, 0]])
+    optimizer = PlainAdam(model.parameters(), clip_norm=1.0)
+    loop = nn.TrainingLoop(model, optimizer, lambda epoch: [(source, source)], max_epochs=1)
+    return mg.use_definitions()(loop.fit)
+
+
+def translation(folder: Path) -> Callable[[], Any]:
+    """Return a call that translates greedily."""
+    model = translator()
+    return lambda: nn.decode(model, np.array([[1]]), np.array([[4, 5]]), max_len=3)
+
+
+def translator() -> nn.Transformer:
+    return nn.Transformer(nn.TransformerConfig(9, 9, 32, 4, 1, 1, 64), np.random.default_rng(0))
 
 
 def next_token(folder: Path) -> Callable[[], Any]:
@@ -74,13 +93,20 @@ def directory(folder: Path) -> Callable[[], Any]:
 
 @pytest.mark.parametrize(
     "title,prepare",
-    [("A batch", loss_of_a_batch), ("A token", next_token), ("A directory", directory)],
+    [
+        ("A batch becomes a loss", training),
+        ("The loss becomes gradients", training),
+        ("Gradients become a step", training),
+        ("Three tokens", translation),
+        ("A token: ", next_token),
+        ("A directory: ", directory),
+    ],
 )
 def test_calls_visit_the_listed_functions_in_order(
     tmp_path: Path, title: str, prepare: Callable[[Path], Callable[[], Any]]
 ) -> None:
     entries = listed_functions(title)
-    assert 5 <= len(entries) <= 10
+    assert 4 <= len(entries) <= 16
     calls = iter(called_codes(prepare(tmp_path)))
     for file, name in entries:
         code = code_of(file, name)

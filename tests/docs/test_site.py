@@ -368,5 +368,8 @@ def test_files_that_lessons_name_have_pages_and_links() -> None:
     context["body"] = " ".join(map(code.format, names))
     app = type("App", (), {"config": type("Config", (), {"language": "zh_CN"})})
     sources.link_files(app, "reading", "", context, None)
+    content = ["[`minigrad/graph.py`](../minigrad/graph.py): `Node`"]
+    sources.unlink_files(app, "reading", content)
+    assert content == ["`minigrad/graph.py`: `Node`"]
     link = f'<a href="../../source/minigrad/graph.html">{code.format(names[0])}</a>'
     assert context["body"] == f"{link} {code.format(names[1])}"
