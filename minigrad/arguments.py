@@ -24,7 +24,7 @@ from .tensor import Tensor, to_array
 def checked_number(
     owner: str,
     name: str,
-    value: Any,
+    value: object,
     low: float = 0.0,
     high: float = math.inf,
     *,
@@ -44,7 +44,7 @@ def checked_number(
     return number
 
 
-def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
+def checked_count(owner: str, name: str, value: object, low: int = 1) -> int:
     """Return a whole number of at least `low` as an int, or raise an error."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{owner}: {name} must be a whole number, got {value!r}")
@@ -53,7 +53,7 @@ def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
     return int(value)
 
 
-def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
+def check_choice(name: str, option: str, value: object, *choices: str) -> None:
     """Raise a ValueError if an option has none of the values `choices`; `name` may be empty."""
     if value not in choices:
         *first, last = map(repr, choices)
@@ -62,7 +62,7 @@ def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
         raise ValueError(f"{prefix}{option} must be {listed}, got {value!r:.60}")
 
 
-def number(name: str, argument: str, value: ArrayLike) -> Any:
+def number(name: str, argument: str, value: ArrayLike) -> float | Tensor:
     """Return a real number as a float, or a tensor without axes unchanged."""
     if not np.ndim(value) and to_array(value).dtype.kind in "fiu":
         return value if isinstance(value, Tensor) and value.requires_grad else float(value)
@@ -85,7 +85,7 @@ def ints(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def one_axis(name: str, axis: Any, ndim: int) -> int:
+def one_axis(name: str, axis: int, ndim: int) -> int:
     """Return an axis from 0 to ndim - 1, or raise an AxisError or a TypeError."""
     try:
         return normalize_axis_index(axis, ndim, name)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from .arrays import Array, Function, all_values
+from .arrays import Array, Function, Tree, all_values
 from .errors import GradientError
 
 tick = itertools.count(1).__next__
@@ -31,7 +31,7 @@ NEVER = math.inf  # the time until which a tensor that stays constant was read
 Entry = tuple[dict[tuple[int, int], int], tuple[int, int]]
 """Changes of an array that owns its memory, by ranges of addresses, and the range of a view."""
 
-_changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
+_changed: dict[int, tuple[weakref.ref[np.ndarray], dict[tuple[int, int], int]]] = {}
 
 
 def owner_of(array: Array) -> np.ndarray:
@@ -86,7 +86,7 @@ def mark_entries(entries: Iterable[Entry]) -> None:
         ranges[bounds] = last_marked
 
 
-def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
+def check_unchanged(name: str, since: int, values: Iterable[Tree]) -> None:
     """Raise a GradientError if a value that op `name` saved at time `since` was changed later."""
     for value in values if last_marked > since else ():
         if isinstance(value, tuple):

@@ -28,7 +28,7 @@ ndarray = np.ndarray
 _by_seq = attrgetter("seq")
 collecting = threading.RLock()  # two threads may add into the gradient of one leaf
 
-Edge = tuple["Node", Function, tuple[Any, ...]]
+Edge = tuple["Node", Function, tuple[Array, ...]]
 
 
 class Node:
@@ -165,7 +165,7 @@ class Backward:
         self.collects = True  # into the `grad` of leaves; not with targets
         self.useful: set[Node] | None = None  # the nodes that lead to a target, if not all do
         self.gradients: dict[Node, Array] = {}  # of the targets
-        self.memory: dict[Any, Any] = {}  # copies of memory before later writes
+        self.memory: dict[int, Array] = {}  # copies of memory before later writes
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Array], targets: Sequence[Node] | None = None
@@ -275,7 +275,7 @@ class Backward:
             )
         return [c for parent, c in zip(node.inputs, results) if parent is not None]
 
-    def _apply(self, node: Node, rule: Function, g: Array, values: Sequence[Any]) -> Array:
+    def _apply(self, node: Node, rule: Function, g: Array, values: Sequence[Array]) -> Array:
         """Run a rule that a tool watches, or that records itself since it gets Tensors."""
         if self.create_graph:
             origins = node.op.origins(rule, node)
@@ -285,7 +285,7 @@ class Backward:
             rule(g, *values) if self.watch is None else self.watch.backward(node, rule, g, values)
         )
 
-    def _tied(self, value: Any, origin: Any) -> Any:
+    def _tied(self, value: Array, origin: Any) -> Array:
         """Return a saved value as a Tensor of the node, or tuple of nodes, that it came from."""
         if isinstance(origin, tuple):
             return tuple(self._tied(v, o) for v, o in zip(value, origin))
@@ -391,7 +391,7 @@ def _in_dtype(name: str, c: Array, parent: Node) -> Array:
     return c.astype(parent.dtype)
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: Array) -> str:
     """Return the shape and dtype of a value, or its type, for an error."""
     shaped = hasattr(value, "shape") and not isinstance(value, np.generic)
     return f"shape {value.shape} and dtype {value.dtype}" if shaped else f"a {type(value).__name__}"

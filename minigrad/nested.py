@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from .arrays import Tree
+from .arrays import Array, Function, Tree
 from .modes import MODE
 from .tensor import Tensor
 
 __all__ = ["leaves", "rebuilt"]
 
 
-def needs_gradient(value: Any) -> bool:
+def needs_gradient(value: Tree) -> bool:
     """Return whether `value` is, or contains, a tensor whose operations are being recorded."""
     return MODE.get().record and _is_tracked(value)
 
 
-def _is_tracked(value: Any) -> bool:
+def _is_tracked(value: Tree) -> bool:
     if isinstance(value, Tensor):
         return value._node is not None
     if isinstance(value, (list, tuple)):
@@ -32,7 +31,7 @@ def _is_tracked(value: Any) -> bool:
     return isinstance(value, dict) and any(map(_is_tracked, value.values()))
 
 
-def without_tensors(value: Any) -> Any:
+def without_tensors(value: Tree) -> Tree:
     """Replace tensors at any depth by their arrays."""
     if isinstance(value, Tensor):
         return value._array
@@ -41,14 +40,14 @@ def without_tensors(value: Any) -> Any:
     return map_parts(value, without_tensors)
 
 
-def untracked(name: str, option: str, value: Any) -> Any:
+def untracked(name: str, option: str, value: Tree) -> Tree:
     """Return an option of the op `name` with arrays in place of tensors that need no gradient."""
     if needs_gradient(value):
         raise TypeError(refusal(name, option, value))
     return without_tensors(value)
 
 
-def refusal(name: str, option: str, value: Any) -> str:
+def refusal(name: str, option: str, value: object) -> str:
     """Return the error for an option that has no derivative."""
     if option == "out":
         return (
@@ -62,7 +61,7 @@ def refusal(name: str, option: str, value: Any) -> str:
     )
 
 
-def map_parts(value: Any, function: Callable[[Any], Any]) -> Any:
+def map_parts(value: Tree, function: Function) -> Tree:
     """Apply `function` to the parts of a list, tuple or named tuple."""
     if not isinstance(value, (list, tuple)):
         return value
@@ -70,7 +69,7 @@ def map_parts(value: Any, function: Callable[[Any], Any]) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
-def leaves(tree: Tree, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
+def leaves(tree: Tree, is_leaf: Callable[[Tree], bool] = lambda value: False) -> list[Array]:
     """Return the leaves of a tree in order: dicts by insertion, others by position.
 
     Parameters
@@ -87,7 +86,7 @@ def leaves(tree: Tree, is_leaf: Callable[[Any], bool] = lambda value: False) -> 
 
 
 def rebuilt(
-    tree: Tree, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False
+    tree: Tree, values: Iterable[Array], is_leaf: Callable[[Tree], bool] = lambda value: False
 ) -> Tree:
     """Return a tree with the structure of `tree` and the leaves `values`.
 

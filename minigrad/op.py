@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Function, Options
+from .arrays import Array, ArrayLike, Function, Options
 from .caller import caller
 from .graph import Backward, Node
 from .modes import enable_grad
@@ -98,7 +98,7 @@ class Op:
         self.forward = forward
         self.joint = vjp is not None
         self.definition = definition
-        self.numpy: tuple[Any, ...] = ()
+        self.numpy: tuple[Function, ...] = ()
         self.methods: tuple[str, ...] = ()
         self.view = view
         self.operands: tuple[str, ...]
@@ -167,7 +167,7 @@ class Op:
             return rule
         definition, reads = self.definition, self.reads[rule]
 
-        def derivative(g: Tensor, *args: Any) -> list[Array]:
+        def derivative(g: Tensor, *args: Array) -> list[Array]:
             values = dict(zip(reads, args))
             options = {name: values[name] for name in self.options}
             operands = [
@@ -198,7 +198,7 @@ def _stand_in(node: Node | None) -> Tensor | None:
     )
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Array) -> str:
     is_array = hasattr(value, "dtype")
     return f"{value.shape} {value.dtype}" if is_array else repr(value)
 
@@ -227,7 +227,7 @@ def either(call: Callable[..., Tensor]) -> Function:
     forward = call.op.forward  # type: ignore[attr-defined]
 
     @functools.wraps(call)
-    def function(*args: Any, **options: Any) -> Any:
+    def function(*args: ArrayLike, **options: Any) -> Array:
         for x in args:
             if isinstance(x, Tensor):
                 return call(*args, **options)

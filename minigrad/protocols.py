@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, Function, Index, as_array
+from .arrays import Array, ArrayLike, Function, Index, Options, Tree, as_array
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -26,14 +26,18 @@ from .tensor import DISPATCH, Tensor, extension, first_of, unwrap, wrap
 # -- functions
 
 
-def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+def _array_ufunc(
+    self: Tensor, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **options: Any
+) -> Array:
     answer = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
     if answer is None or options:
         return _other(ufunc, method, inputs, options)
     return answer(*inputs)
 
 
-def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def _array_function(
+    self: Tensor, function: Function, types: object, args: tuple[Tree, ...], kwargs: Options
+) -> Array:
     answer = extension.answer(function)
     return _other(function, "__call__", args, kwargs) if answer is None else answer(*args, **kwargs)
 
@@ -45,7 +49,7 @@ ANSWERS: list[Function] = []
 """
 
 
-def _other(function: Any, method: str, args: Any, kwargs: Any) -> Any:
+def _other(function: Function, method: str, args: tuple[Tree, ...], kwargs: Options) -> Array:
     """Call a function by its answer, or with the arrays of tensors if no gradient is lost."""
     for answer in ANSWERS:
         result = answer(function, method, args, kwargs)

@@ -28,7 +28,7 @@ __all__ = ["Tensor"]
 
 ndarray = np.ndarray
 
-DISPATCH: dict[Any, Function] = {}
+DISPATCH: dict[Function | tuple[Function, str], Function] = {}
 """Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
 extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, size=np.size)
@@ -298,7 +298,7 @@ class Tensor(DataModel):
         """Keep the gradient of this computed tensor in `grad`."""
         notes_of(self._needed_node("retain_grad")).retain = True
 
-    def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Return a handle of `hook(gradient)`, called when the gradient of this tensor is complete.
 
         Parameters
@@ -346,7 +346,7 @@ class HookHandle:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any], hook: Function) -> None:
+    def __init__(self, hooks: dict[int, Function], hook: Function) -> None:
         self._hooks = hooks
         self._id = next(self._ids)
         hooks[self._id] = hook

@@ -6,10 +6,11 @@ validation, checkpoints and several processes, and overrides the other methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigrad.arguments import checked_count
+from minigrad.arrays import Array
 from minigrad.optimizer import Optimizer
 
 __all__ = ["TrainingLoop"]
@@ -48,7 +49,7 @@ class TrainingLoop:
         self,
         model: Any,
         optimizer: Optimizer,
-        batches: Callable[[int], Iterable[Any]],
+        batches: Callable[[int], Iterable[Sequence[Array]]],
         *,
         rate: Callable[[int], float] | None = None,
         max_epochs: int | None = None,
@@ -90,11 +91,11 @@ class TrainingLoop:
         """Return whether training has ended."""
         return self.max_epochs is not None and self.epoch >= self.max_epochs
 
-    def batches_of_epoch(self) -> Iterable[Any]:
+    def batches_of_epoch(self) -> Iterable[Sequence[Array]]:
         """Return the batches of the current epoch."""
         return self.batches(self.epoch)
 
-    def take_step(self, batch: Any) -> None:
+    def take_step(self, batch: Sequence[Array]) -> None:
         """Change the parameters against the gradient of the loss of a batch.
 
         Parameters

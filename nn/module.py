@@ -131,7 +131,7 @@ class Module(Methods):
 
     # -- parameters, buffers and submodules ------------------------------------------------------
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; refuse parameters of float64 beside others of float32."""
         object.__setattr__(self, name, value)
         if not isinstance(value, (Parameter, Module)):
@@ -231,7 +231,7 @@ class Module(Methods):
                     state[path] = unwrap(getattr(module, name))
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, ArrayLike], strict: bool = True) -> None:
         """Copy arrays into the parameters and buffers of the same names, in their dtypes.
 
         Nothing changes if it raises an error for names, shapes, dtypes or values that do not fit.
@@ -337,7 +337,7 @@ class Module(Methods):
         return f"{type(self).__name__}({self.extra_repr()}{inside})"
 
 
-def checked_module(owner: Module, module: Any) -> Module:
+def checked_module(owner: Module, module: object) -> Module:
     """Return a module, or raise an error for anything else, which a container would ignore."""
     if not isinstance(module, Module):
         name = type(owner).__name__
