@@ -85,7 +85,7 @@ def ints(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def one_axis(name: str, axis: int, ndim: int) -> int:
+def one_axis(name: str, axis: Any, ndim: int) -> int:
     """Return an axis from 0 to ndim - 1, or raise an AxisError or a TypeError."""
     try:
         return normalize_axis_index(axis, ndim, name)

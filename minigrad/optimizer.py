@@ -130,7 +130,7 @@ class Optimizer(OptimizerMethods):
         self.state: dict[Tensor, State] = {}
         self.stepper = self.stepper_type(self, **options)
         self.stepper.check(defaults)
-        listed = list(params)
+        listed: list[Any] = list(params)
         for group in listed if listed and isinstance(listed[0], dict) else [{"params": listed}]:
             self.add_param_group(group)
         if not self.state:
@@ -217,7 +217,7 @@ class Optimizer(OptimizerMethods):
         """
         zero_grads(self.state, set_to_none)
 
-    def step(self, closure: Callable[[], Tensor] | None = None) -> float | Tensor:
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Any:
         """Change the parameters that have a gradient, which must be finite.
 
         Parameters

@@ -67,7 +67,7 @@ def attention_weights(
     key: ArrayLike,
     mask: Mask = None,
     bias: ArrayLike = None,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
 ) -> Tensor:
     """Compute softmax(query @ key.T * scale + bias) of each head, (N, h, L_q, L_kv).
 
@@ -87,7 +87,7 @@ def _attention(
     value: Array,
     bias: Array,
     mask: Mask,
-    scale: float,
+    scale: float | Tensor,
     drop_mask: Mask,
     drop_scale: float,
 ) -> Tensor:
@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
     mask: Mask = None,
     *,
     bias: ArrayLike = None,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
     dropout: float = 0.0,
     generator: np.random.Generator | None = None,
 ) -> Tensor:

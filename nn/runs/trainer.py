@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -292,7 +292,7 @@ class Trainer(TrainingLoop):
         batches = self._rest_of_epoch()
         return iter(lambda: list(itertools.islice(batches, self.accumulate)), [])
 
-    def take_step(self, batch: list[Any]) -> None:
+    def take_step(self, batch: Sequence[Any]) -> None:
         """Take a step on some batches, count and log it, and validate and save if due.
 
         Parameters
@@ -344,7 +344,7 @@ class Trainer(TrainingLoop):
         self._log_loss()
         self._validate_if_due()
 
-    def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
+    def _step(self, batches: Sequence[Any]) -> tuple[float, float, float | None, bool]:
         """Take one step: the gradients of the mean loss over these batches, then the update.
 
         Returns the loss, the number of its targets, the norm of the gradients (None for a step that
