@@ -303,8 +303,9 @@ class WriteMachine(RuleBasedStateMachine):
         if n is not None:
             key = data.draw(keys(values[n].shape))
             if value is None:
-                if n in self.arrays.frozen and np.shares_memory(values[n], values[self.place(j)]):
-                    return  # values that are written where they are change nothing, and freeze nothing
+                overlaps = np.shares_memory(values[n], values[self.place(j)])
+                if overlaps and (n in self.arrays.frozen or isinstance(key, np.ndarray)):
+                    return  # values written where they are freeze nothing; NumPy copies none for masks
                 self.run(Statement(assign(key), (self.place(j),), n, no_grad))
             else:
                 self.run(Statement(assign_constant(key, value), (), n, no_grad))
