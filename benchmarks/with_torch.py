@@ -251,7 +251,8 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
 
 
 def program(name: str, size: int) -> Callable[[], None]:
-    """Return value and gradient of one of the small programs, in float64."""
+    """Return value and gradient of one of the small programs, in float64, on one thread."""
+    torch.set_num_threads(1)
     xp = Functions(
         torch,
         torch.special,
