@@ -64,20 +64,31 @@ def gradients(
     if len(gs) != len(ys):
         raise ValueError(f"gradients: gradient must have {len(ys)} items, got {len(gs)}")
     nodes = [x._needed_node("gradients") for x in xs]
-    live = [
-        (y._node, y._seed("gradients", g, create_graph))
-        for y, g in zip(ys, gs)
-        if y._node is not None
-    ]
-    with set_grad_enabled(create_graph):
-        roots, seeds = [node for node, _ in live], [seed for _, seed in live]
-        grads = Backward(wrap, retain_graph, create_graph).run(roots, seeds, nodes)
+    grads = _propagated(ys, gs, nodes, retain_graph, create_graph)
     if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in grads]):
         raise GradientError(
             f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True to "
             "get None"
         )
     return tuple([grads.get(node) for node in nodes])
+
+
+def _propagated(
+    ys: Sequence[Tensor],
+    gs: Sequence[Array],
+    nodes: list[Node],
+    retain_graph: bool,
+    create_graph: bool,
+    order: list[Node] | None = None,
+) -> dict[Node, Tensor]:
+    """Return the gradients of some nodes, those that have one; `order` as in `Backward.run`."""
+    seeds = [
+        (y._node, y._seed("gradients", g, create_graph))
+        for y, g in zip(ys, gs)
+        if y._node is not None
+    ]
+    with set_grad_enabled(create_graph):
+        return Backward(wrap, retain_graph, create_graph).run(seeds, nodes, order)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -105,9 +116,9 @@ class TracedCall:
         argnums: int | Sequence[int],
         kwargs: Options,
     ) -> None:
-        self.outer, self.single = MODE.get().record, not isinstance(argnums, (Sequence, np.ndarray))
         args = list(args)
         positions = _argument_positions(name, argnums, len(args))
+        self.outer, self.single = MODE.get().record, isinstance(argnums, (int, np.integer))
         self.trees = [args[i] for i in positions]
         self.inputs: list[Tensor] = []
         for i, tree in zip(positions, self.trees):
@@ -117,25 +128,28 @@ class TracedCall:
         with traced():
             self.result = f(*args, **kwargs)
 
+    def order(self, ys: Sequence[Tensor]) -> list[Node]:
+        """Return the nodes that results depend on, oldest first."""
+        roots = [y._node for y in ys if y._node is not None]
+        self.nodes = [x._needed_node("gradients") for x in self.inputs]
+        return topological(roots)
+
     def gradients(
         self,
         ys: list[Tensor],
-        gs: Sequence[Array] | None,
+        gs: Sequence[Array],
+        order: list[Node],
         create_graph: bool,
         retain_graph: bool = False,
     ) -> list[Tensor]:
-        """Return the gradients of the inputs, zeros for an input without influence."""
-        grads = gradients(
-            ys,
-            self.inputs,
-            gs,
-            retain_graph=retain_graph,
-            create_graph=create_graph,
-            allow_unused=True,
-        )
+        """Return the gradients of the inputs, zeros for an input without influence.
+
+        `order` contains the nodes of `ys`, and is emptied.
+        """
+        grads = _propagated(ys, gs, self.nodes, retain_graph, create_graph, order)
         return [
-            wrap(np.zeros_like(x._array), None) if c is None else c
-            for x, c in zip(self.inputs, grads)
+            grads[node] if node in grads else wrap(np.zeros_like(x._array), None)
+            for x, node in zip(self.inputs, self.nodes)
         ]
 
     def by_argument(self, values: Sequence[Array]) -> Tree:
@@ -144,20 +158,19 @@ class TracedCall:
         by_tree = tuple([rebuilt(tree, remaining, is_array) for tree in self.trees])
         return by_tree[0] if self.single else by_tree
 
-    def is_tied(self, ys: Sequence[Array], gs: Sequence[Array]) -> bool:
-        """Return whether the gradients of `ys` depend on a leaf outside this call."""
-        inputs = {x._node for x in self.inputs}
-        roots = [y._node for y in ys if y is not None and y._node is not None]
-        has_outer_leaf = any(node.op is None and node not in inputs for node in topological(roots))
+    def is_tied(self, order: Sequence[Node], gs: Sequence[Array] = ()) -> bool:
+        """Return whether the gradients of an order depend on a leaf outside this call."""
+        inputs = set(self.nodes)
         return self.outer and (
-            has_outer_leaf or any(isinstance(g, Tensor) and g._node is not None for g in gs)
+            any(node not in inputs for node in order if node.op is None)
+            or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
 
     def released(self, tree: Tree) -> Tree:
         """Return a result, detached if none of its tensors depends on a leaf outside this call."""
         parts = leaves(tree)
         ys = [y for y in parts if isinstance(y, Tensor) and y._node is not None]
-        if not ys or self.is_tied(ys, ()):
+        if not ys or self.is_tied(self.order(ys)):
             return tree
         return rebuilt(tree, [y.detach() if isinstance(y, Tensor) else y for y in parts])
 
@@ -188,13 +201,14 @@ def _value_and_aux(result: Any) -> tuple[Any, Any]:
 def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
     """Return the positions of the chosen arguments, counted from the first of `count`."""
     several = argnums if isinstance(argnums, (Sequence, np.ndarray)) else [argnums]
-    if any(isinstance(i, bool) or not isinstance(i, (int, np.integer)) for i in several):
-        raise TypeError(f"{name}: argnums must be an integer or integers, got {argnums!r}")
-    if outside := [i for i in several if not -count <= i < count]:
-        raise ValueError(
-            f"{name}: argnums must be from {-count} to {count - 1} for {count} arguments, got "
-            f"{outside[0]}"
-        )
+    for i in several:
+        if isinstance(i, bool) or not isinstance(i, (int, np.integer)):
+            raise TypeError(f"{name}: argnums must be an integer or integers, got {argnums!r}")
+        if not -count <= i < count:
+            raise ValueError(
+                f"{name}: argnums must be from {-count} to {count - 1} for {count} arguments, got "
+                f"{i}"
+            )
     if count and not len(several):
         raise ValueError(f"{name}: argnums must contain at least one position, got {argnums!r}")
     positions = [int(i) % count for i in several]
@@ -246,15 +260,17 @@ def value_and_grad(
     def derived(*args: Any, **kwargs: Any) -> Any:
         run = TracedCall("grad", f, args, argnums, kwargs)
         y, aux = _value_and_aux(run.result) if has_aux else (run.result, None)
-        tied = run.is_tied(checked_results([y]), ())
-        if y.size != 1:
+        order = run.order(checked_results([y]))
+        tied = run.is_tied(order)
+        if y._array.size != 1:
             raise GradientError(
                 f"grad: the function must return one element, got shape {y.shape}; write "
                 "jacobian(f) for the derivatives of all elements, or return a sum"
             )
-        value, aux = y if tied else y.detach(), run.released(aux)
-        gs = run.gradients([y], None, tied)
-        return (value, aux) if has_aux else value, run.by_argument(gs)
+        value = y if tied else y.detach()
+        if has_aux:
+            value = value, run.released(aux)
+        return value, run.by_argument(run.gradients([y], [None], order, tied))
 
     return derived
 

@@ -168,21 +168,25 @@ class Backward:
         self.memory: dict[int, Array] = {}  # copies of memory before later writes
 
     def run(
-        self, roots: Sequence[Node], seeds: Sequence[Array], targets: Sequence[Node] | None = None
+        self,
+        seeds: Sequence[tuple[Node, Array]],
+        targets: Sequence[Node] | None = None,
+        order: list[Node] | None = None,
     ) -> dict[Node, Array]:
-        """Propagate the gradients `seeds` of `roots` to the leaves, or to `targets`.
+        """Propagate the gradients of some nodes to the leaves, or to `targets`.
 
         Without `targets`, gradients are added into the `grad` of each leaf. With `targets`, the
-        gradients of these nodes are returned, and no `grad` changes.
+        gradients of these nodes are returned, and no `grad` changes. A caller who has the
+        `topological` order of the nodes in `seeds` may pass it; it is emptied.
         """
-        order = topological(roots)
+        order = topological([node for node, _ in seeds]) if order is None else order
         if targets is not None:
             self.collects, self.targets = False, set(targets)
-            if any(node.op is None and node not in self.targets for node in order):
+            if any(node not in self.targets for node in order if node.op is None):
                 self.useful = _leading_to(self.targets, order)
-                order = [node for node in order if node in self.useful]
+                order[:] = [node for node in order if node in self.useful]
         grads: dict[Node, Array] = {}
-        for node, seed in zip(roots, seeds):
+        for node, seed in seeds:
             grads[node] = grads[node] + seed if node in grads else seed
         self._walk(order, grads)
         return self.gradients
@@ -293,6 +297,8 @@ class Backward:
 
     def _coerced(self, c: Array, parent: Node) -> Array:
         """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""
+        if self.is_plain and isinstance(c, np.generic):
+            return np.asarray(c)
         array = getattr(c, "_array", c)
         if isinstance(array, OtherArray):
             c = array.gradient_for(parent.shape, c, collected=self.collects)
@@ -366,6 +372,8 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 
 def unbroadcast(c: Array, shape: Shape, name: str) -> Array:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
+    if shape == () and type(c) is ndarray:
+        return np.add.reduce(c, None, keepdims=True).reshape(())
     extra = c.ndim - len(shape)
     axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
     total = c.sum(axis=tuple(axes), keepdims=True)

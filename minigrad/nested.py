@@ -79,7 +79,7 @@ def leaves(tree: Tree, is_leaf: Callable[[Tree], bool] = lambda value: False) ->
     is_leaf : callable, optional
         Returns True for a dict, list or tuple that is a leaf.
     """
-    if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
+    if not isinstance(tree, (dict, list, tuple)) or is_leaf(tree):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree
     return [leaf for part in parts for leaf in leaves(part, is_leaf)]
@@ -98,7 +98,7 @@ def rebuilt(
         Leaves in order.
     """
     values = iter(values)  # shared by all parts
-    if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
+    if not isinstance(tree, (dict, list, tuple)) or is_leaf(tree):
         return next(values)
     if isinstance(tree, dict):
         parts = {key: rebuilt(part, values, is_leaf) for key, part in tree.items()}

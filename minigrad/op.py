@@ -247,6 +247,6 @@ def vjp_of(
         if y._node is None:
             return [None] * len(operands)
         grads = Backward(wrap, True, True).run(
-            [y._node], [g], [node for node in nodes if node is not None]
+            [(y._node, g)], [node for node in nodes if node is not None]
         )
     return [None if node is None else grads.get(node) for node in nodes]

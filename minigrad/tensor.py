@@ -250,7 +250,7 @@ class Tensor(DataModel):
             )
         seed = self._seed("backward", gradient, create_graph)
         with set_grad_enabled(create_graph):
-            Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
+            Backward(wrap, retain_graph, create_graph).run([(self._node, seed)])
 
     def _seed(self, caller: str, gradient: Array, create_graph: bool) -> Array:
         """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..fuse import use_definitions
 from ..grad import Function, TracedCall, checked_results, grad, gradients, is_array, new_input
-from ..graph import Backward, Node, topological
+from ..graph import Backward, Node
 from ..modes import set_grad_enabled
 from ..nested import leaves, rebuilt
 from ..ops.shape import stack
@@ -59,10 +59,15 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
         by_part = is_sequence and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
         if not by_part and len(gs) != 1:
             raise ValueError(f"vjp: pullback must be called with one gradient, got {len(gs)}")
-        seeds = aligned(run.result, gs if by_part else gs[0])
-        return run.by_argument(run.gradients(ys, seeds, run.is_tied(ys, seeds), retain_graph=True))
+        return _pulled(run, ys, aligned(run.result, gs if by_part else gs[0]), retain_graph=True)
 
     return run.released(run.result), pullback
+
+
+def _pulled(run: TracedCall, ys: list[Tensor], gs: list[Any], retain_graph: bool) -> Any:
+    """Return the gradients of the arguments of a call, for gradients of its results."""
+    order = run.order(ys)
+    return run.by_argument(run.gradients(ys, gs, order, run.is_tied(order, gs), retain_graph))
 
 
 def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
@@ -90,7 +95,7 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     run = TracedCall("jvp", f, arguments, range(len(arguments)), {})
     directions = _directions(run, xs, vs)
     ys = checked_results(leaves(run.result))
-    tied = run.is_tied(ys, directions)
+    tied = run.is_tied(run.order(ys), directions)
     live = [y for y in ys if y.requires_grad]
     us = [new_input("jvp", np.zeros(y.shape, y.dtype), False) for y in live]
     pulled = gradients(live, run.inputs, us, create_graph=True, allow_unused=True)
@@ -126,8 +131,7 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     arguments = _as_tuple(xs)
     argnums = 0 if _is_single(xs) else range(len(arguments))
     run = TracedCall("hvp", grad(f, argnums), arguments, argnums, {})
-    ys, directions = leaves(run.result), _directions(run, xs, vs)
-    return run.by_argument(run.gradients(ys, directions, run.is_tied(ys, directions)))
+    return _pulled(run, leaves(run.result), _directions(run, xs, vs), retain_graph=False)
 
 
 def _is_single(xs: Any) -> bool:
@@ -191,9 +195,9 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Ten
 
 def _rows(run: TracedCall, y: Tensor) -> list[Tensor]:
     """Return the derivatives of all elements of `y` for each input, (*y.shape, *input.shape)."""
-    order = [] if y._node is None else topological([y._node])
+    order = run.order([y])
     is_batched = any(type(node.shape) is BatchedShape for node in order)
-    if is_batched or run.is_tied([y], ()):
+    if is_batched or run.is_tied(order):
         return _rows_one_by_one(run, y)
     try:
         return _rows_in_batches(run, y, order)
@@ -218,25 +222,26 @@ def _rows_in_batches(run: TracedCall, y: Tensor, order: list[Node]) -> list[Tens
         if y._node is not None:
             with set_grad_enabled(False):
                 backward = Backward(wrap, retain_graph=True, create_graph=False)
-                nodes = [x._needed_node("jacobian") for x in run.inputs]
                 token = KEEPS.set(True)
                 try:
-                    grads = backward.run([y._node], [BatchedArray(seeds)], nodes)
+                    grads = backward.run([(y._node, BatchedArray(seeds))], run.nodes)
                 finally:
                     KEEPS.reset(token)
-            for row, x in zip(rows, run.inputs):
-                if x._node in grads:
-                    c = grads[x._node]._array
+            for row, node in zip(rows, run.nodes):
+                if node in grads:
+                    c = grads[node]._array
                     row[batch] = c.values if isinstance(c, BatchedArray) else c
     return [wrap(row.reshape(y.shape + x.shape), None) for row, x in zip(rows, run.inputs)]
 
 
 def _rows_one_by_one(run: TracedCall, y: Tensor) -> list[Tensor]:
-    rows, tied = [], run.is_tied([y], ())
+    rows = []
     for i in range(y.size):
         g = np.zeros(y.size, y.dtype)
         g[i] = 1
-        rows.append(run.gradients([y], [g.reshape(y.shape)], tied, retain_graph=True))
+        order = run.order([y])
+        tied = run.is_tied(order)
+        rows.append(run.gradients([y], [g.reshape(y.shape)], order, tied, retain_graph=True))
     if not rows:
         return [wrap(np.zeros(y.shape + x.shape, x.dtype), None) for x in run.inputs]
     return [
