@@ -12,7 +12,7 @@ from ..arrays import Axis
 from ..nested import needs_gradient
 from ..ops import reduce as reduction
 from ..ops.arithmetic import absolute, power
-from ..ops.reduce import is_half, restored, total
+from ..ops.reduce import is_half, reduced, restored, total
 from ..ops.shape import astype, expand_dims, floating, reshape, where
 from ..registry import function, op
 from ..tensor import Tensor, to_array
@@ -28,7 +28,7 @@ __all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 def _euclidean_norm(x, /, axis=None, keepdims=False):
     if is_half(x):
         return np.sqrt(total(np.square(x, dtype=np.float32), axis, keepdims)).astype(np.float16)
-    return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
+    return np.sqrt(reduced(np.add, x * x, axis, keepdims))
 
 
 def _sizes(x: Any) -> Any:

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import minigrad as mg
+from minigrad.ops import reduce
 from minigrad.registry import FUNCTIONS, OPS
 
 X = np.arange(9.0).reshape(3, 3)
@@ -69,3 +73,25 @@ def test_gradient_of_transpose_is_transposed_back_by_axes_from_either_end(axes: 
         named = tuple(axis - n for axis, n in zip(axes, less))
         (g,) = mg.gradients((x.transpose(named) * weights.transpose(axes)).sum(), [x])
         np.testing.assert_array_equal(g.data, weights)
+
+
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64, np.int8, bool]),
+        hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=9),
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_reductions_by_columns_have_the_bits_of_numpy(
+    x: Any, from_end: bool, keepdims: bool
+) -> None:
+    options = {"axis": -1 if from_end else x.ndim - 1, "keepdims": keepdims}
+    with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore", invalid="ignore"):
+        patch.setattr(reduce, "MAX_BY_ROWS", 0)
+        for f, numpy in ((mg.sum, np.sum), (mg.max, np.max), (mg.min, np.min)):
+            y, expected = f(x, **options), numpy(x, **options)
+            assert y.dtype == expected.dtype
+            np.testing.assert_array_equal(y.data, expected)
+            real = ~np.isnan(expected.astype(float))
+            np.testing.assert_array_equal(np.signbit(y.data[real]), np.signbit(expected[real]))
