@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import numpy as np
 
 from ..arguments import all_axes, one_axis, shape_of
+from ..op import Op, either
 from ..ops import reduce as reduction
 from ..ops.arithmetic import multiply
 from ..ops.network import matmul
@@ -359,18 +361,17 @@ def inv(x, /):
     return np.linalg.inv(x)
 
 
-def _solve_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+def _solve_gradients(
+    g: Any, y: Any, a: Any, b_shape: tuple[int, ...], needs: tuple[bool, ...]
+) -> tuple[Any, Any]:
     if len(b_shape) == 1:
-        return np.linalg.solve(a.mT, g[..., None])[..., 0]
-    return np.linalg.solve(a.mT, g)
+        c = np.linalg.solve(a.mT, g[..., None])[..., 0]
+        return -c[..., :, None] * y[..., None, :] if needs[0] else None, c
+    c = np.linalg.solve(a.mT, g)
+    return -(c @ y.mT) if needs[0] else None, c
 
 
-def _solve_a(g: Any, y: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
-    c = _solve_b(g, a, b_shape)
-    return -c[..., :, None] * y[..., None, :] if len(b_shape) == 1 else -(c @ y.mT)
-
-
-@op(numpy=np.linalg.solve, a=_solve_a, b=_solve_b)
+@op(numpy=np.linalg.solve, vjp=_solve_gradients)
 def solve(a, b, /):
     """Compute the solutions x of the linear equations a @ x = b.
 
@@ -396,10 +397,16 @@ def _det_gradient(g: Any, y: Any, x: Any) -> Any:
     g, y = g[..., None, None], y[..., None, None]
     # each further derivative multiplies the error of the inverse by the condition of x once more
     limit = 1e4 if isinstance(x, Tensor) else 1e8
-    regular = not x.size or (
-        all_true(np.isfinite(unwrap(x))) and all_true(np.linalg.cond(unwrap(x)) < limit)
-    )
-    return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
+    with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
+        inverse = np.linalg.inv(x)
+        if not x.size or all_true(_norm(unwrap(x)) * _norm(unwrap(inverse)) < limit):
+            return g * y * inverse.mT
+    return g * _cofactors(x)
+
+
+def _norm(x: Any) -> Any:
+    """Return the largest sum of absolute values of a row."""
+    return np.abs(x).sum(-1).max(-1)
 
 
 @op(numpy=np.linalg.det, methods="det", x=_det_gradient)
@@ -433,13 +440,31 @@ def slogdet(x: Any) -> Any:
     return type(result)(Tensor(result.sign), _logabsdet(x))
 
 
+MAX_WHOLE = 32
+"""Largest length of triangles that are not halved."""
+
+
+def _invert_lower(x: Any, /) -> Any:
+    """Compute the inverses of lower triangles, by halves."""
+    if x.shape[-1] <= MAX_WHOLE:
+        return np.linalg.inv(x)
+    y, half = np.zeros_like(x), x.shape[-1] // 2
+    top = y[..., :half, :half] = _invert_lower(x[..., :half, :half])
+    low = y[..., half:, half:] = _invert_lower(x[..., half:, half:])
+    y[..., half:, :half] = -low @ x[..., half:, :half] @ top
+    return y
+
+
+_inverse_of_lower: Any = either(
+    Op(_invert_lower, {"x": lambda g, y: -np.tril(y.mT @ g @ y.mT)}).function
+)
+
+
 def _cholesky_gradient(g: Any, y: Any) -> Any:
     """Return the gradient by equation 10 of Murray (2016), arXiv:1602.07527."""
-    middle = np.tril(y.mT @ g)
-    middle = (
-        middle - np.diagonal(middle, 0, -2, -1)[..., None] * np.eye(y.shape[-1], dtype=y.dtype) / 2
-    )
-    s = np.linalg.solve(y.mT, np.linalg.solve(y.mT, middle.mT).mT)  # L⁻ᵀ · middle · L⁻¹
+    n, inverse = y.shape[-1], _inverse_of_lower(y)
+    middle = (y.mT @ g) * (np.tri(n, dtype=y.dtype) - np.eye(n, dtype=y.dtype) / 2)
+    s = inverse.mT @ middle @ inverse
     return (s + s.mT) / 2
 
 

@@ -48,13 +48,18 @@ def solve_triangular(
         Replace the diagonal of a by ones; False by default.
     """
     check_choice("solve_triangular", "trans", str(trans), "0", "1", "N", "T")
+    t = _triangles(a, lower, unit_diagonal)
+    return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
+
+
+def _triangles(a: Any, lower: bool, unit_diagonal: bool = False) -> Tensor:
     a = as_operand(a)
     t = tril(a, -unit_diagonal) if lower else triu(a, int(unit_diagonal))
     if unit_diagonal:
         t = t + np.eye(a.shape[-1], dtype=a.dtype)
     elif not all_true(np.diagonal(unwrap(a), 0, -2, -1) != 0):
         raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
-    return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
+    return t
 
 
 @function()
@@ -87,9 +92,11 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Tensor:
     b : array_like, shape (n,) or (..., n, k)
     """
     c, lower = c_and_lower
+    t = _triangles(c, lower)
+    transposed = swapaxes(t, -1, -2)
+    low, high = (t, transposed) if lower else (transposed, t)
     columns = getitem(b, (slice(None), None)) if np.ndim(b) == 1 else b
-    middle = solve_triangular(c, columns, 0 if lower else 1, lower)
-    x = solve_triangular(c, middle, 1 if lower else 0, lower)
+    x = solve(high, solve(low, columns))
     return getitem(x, (..., 0)) if np.ndim(b) == 1 else x
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.numpy import linalg
 
 NAN, INF = math.nan, math.inf
 ZEROS = np.zeros((2, 2))
@@ -371,3 +372,22 @@ def test_clip_at_limits_that_cross_has_the_derivatives_of_minimum_of_maximum(
             moved = [v.data + step * (i == j) for j, v in enumerate(values)]
             sides.append(np.minimum(np.maximum(*moved[:2]), moved[2]))
         np.testing.assert_allclose(value.grad, (sides[1] - sides[0]) / 2e-6, atol=1e-6)
+
+
+@given(st.integers(1, 12), st.sampled_from([(), (2,)]), st.integers(0, 99))
+def test_gradients_of_cholesky_by_halves_are_those_of_whole_triangles(
+    n: int, batch: Any, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    a, v, weights = rng.normal(size=(3, *batch, n, n))
+    x = a @ a.mT + np.eye(n)
+
+    def derivatives() -> list[Any]:
+        f = lambda x: (np.linalg.cholesky(x) * weights).sum()
+        return [mg.grad(f)(x).data, mg.hvp(f, x, v + v.mT).data]
+
+    expected = derivatives()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linalg, "MAX_WHOLE", 1)
+        for y, z in zip(derivatives(), expected):
+            np.testing.assert_allclose(y, z, 1e-7, 1e-7 * np.abs(z).max())
