@@ -9,7 +9,8 @@ import numpy as np
 from ..ops.arithmetic import divide, safe_divide, sqrt
 from ..ops.network import logistic
 from ..registry import function, op, ufunc
-from ..tensor import Tensor
+from ..tensor import Tensor, unwrap
+from .batched import all_true
 from .forms import numpy_form
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
 
 def ratio(a: Any, b: Any) -> Any:
     """Return a / b, or 0 if b is 0: for derivatives that are defined as 0 at such points."""
+    if all_true(unwrap(b) != 0):
+        return a / b
     is_zero = b == 0
     return np.where(is_zero, 0, a / np.where(is_zero, 1, b))
 
@@ -73,10 +76,12 @@ def rsqrt(x: Any) -> Tensor:
 
 def share(a: Any, b: Any, unit: float = 1.0) -> Any:
     """Return eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
-    same = (a == b) & np.isinf(a)  # the difference would be NaN
     with np.errstate(over="ignore"):
+        if all_true(np.isfinite(unwrap(a))):
+            return logistic((a - b) * unit)
+        same = (a == b) & np.isinf(a)  # the difference would be NaN
         difference = np.where(same, np.minimum(a, 0), a - np.where(same, 0, b))
-    return logistic(difference * unit)
+        return logistic(difference * unit)
 
 
 logaddexp = ufunc(

@@ -147,8 +147,14 @@ def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     return reduce.max(x, axis, keepdims=keepdims) - reduce.min(x, axis, keepdims=keepdims)
 
 
-def _shares(x: Any, axis: Axis) -> Any:
-    """Return softmax(x) over `axis`; 0 in a slice of -inf. Elements of inf share the 1."""
+def _shares(x: Any, y: Any, axis: Axis) -> Any:
+    """Return softmax(x) over `axis`; 0 in a slice of -inf. Elements of inf share the 1.
+
+    y is logsumexp(x), so the exponentials add up to 1 except for the rounding of y.
+    """
+    if all_true(np.isfinite(unwrap(y))):
+        terms = np.exp(x - restored(unwrap(y), x.shape, axis))
+        return terms / total(terms, axis)
     top = largest(unwrap(x), axis)
     infinite = np.isinf(top)
     limits = np.where((top == np.inf) & (unwrap(x) == np.inf), 0, -np.inf)
@@ -157,7 +163,7 @@ def _shares(x: Any, axis: Axis) -> Any:
     return terms / np.where(sums == 0, 1, sums)
 
 
-@op(methods="logsumexp", x=lambda g, x, axis: restored(g, x.shape, axis) * _shares(x, axis))
+@op(methods="logsumexp", x=lambda g, y, x, axis: restored(g, x.shape, axis) * _shares(x, y, axis))
 def logsumexp(x, /, axis=None, keepdims=False):
     """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf.
 
@@ -168,7 +174,7 @@ def logsumexp(x, /, axis=None, keepdims=False):
     finite = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a slice of -inf
         y = (np.log(total(np.exp(x - finite), axis)) + finite).astype(finite.dtype, copy=False)
-    return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
+    return y if keepdims else np.squeeze(y, axis)
 
 
 def _sum_from_end(g: Any, x_shape: tuple[int, ...], axis: int | None) -> Any:

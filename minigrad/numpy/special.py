@@ -70,17 +70,18 @@ hypot = ufunc(
     np.hypot,
     "Compute sqrt(a² + b²), without overflow.",
     "hypot",
-    a=lambda g, a, b: g * cosine(a, b),
-    b=lambda g, a, b: g * cosine(b, a),
+    a=lambda g, y, a, b: g * cosine(a, b, length=untracked(y)),
+    b=lambda g, y, a, b: g * cosine(b, a, length=untracked(y)),
 )
 
 
-def _cosine(a: Any, b: Any, /) -> Any:
-    """Compute a / hypot(a, b), also where the length is infinite; 0 at the origin."""
-    with np.errstate(over="ignore"):
-        length = np.hypot(a, b)
-    far = np.isinf(length)
-    if not all_true(~far):
+def _cosine(a: Any, b: Any, /, length: Any = None) -> Any:
+    """Compute a / length for length = hypot(a, b), also an infinite one; 0 at the origin."""
+    if length is None:
+        with np.errstate(over="ignore"):
+            length = np.hypot(a, b)
+    if not all_true(np.isfinite(length)):
+        far = np.isinf(length)
         infinite = np.isinf(a) | np.isinf(b)
         near = [np.where(far, x / 4, x) for x in (a, b)]  # elsewhere x / 4 could underflow
         a, b = (np.where(infinite, np.isinf(x) * np.sign(x), x) for x in near)
