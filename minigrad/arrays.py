@@ -80,6 +80,8 @@ def as_array(x: Array, dtype: DType = None) -> Array:
     """Return an ndarray, or an OtherArray if x is one."""
     if isinstance(x, OtherArray):
         return x if dtype is None else x.astype(dtype, copy=False)
+    if isinstance(x, np.generic):  # as most results of no axes
+        return np.asarray(x, dtype)
     try:
         y = np.asarray(x, dtype)
     except (TypeError, ValueError):

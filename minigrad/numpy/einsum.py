@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -72,7 +73,7 @@ def _gradient(
 @op(view=True, vjp=_gradients)
 def _einsum(*arrays, subscripts):
     # optimize=True uses BLAS, which is faster for large arrays only
-    is_large = len(arrays) > 1 and max([getattr(x, "size", 1) for x in arrays]) > 1000
+    is_large = len(arrays) > 1 and math.prod([getattr(x, "size", 1) for x in arrays]) > 1 << 20
     return np.einsum(subscripts, *arrays, optimize=is_large)
 
 

@@ -52,27 +52,28 @@ class ArgumentAdapter:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
-        if not kwargs and len(args) == self._accepted[0] and needs_gradient(args):
+        count, names = self._accepted
+        is_tracked = needs_gradient(args)
+        if is_tracked and len(args) == count and not kwargs:
             return self.function(*args)
         if isinstance(out := kwargs.get("out"), Tensor):
             y = self(*args, **{name: x for name, x in kwargs.items() if name != "out"})
             return write_out(numpy_name(self.numpy), out, y)
-        is_plain = MODE.get().watch is None
-        if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
+        if not is_tracked and MODE.get().watch is None and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
             if self._overwrites:
                 self._note_overwrite(args, kwargs)
             arguments = (*args, *kwargs.values())
             return result if self.numpy in _CONVERTERS else as_tensors(result, arguments)
-        count, names = self._accepted
         if count is None:
             return self.function(*args, **self._options(kwargs, names))
-        values = dict(zip(self._defaults, args)) | kwargs
-        dtype = values.get("dtype")
+        parameters = list(self._defaults)
+        options = dict(zip(parameters[count:], args[count:])) | kwargs
+        dtype = options.get("dtype")
         if dtype is not None and np.dtype(dtype).kind in "iub":  # integers have no gradient
             return as_tensors(on_arrays(self.numpy, args, kwargs))
-        operands = [values.pop(name) for name in list(self._defaults)[:count] if name in values]
-        return self.function(*operands, **self._options(values, names))
+        by_name = [options.pop(x) for x in parameters[len(args) : count] if x in options]
+        return self.function(*args[:count], *by_name, **self._options(options, names))
 
     @functools.cached_property
     def _overwrites(self) -> bool:
@@ -97,7 +98,8 @@ class ArgumentAdapter:
                 continue
             if name not in names:
                 raise TypeError(refusal(numpy_name(self.numpy), name, value))
-            options[name] = value if needs_gradient(value) else without_tensors(value)
+            is_kept = isinstance(value, (int, str)) or needs_gradient(value)
+            options[name] = value if is_kept else without_tensors(value)
         return options
 
 

@@ -46,7 +46,7 @@ def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
         return g[..., None] * b
     if len(a_shape) == 1:
         return (b @ g[..., None])[..., 0]
-    return g @ b.swapaxes(-1, -2)
+    return g @ b.mT
 
 
 def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
@@ -57,7 +57,7 @@ def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
     if len(b_shape) == 2 and a.ndim > 2:  # one product instead of the sum of a stack of products
         rows = math.prod(a.shape[:-1])
         return a.reshape(rows, a.shape[-1]).T @ g.reshape(rows, g.shape[-1])
-    return a.swapaxes(-1, -2) @ g
+    return a.mT @ g
 
 
 @op(
