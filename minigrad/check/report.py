@@ -10,8 +10,6 @@ from types import ModuleType
 from ..registry import add_methods
 from ..tensor import Tensor
 
-__all__ = ["Report", "Shown"]
-
 
 class Shown:
     """Base of objects whose `str` a notebook shows preformatted."""

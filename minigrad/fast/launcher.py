@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-__all__ = ["Place", "launched"]
-
 
 class Place(NamedTuple):
     """Index of this process in its MPI job, and on its machine.

@@ -27,8 +27,6 @@ from typing import Any
 
 from .locks import FileLock
 
-__all__ = ["read_together", "replace_together", "write_atomically", "write_bytes"]
-
 
 def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
     """Write a file through a new one beside it, which replaces it when it is complete.

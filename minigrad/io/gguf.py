@@ -20,8 +20,6 @@ import numpy as np
 
 from .reading import naming, printable, require_file
 
-__all__ = ["GGUFHeader", "GGUFTensor"]
-
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 SCALARS = {

@@ -18,21 +18,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from .atomic import write_atomically
 from .reading import printable, read_bytes
 
-__all__ = [
-    "REQUIRED",
-    "Settings",
-    "as_json",
-    "decode_json",
-    "matches",
-    "mistyped_fields",
-    "parse_json",
-    "read_if_any",
-    "read_json",
-    "read_list",
-    "unique",
-    "write_json",
-]
-
 # the marker of a dataclass is no type for Python 3.10
 _type_hints: Any = cache(partial(get_type_hints, localns={"KW_ONLY": Any}))
 REQUIRED: Any = object()

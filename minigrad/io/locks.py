@@ -21,8 +21,6 @@ try:
 except ImportError:  # not Windows
     msvcrt = None  # type: ignore[assignment]
 
-__all__ = ["FileLock"]
-
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # file systems without locks
 _held: weakref.WeakSet[io.FileIO] = weakref.WeakSet()
 

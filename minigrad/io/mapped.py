@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["copy_and_release", "release"]
-
 _BLOCK = 1 << 24  # bytes that are copied at once
 
 

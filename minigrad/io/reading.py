@@ -11,8 +11,6 @@ from ..errors import listed as listed
 from ..errors import printable as printable
 from .atomic import write_bytes
 
-__all__ = ["FileCopies", "listed", "naming", "printable", "read_bytes", "read_text", "require_file"]
-
 MAX_FILE = 100_000_000
 """Largest size in bytes of a file that is read into memory.
 

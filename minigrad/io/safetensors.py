@@ -28,18 +28,6 @@ from .json import as_json, parse_json, read_json, write_json
 from .mapped import release
 from .reading import LFS_POINTER, is_lfs_pointer, listed, naming, printable, require_file
 
-__all__ = [
-    "WEIGHT_FILES",
-    "SafetensorsFile",
-    "SafetensorsFolder",
-    "from_bfloat16",
-    "misfit",
-    "stored_as",
-    "to_bfloat16",
-    "write_safetensors",
-    "write_shards",
-]
-
 # From narrow to wide, as in the reference library. For alignment, files begin with the widest.
 DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2",

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["ENDING", "SignalHandlers", "Terminated", "terminate"]
-
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 

@@ -17,12 +17,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..arrays import OtherArray, all_values
 from ..errors import GradientError
 
-__all__ = [
-    "EXAMPLES",
-    "BatchedShape",
-    "BatchedArray",
-]
-
 EXAMPLES = "examples"
 """Name of the hidden axis: `x.sum(axis=EXAMPLES)` sums over the examples."""
 

@@ -24,8 +24,6 @@ from ..registry import FORMS, names_of
 from ..tensor import Tensor, to_array
 from .batched import all_true
 
-__all__: list[str] = []
-
 _FURTHER: dict[Callable[..., Any], Callable[..., Any]] = {}
 """Functions with further options, by the function of the book."""
 

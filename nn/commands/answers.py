@@ -20,8 +20,6 @@ from ..text.chats import Chat, encode_chat, read_chats
 from ..text.pairs import split_pairs
 from .inputs import announce, held_out_sizes, load_text, print_left_out
 
-__all__ = ["AnswerTask"]
-
 Example = tuple[list[int], list[bool]]
 SIZE = 8
 """Number of examples in a batch without gradients."""

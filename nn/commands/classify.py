@@ -38,8 +38,6 @@ from .inputs import (
     refuse_run,
 )
 
-__all__ = ["main"]
-
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""

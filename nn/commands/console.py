@@ -22,8 +22,6 @@ from minigrad.fast.parallel import job
 from minigrad.io.reading import MAX_LINE, printable
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["Parser", "amount", "count", "escaped", "note", "piped", "run_script", "seed"]
-
 CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, line separators, and lone surrogates, which no terminal can show."""
 _USER_ERRORS = (

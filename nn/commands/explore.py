@@ -24,8 +24,6 @@ from nn.inspection import plots
 from .inputs import command_parser, is_run, load_text
 from .translate import check_spaces
 
-__all__ = ["main"]
-
 PICTURES = (".png", ".svg", ".pdf")
 
 

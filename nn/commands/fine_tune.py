@@ -50,8 +50,6 @@ from .inputs import (
     resumed_options,
 )
 
-__all__ = ["main"]
-
 SETTINGS = "settings.json"
 """File of the settings in the directory of a run."""
 CALL_OPTIONS = {"model", "data", "out", "resume"}

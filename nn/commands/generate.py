@@ -36,8 +36,6 @@ from .inputs import (
     read_texts,
 )
 
-__all__ = ["main"]
-
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command."""

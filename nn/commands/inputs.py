@@ -22,26 +22,6 @@ from nn.commands.console import CONTROLS, Parser, count, note, piped
 from nn.published.load import refuse_gguf
 from nn.text.hub import find_model
 
-__all__ = [
-    "add_json",
-    "add_model_options",
-    "add_number",
-    "announce",
-    "columns_of",
-    "command_parser",
-    "is_run",
-    "load_model",
-    "load_text",
-    "print_json",
-    "naming_settings",
-    "held_out_sizes",
-    "print_left_out",
-    "read_batches",
-    "read_texts",
-    "refuse_run",
-    "resumed_options",
-]
-
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
 """Tokenizers of sacrebleu that need no other package."""
 LARGE_FILE = 5_000_000  # bytes

@@ -36,8 +36,6 @@ from .inputs import (
     refuse_run,
 )
 
-__all__ = ["main"]
-
 ENCODER_FILES = (".json", ".model", ".safetensors", ".txt")
 LINES_AT_ONCE = 256  # after which the progress is shown
 CANDIDATES = 50  # most similar lines, which a cross-encoder scores

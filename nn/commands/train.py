@@ -61,8 +61,6 @@ from .inputs import (
     resumed_options,
 )
 
-__all__ = ["main"]
-
 Pair = tuple[str, str]
 
 FILE_DEFAULTS = {

@@ -41,8 +41,6 @@ from .inputs import (
     read_batches,
 )
 
-__all__ = ["main"]
-
 BEST = "best.safetensors"
 Translate = Callable[[list[str]], list[list[tuple[str, str]]]]
 """Returns the best translations of each sentence, each with what is printed after it."""

@@ -19,8 +19,6 @@ from ..config import TransformerConfig
 from ..module import evaluating
 from .sequences import RuledDecoding
 
-__all__: list[str] = []
-
 MAX_MATCH = 2  # as max_matching_ngram_size in transformers
 
 

@@ -21,8 +21,6 @@ from minigrad.io.mapped import copy_and_release, release
 
 from .products import WAYS, fastest_way, is_shared
 
-__all__ = ["Int8Matrix", "Int8Stack"]
-
 BLOCK = 3 << 18  # values that are widened at once: 3 MB of float32
 BUFFER = 3 << 20  # bytes for the widened values of a thread
 QUANTIZED_BLOCK = 1 << 18  # values that are rounded at once

@@ -31,8 +31,6 @@ from minigrad.io.mapped import copy_and_release
 if TYPE_CHECKING:
     from .int8 import Int8Matrix, Int8Stack
 
-__all__ = ["MAX_ROWS", "WAYS", "fastest_way", "in_fast_layout", "is_shared", "product"]
-
 LARGE_WEIGHT = 1 << 17  # values of a weight from which on ways are timed
 MAX_ROWS = 64
 MAX_SINGLE_ROWS = 8  # one after the other

@@ -15,8 +15,6 @@ from ..layers import Linear
 from ..module import Module, evaluating
 from ..options.probes import attentions_of, record_attention
 
-__all__ = ["by_kind", "choose_outputs", "differentiate"]
-
 Recorded = dict[str, list[np.ndarray]]
 """An array for each call of each attention, by the names of the attentions."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from minigrad.check.extras import require
 
-__all__ = ["COLOURS", "INK", "SHADES", "style"]
-
 # colours of Okabe and Ito
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B6B6B")
 INK = "#15181d"

@@ -10,8 +10,6 @@ import numpy as np
 
 from ..config import ModelConfig
 
-__all__: list[str] = []
-
 
 def warn_of_padding(name: str, ids: Any, config: ModelConfig) -> None:
     """Warn if rows begin or end with several tokens that are both `pad_id` and in `eos_id`."""

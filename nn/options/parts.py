@@ -30,8 +30,6 @@ from .heads import prune_heads
 from .norms import norm_named
 from .position_bias import POSITION_BIASES
 
-__all__: list[str] = []
-
 
 class ExtendedEmbedding(InputEmbedding):
     """Embeddings of tokens with segment types, a norm and a width of their own.

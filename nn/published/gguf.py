@@ -23,8 +23,6 @@ from minigrad.io.safetensors import Entry, misfit
 from ..inference.int8 import Int8Matrix
 from ..text.gguf_tokenizer import end_ids
 
-__all__ = ["GGUFFile"]
-
 LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",

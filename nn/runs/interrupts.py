@@ -8,8 +8,6 @@ from typing import Any
 
 from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["Interrupts", "Stopped"]
-
 
 class Stopped(KeyboardInterrupt):
     """End of training by Ctrl-C between two steps, with nothing half done."""

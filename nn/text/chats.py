@@ -11,8 +11,6 @@ from typing import Any
 from .huggingface import ModelText
 from .pairs import read_lines, read_pairs
 
-__all__ = ["Chat", "encode_chat", "read_chats"]
-
 Chat = list[dict[str, str]]
 """Messages such as `{"role": "user", "content": "Hello"}`. The last one is the assistant's."""
 

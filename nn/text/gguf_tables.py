@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["END_NAMES", "FIM_NAMES", "OTHER_KEYS", "PRE_TOKENIZERS", "VISIBLE_NAMES"]
-
 
 class PreTokenizer(NamedTuple):
     """Rules of a byte-level tokenizer that `tokenizer.ggml.pre` stands for.

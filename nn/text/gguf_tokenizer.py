@@ -22,8 +22,6 @@ from .gguf_tables import (
 from .huggingface import ModelText
 from .tokenize import library_errors
 
-__all__ = ["end_ids", "load_gguf"]
-
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 """Types of tokens."""
 SPACE = "▁"

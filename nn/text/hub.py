@@ -13,8 +13,6 @@ from minigrad.io.json import read_json
 from minigrad.io.reading import printable
 from minigrad.io.safetensors import INDEX, WHOLE
 
-__all__ = ["find_model"]
-
 _PART = r"[A-Za-z0-9_][\w.-]*"
 _NAME = re.compile(rf"((?:{_PART}/)?{_PART}(?<!\.gguf))(?::([^/:\\][^:\\]*\.gguf))?", re.ASCII)
 """`name` or `organization/name`, and `:file.gguf`."""

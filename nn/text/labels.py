@@ -11,8 +11,6 @@ from minigrad.io.reading import printable
 
 from .pairs import Pair
 
-__all__ = ["label_report", "label_warnings", "split_by_label", "without_heading"]
-
 
 def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
     """Return labelled texts without a heading, and the heading if the first row is one.

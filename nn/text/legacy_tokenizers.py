@@ -19,8 +19,6 @@ from minigrad.io.reading import printable, read_bytes, require_file
 from .gguf_tables import PRE_TOKENIZERS
 from .tokenize import library_errors
 
-__all__ = ["legacy_class", "marian_target"]
-
 EXPECTED_FILES = (
     "expected it, or the tokenizer_class of vocab.txt, merges.txt or source.spm in "
     "tokenizer_config.json; transformers' AutoTokenizer and its save_pretrained make it of others"

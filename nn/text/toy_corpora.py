@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALWAYS", "chinese_english", "english_spanish"]
-
 Pair = tuple[str, str]
 
 ALWAYS: dict[str, list[Pair]] = {

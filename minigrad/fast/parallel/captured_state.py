@@ -15,8 +15,6 @@ from ...modes import MODE
 from ...random import default_generator
 from ...tensor import Tensor
 
-__all__ = ["captured_state", "check_rows_are_independent", "generators", "is_same", "reseed"]
-
 _PLAIN = (int, float, str, tuple)
 
 

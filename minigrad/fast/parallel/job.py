@@ -18,8 +18,6 @@ from typing import Any
 from ...check.extras import MissingExtraError, require
 from ..launcher import launched
 
-__all__ = ["abort", "begin", "mark_working", "wait", "world"]
-
 PATIENCE = 10.0  # seconds for which a rank whose work failed waits for the other ranks
 MOMENT = 1.0  # seconds in which the first rank can print an error that all ranks have
 _is_working = False  # True during shared work, and after shared work that ended by an error
