@@ -121,13 +121,13 @@ class Methods:
         """Compute |x|; its derivative at 0 is 0."""
     def add(self, b: Any, /) -> Tensor:
         """Add a and b."""
-    def all(self, axis: Any = ..., *, keepdims: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def all(self, axis: Any = ..., out: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return True where all elements along `axis` are true."""
     def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the maximum over `axis`, as `max` does."""
     def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the minimum over `axis`, as `min` does."""
-    def any(self, axis: Any = ..., *, keepdims: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def any(self, axis: Any = ..., out: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return True where any element along `axis` is true."""
     def arccos(self) -> Tensor:
         """Return the angle in [0, π] with cosine x."""
@@ -143,9 +143,9 @@ class Methods:
         """Return the angle in (-π, π] of the point (b, a)."""
     def arctanh(self) -> Tensor:
         """Compute the inverse of tanh."""
-    def argmax(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def argmax(self, axis: Any = ..., out: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the index of the largest element along `axis`."""
-    def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def argmin(self, axis: Any = ..., out: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Return the index of the smallest element along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
         """Return the indices that sort x along `axis`; NaN comes last."""
@@ -160,7 +160,7 @@ class Methods:
     def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
         """Compute the lower triangles L with L @ L.mT = x."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
-        """Split x along `axis` into at most `chunks` parts of equal length."""
+        """Return views of at most `chunks` parts of x along `axis`, of equal length."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Tensor:
         """Limit x to a range."""
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
@@ -208,13 +208,13 @@ class Methods:
     def exp2(self) -> Tensor:
         """Compute 2ˣ."""
     def expand(self, *shape: Any) -> Tensor:
-        """Broadcast x to a shape."""
+        """Return a view of x that is broadcast to a shape."""
     def expand_dims(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
         """Return x with new axes of length 1, a view."""
     def expm1(self) -> Tensor:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
-        """Join the axes from `start_dim` to `end_dim`, both included."""
+        """Return a copy of x with the axes from `start_dim` to `end_dim`, both included, joined."""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """Reverse the order of elements along `axis`."""
     def float(self) -> Tensor:
@@ -287,10 +287,10 @@ class Methods:
         """Compute the mean over `axis` of the elements that are not NaN; NaN if there are none."""
     def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis` that are not NaN."""
-    def nonzero(self) -> Any:
+    def nonzero(self) -> builtins.tuple[np.ndarray, ...]:
         """Return the indices of the elements that are not zero."""
     def norm(self, ord: Any = ..., axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """Compute norms of vectors or matrices, as `numpy.linalg.norm`."""
+        """Compute norms of vectors or matrices."""
     def numel(self) -> Tensor:
         """Return the number of elements."""
     def outer(self, b: Any) -> Tensor:
@@ -315,7 +315,7 @@ class Methods:
         """Return x in another shape of the same size, a view if its memory layout permits."""
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """Shift elements along `axis`; those beyond the end continue at the start."""
-    def round(self, decimals: Any = ...) -> Tensor:
+    def round(self, decimals: Any = ..., out: Any = ...) -> Tensor:
         """Round to a number of decimals, halves to even."""
     def rsqrt(self) -> Tensor:
         """Compute 1 / sqrt(x)."""
@@ -338,7 +338,7 @@ class Methods:
     def softplus(self, beta: builtins.float = ...) -> Tensor:
         """Compute log(1 + exp(beta * x)) / beta, without overflow."""
     def split(self, split_size: builtins.int | Sequence[builtins.int], dim: builtins.int = ...) -> builtins.tuple[Tensor, ...]:
-        """Split x along `dim` into parts of one length, or of several lengths."""
+        """Return views of parts of x along `dim`, of one length or of several lengths."""
     def sqrt(self) -> Tensor:
         """Compute the square root."""
     def square(self) -> Tensor:

@@ -92,7 +92,7 @@ def ufunc(
     function : numpy.ufunc
         Computes the result.
     summary : str
-        First line of the docstring; `elementwise_doc` adds the sections.
+        First line of the docstring.
     methods : str
         Names of methods of Tensor, separated by spaces.
     **rules : callable
@@ -103,31 +103,7 @@ def ufunc(
     callable
         The function of Tensors.
     """
-    doc = elementwise_doc(summary, *rules)
-    return _register(Op(function, rules, doc=doc), function, methods)
-
-
-def elementwise_doc(summary: str, *operands: str, result: str = "Tensor") -> str:
-    """Return the docstring of an elementwise function.
-
-    Parameters
-    ----------
-    summary : str
-        First line.
-    *operands : str
-        Names of one or two operands.
-    result : str
-        Type of the result; "Tensor" by default.
-    """
-    if len(operands) == 1:
-        parameters, shape = f"{operands[0]} : array_like", f"Shape of {operands[0]}."
-    else:
-        parameters = f"{', '.join(operands)} : array_like\n    Shapes that broadcast."
-        shape = f"Broadcast shape of {' and '.join(operands)}."
-    return (
-        f"{summary}\n\nParameters\n----------\n{parameters}\n\n"
-        f"Returns\n-------\n{result}\n    {shape}\n"
-    )
+    return _register(Op(function, rules, doc=summary), function, methods)
 
 
 def function(*, numpy: Functions = (), methods: str = "") -> Callable[[Function], Function]:
@@ -192,9 +168,15 @@ def _register(entry: Op, numpy: Functions, methods: str) -> Callable[..., Tensor
 
 
 def _publish(entry: Any, call: Function, numpy: Functions, methods: str) -> Function:
-    """Let `call` answer NumPy functions, and set it as methods of Tensor."""
+    """Let `call` answer NumPy functions, and set it as methods of Tensor.
+
+    A docstring without parameters refers to the first of these functions.
+    """
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
+    if entry.numpy and call.__doc__ and "Parameters" not in call.__doc__:
+        first = f"{entry.numpy[0].__module__}.{entry.numpy[0].__name__}"
+        call.__doc__ = f"{inspect.cleandoc(call.__doc__)}\n\nParameters and result: as `{first}`."
     if not _OPTIONS.isdisjoint(names_of(call)):
         call = _with_forms(call)
     for f in entry.numpy:

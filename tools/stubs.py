@@ -55,6 +55,8 @@ _KNOWN = {
     "list",
     "TopK",
 }
+_RESULTS = {"nonzero": "builtins.tuple[np.ndarray, ...]"}
+"""Types of results whose functions have no annotations, if they are not tensors."""
 _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 
 
@@ -115,7 +117,7 @@ def _declared(name: str, method: Any) -> str:
             of_numpy = inspect.signature(method.numpy[0]).parameters.values()
             parameters = [p for p in of_numpy if p.name not in ("out", "signature")]
         shown = _shown(parameters[1:])
-        result = _type(signature.return_annotation, "Tensor")
+        result = _RESULTS.get(name) or _type(signature.return_annotation, "Tensor")
     doc = (method.__doc__ or "").strip().partition("\n")[0]
     ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
     line = f"    def {name}({', '.join(['self', *shown])}) -> {result}:{ignore}"

@@ -110,19 +110,7 @@ def log(x: Tensor, /) -> Any:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:
-    """Return a tensor; it keeps its gradient.
-
-    Parameters
-    ----------
-    obj : Tensor, array, number, or nested sequence
-    dtype : dtype, optional
-        Dtype of `obj` by default.
-    device : str, optional
-        Only "cpu" is supported.
-    copy : bool, optional
-        True copies, False raises a ValueError if a copy is necessary. By default, only what is
-        necessary is copied.
-    """
+    """Return a tensor, which keeps its gradient, as `asarray` of the standard."""
     on_cpu(device)
     if isinstance(obj, ComplexTensor):
         return obj if dtype is None else obj.astype(dtype)
@@ -132,18 +120,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """Return x in another dtype.
-
-    Parameters
-    ----------
-    x : Tensor
-    dtype : dtype
-        Dtype of the result.
-    copy : bool
-        Copy x if it has this dtype; True by default.
-    device : str, optional
-        Only "cpu" is supported.
-    """
+    """Return x in another dtype, as `astype` of the standard."""
     on_cpu(device)
     if isinstance(x, ComplexTensor):
         return x.astype(dtype)
@@ -151,16 +128,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor that shares the memory of an array of another library, if possible.
-
-    Parameters
-    ----------
-    x : object with `__dlpack__`
-    device : str, optional
-        Only "cpu" is supported.
-    copy : bool, optional
-        True copies, False raises an error if a copy is necessary.
-    """
+    """Return a tensor of an array of another library, as `from_dlpack` of the standard."""
     on_cpu(device)
     if copy is False:
         return Tensor(np.from_dlpack(x, copy=False))
@@ -169,39 +137,19 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Sort along an axis.
-
-    Parameters
-    ----------
-    x : Tensor
-    axis : int
-        The last by default.
-    descending : bool
-        Sort in falling order; False by default.
-    stable : bool
-        Ignored, because equal elements always keep their order.
-    """
+    """Sort along an axis, as `sort` of the standard; equal elements always keep their order."""
     return ordered(x, axis, descending=descending)
 
 
 def argsort(
     x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """Return the indices that sort x along an axis.
-
-    Parameters: as `sort`.
-    """
+    """Return the indices that sort x along an axis, as `argsort` of the standard."""
     return positions(x, axis, "stable", descending=descending)
 
 
 def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
-    """Return the namespace of the array API standard.
-
-    Parameters
-    ----------
-    api_version : str, optional
-        Version of the standard, from "2021.12" to "2024.12", which is the default.
-    """
+    """Return the namespace of the array API standard."""
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise ValueError(
             f'api_version must be "2021.12", "2022.12", "2023.12" or "2024.12", got {api_version!r}'

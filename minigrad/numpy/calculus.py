@@ -25,25 +25,7 @@ __all__ = ["diff", "trapezoid", "gradient", "interp", "convolve", "correlate"]
 
 @function(numpy=np.diff, methods="diff")
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Compute differences of neighbours along `axis`.
-
-    Parameters
-    ----------
-    x : array_like
-    n : int
-        Number of times that differences are taken; 1 by default.
-    axis : int
-        The last by default.
-    prepend : array_like, optional
-        Values before x, along `axis`.
-    append : array_like, optional
-        Values after x, along `axis`.
-
-    Returns
-    -------
-    Tensor
-        Differences; `axis` is shorter by n.
-    """
+    """Compute differences of neighbours along `axis`."""
     checked_count("diff", "n", n, 0)
     if n == 0:
         return clone(x)
@@ -72,24 +54,7 @@ def _end(value: Any, x: Any, axis: int) -> Any:
 
 @function(numpy=np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
-    """Integrate y along `axis` by the trapezoidal rule.
-
-    Parameters
-    ----------
-    y : array_like
-        Values of a function.
-    x : array_like, optional
-        Positions of the values.
-    dx : float
-        The distance of neighbours if there is no x; 1 by default.
-    axis : int
-        The last by default.
-
-    Returns
-    -------
-    Tensor
-        Integrals, in the shape of y without `axis`.
-    """
+    """Integrate y along `axis` by the trapezoidal rule."""
     along, axis = axis, one_axis("trapezoid", axis, np.ndim(y))
     if x is not None:
         dx = diff(x, axis=-1 if np.ndim(x) == 1 else along)
@@ -105,25 +70,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
 
 @function(numpy=np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Estimate the derivatives of sampled values, as `numpy.gradient`.
-
-    Parameters
-    ----------
-    f : array_like
-        Values of a function.
-    *varargs : float or array_like
-        Distances of neighbours: one for all axes (1 by default), or for each axis a distance or
-        the coordinates of the values.
-    axis : int or tuple of int, optional
-        All axes by default.
-    edge_order : {1, 2}
-        Order of the estimates at the ends; 1 by default.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor, one for each axis
-        Estimates in the shape of `f`.
-    """
+    """Estimate the derivatives of sampled values."""
     f = as_operand(f)
     axes = all_axes("gradient", axis, np.ndim(f))
     spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
@@ -165,20 +112,7 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
 
 @function(numpy=np.interp)
 def interp(x: Any, xp: Any, fp: Any) -> Tensor:
-    """Interpolate linearly between points.
-
-    Parameters
-    ----------
-    x : array_like
-        Positions. For positions outside of xp, the first or last value is returned.
-    xp, fp : array_like, shape (n,)
-        Coordinates in rising order, and values, of the points.
-
-    Returns
-    -------
-    Tensor, in the shape of x
-        Interpolated values.
-    """
+    """Interpolate linearly between points."""
     # as NumPy: differences of unsigned integers wrap around
     x, xp, fp = (astype(v, float) for v in (x, xp, fp))
     at, knots = x.data, xp.data
@@ -208,20 +142,7 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
 
 @function(numpy=np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
-    """Convolve two vectors: y[k] is the sum of a[i] * v[k - i].
-
-    Parameters
-    ----------
-    a, v : array_like, shapes (n,) and (m,)
-    mode : {"full", "same", "valid"}
-        Return all n + m - 1 values, the middle max(n, m) values, or only the values of complete
-        overlap; "full" by default.
-
-    Returns
-    -------
-    Tensor
-        Vector whose length depends on `mode`.
-    """
+    """Convolve two vectors: y[k] is the sum of a[i] * v[k - i]."""
     if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
         raise ValueError(
             f"convolve: a and v must be vectors that are not empty, got shapes {shape_of(a)} and "
@@ -241,19 +162,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
 
 @function(numpy=np.correlate)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
-    """Correlate two vectors: y[k] is the sum of a[i + k] * v[i].
-
-    Parameters
-    ----------
-    a, v : array_like, shape (n,) and (m,)
-    mode : {"full", "same", "valid"}
-        As in `convolve`; "valid" by default.
-
-    Returns
-    -------
-    Tensor
-        Vector whose length depends on `mode`.
-    """
+    """Correlate two vectors: y[k] is the sum of a[i + k] * v[i]."""
     if np.size(a) < np.size(v):
         return flip(conjugate(correlate(v, a, mode)))
     return convolve(a, conjugate(flip(v)), mode)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import elementwise_doc, function
+from ..registry import function
 from .forms import ADAPTED
 from .nested import as_tensors, on_arrays
 
@@ -53,27 +53,27 @@ __all__ = [
 ]
 
 
-def _on_arrays(*numpy: Any, methods: str = "") -> Callable[..., Any]:
-    """Return a decorator that calls the first of some NumPy functions with arrays of tensors.
+def _on_arrays(*numpy: Any, methods: str = "", summary: str = "") -> Callable[..., Any]:
+    """Register the first of some NumPy functions for the arrays of tensors, also for the others."""
+    return _declare(numpy[0], numpy, methods, summary or numpy[0].__doc__)
 
-    The decorated function has no body. It is the signature and the documentation.
-    """
 
-    def declare(documented: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(documented)
-        def call(*args: Any, **options: Any) -> Any:
-            result = on_arrays(numpy[0], args, options)
-            return result if isinstance(result, (tuple, list)) else as_tensors(result)
+def _declare(signed: Any, numpy: tuple[Any, ...], methods: str, doc: str | None) -> Any:
+    """Register a function with the name and the signature of `signed`."""
 
-        declared = function(numpy=numpy, methods=methods)(call)
-        ADAPTED.update(dict.fromkeys(numpy, declared))
-        return declared
+    @functools.wraps(signed)
+    def call(*args: Any, **options: Any) -> Any:
+        result = on_arrays(numpy[0], args, options)
+        return result if isinstance(result, (tuple, list)) else as_tensors(result)
 
-    return declare
+    call.__module__, call.__doc__ = __name__, doc
+    declared = function(numpy=numpy, methods=methods)(call)
+    ADAPTED.update(dict.fromkeys(numpy, declared))
+    return declared
 
 
 def _elementwise(
-    ufunc: np.ufunc, summary: str, methods: str = "", *, name: str = "", result: str = "of bool"
+    ufunc: np.ufunc, summary: str, methods: str = "", *, name: str = ""
 ) -> Callable[..., Any]:
     """Register a NumPy ufunc for the arrays of tensors; `name` is its own by default."""
 
@@ -83,10 +83,9 @@ def _elementwise(
     def of_two(a, b, /):
         pass
 
-    documented, operands = (of_one, "x") if ufunc.nin == 1 else (of_two, "ab")
-    documented.__name__ = documented.__qualname__ = name or ufunc.__name__
-    documented.__doc__ = elementwise_doc(summary, *operands, result=f"Tensor {result}".strip())
-    return _on_arrays(ufunc, methods=methods)(documented)
+    signed = of_one if ufunc.nin == 1 else of_two
+    signed.__name__ = signed.__qualname__ = name or ufunc.__name__
+    return _declare(signed, (ufunc,), methods, summary)
 
 
 # -- comparisons
@@ -99,43 +98,13 @@ equal = _elementwise(np.equal, "Compute a == b for each element.")
 not_equal = _elementwise(np.not_equal, "Compute a != b for each element.")
 
 
-@_on_arrays(np.isclose)
-def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """Compute |a - b| <= atol + rtol * |b| for each element.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Shapes that broadcast.
-    rtol : float
-        Relative tolerance; 1e-5 by default.
-    atol : float
-        Absolute tolerance; 1e-8 by default.
-    equal_nan : bool
-        Treat NaN as equal to NaN; False by default.
-    """
-
-
-@_on_arrays(np.allclose)
-def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    """Return True if |a - b| <= atol + rtol * |b| for all elements.
-
-    Parameters: as `isclose`.
-    """
-
-
-@_on_arrays(np.array_equal)
-def array_equal(a, b, equal_nan=False):
-    """Return True if a and b have the same shape and elements.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays to compare; they are not broadcast.
-    equal_nan : bool
-        Treat NaN as equal to NaN; False by default.
-    """
-
+isclose = _on_arrays(np.isclose, summary="Compute |a - b| <= atol + rtol * |b| for each element.")
+allclose = _on_arrays(
+    np.allclose, summary="Return True if |a - b| <= atol + rtol * |b| for all elements."
+)
+array_equal = _on_arrays(
+    np.array_equal, summary="Return True if a and b have the same shape and elements."
+)
 
 # -- logic
 
@@ -144,75 +113,35 @@ logical_and = _elementwise(np.logical_and, "Compute `a and b` for each element."
 logical_or = _elementwise(np.logical_or, "Compute `a or b` for each element.")
 logical_xor = _elementwise(np.logical_xor, "Return True where exactly one of a and b is true.")
 bitwise_and = _elementwise(
-    np.bitwise_and,
-    "Compute a & b for booleans or integers.",
-    "__and__ __rand__",
-    result="of bool or int",
+    np.bitwise_and, "Compute a & b for booleans or integers.", "__and__ __rand__"
 )
 bitwise_or = _elementwise(
-    np.bitwise_or,
-    "Compute a | b for booleans or integers.",
-    "__or__ __ror__",
-    result="of bool or int",
+    np.bitwise_or, "Compute a | b for booleans or integers.", "__or__ __ror__"
 )
 bitwise_xor = _elementwise(
-    np.bitwise_xor,
-    "Compute a ^ b for booleans or integers.",
-    "__xor__ __rxor__",
-    result="of bool or int",
+    np.bitwise_xor, "Compute a ^ b for booleans or integers.", "__xor__ __rxor__"
 )
 bitwise_not = _elementwise(
-    np.invert,
-    "Compute ~x for booleans or integers.",
-    "__invert__",
-    name="bitwise_not",
-    result="of bool or int",
+    np.invert, "Compute ~x for booleans or integers.", "__invert__", name="bitwise_not"
 )
 bitwise_left_shift = _elementwise(
     np.left_shift,
     "Shift the bits of a by b to the left.",
     "__lshift__ __rlshift__",
     name="bitwise_left_shift",
-    result="of int",
 )
 bitwise_right_shift = _elementwise(
     np.right_shift,
     "Shift the bits of a by b to the right.",
     "__rshift__ __rrshift__",
     name="bitwise_right_shift",
-    result="of int",
 )
-
-
-@_on_arrays(np.any, methods="any")
-def any(x, axis=None, *, keepdims=False, where=True):
-    """Return True where any element along `axis` is true.
-
-    Parameters
-    ----------
-    x : array_like
-    axis : int, tuple of int or None
-        All axes by default.
-    keepdims : bool
-        Keep the reduced axes with length 1; False by default.
-    where : array of bool, broadcastable to x, optional
-        True = the element counts.
-
-    Returns
-    -------
-    Tensor of bool
-        Shape of x without the reduced axes.
-    """
-
-
-@_on_arrays(np.all, methods="all")
-def all(x, axis=None, *, keepdims=False, where=True):
-    """Return True where all elements along `axis` are true.
-
-    Parameters and result: as `any`.
-    """
-
-
+any = _on_arrays(
+    np.any, methods="any", summary="Return True where any element along `axis` is true."
+)
+all = _on_arrays(
+    np.all, methods="all", summary="Return True where all elements along `axis` are true."
+)
 isnan = _elementwise(np.isnan, "Return True where x is NaN.")
 isinf = _elementwise(np.isinf, "Return True where x is inf or -inf.")
 isfinite = _elementwise(np.isfinite, "Return True where x is not NaN, inf or -inf.")
@@ -220,116 +149,40 @@ signbit = _elementwise(np.signbit, "Return True where x is negative, including -
 
 # -- rounding
 
-floor = _elementwise(np.floor, "Round down to integers.", "floor", result="")
-ceil = _elementwise(np.ceil, "Round up to integers.", "ceil", result="")
-trunc = _elementwise(np.trunc, "Round towards zero to integers.", "trunc", result="")
-rint = _elementwise(np.rint, "Round to the nearest integers, halves to even.", result="")
+floor = _elementwise(np.floor, "Round down to integers.", "floor")
+ceil = _elementwise(np.ceil, "Round up to integers.", "ceil")
+trunc = _elementwise(np.trunc, "Round towards zero to integers.", "trunc")
+rint = _elementwise(np.rint, "Round to the nearest integers, halves to even.")
 floor_divide = _elementwise(
-    np.floor_divide, "Compute a / b, rounded down.", "__floordiv__ __rfloordiv__", result=""
+    np.floor_divide, "Compute a / b, rounded down.", "__floordiv__ __rfloordiv__"
 )
 
 
-@_on_arrays(np.round, np.around, methods="round")
-def round(x, decimals=0):
-    """Round to a number of decimals, halves to even.
-
-    Parameters
-    ----------
-    x : array_like
-    decimals : int
-        Number of digits after the decimal point, or before it if negative; 0 by default.
-
-    Returns
-    -------
-    Tensor
-        Shape and dtype of x.
-    """
-
+round = _on_arrays(
+    np.round, np.around, methods="round", summary="Round to a number of decimals, halves to even."
+)
 
 # -- indices
 
-
-@_on_arrays(np.argmax, methods="argmax")
-def argmax(x, axis=None, *, keepdims=False):
-    """Return the index of the largest element along `axis`.
-
-    Parameters
-    ----------
-    x : array_like
-    axis : int or None
-        None, the default, indexes the flattened x.
-    keepdims : bool
-        Keep the reduced axis with length 1; False by default.
-    """
-
-
-@_on_arrays(np.argmin, methods="argmin")
-def argmin(x, axis=None, *, keepdims=False):
-    """Return the index of the smallest element along `axis`.
-
-    Parameters: as `argmax`.
-    """
-
-
-@_on_arrays(np.nonzero, methods="nonzero")
-def nonzero(x) -> Any:
-    """Return the indices of the elements that are not zero.
-
-    Parameters
-    ----------
-    x : array_like
-
-    Returns
-    -------
-    tuple of ndarray of int
-        The indices along each axis, so `x[nonzero(x)]` contains the elements.
-    """
-
-
-@_on_arrays(np.argwhere)
-def argwhere(x):
-    """Return the indices of the elements that are not zero, one row for each.
-
-    Parameters
-    ----------
-    x : array_like
-    """
-
-
-@_on_arrays(np.count_nonzero)
-def count_nonzero(x, axis=None, *, keepdims=False):
-    """Count the elements along `axis` that are not zero.
-
-    Parameters: as `any`.
-
-    Returns
-    -------
-    int or Tensor of int
-        Number of elements; a Tensor if `axis` or `keepdims` is given.
-    """
-
-
-@_on_arrays(np.searchsorted)
-def searchsorted(x, v, side="left", sorter=None):
-    """Return the indices at which values would be inserted into a sorted vector.
-
-    Parameters
-    ----------
-    x : array_like, shape (n,)
-        Vector in rising order, or in any order with `sorter`.
-    v : array_like
-        Values to insert.
-    side : {"left", "right"}
-        Return the first or the last index that keeps the order; "left" by default.
-    sorter : array_like of int, shape (n,), optional
-        Indices that sort x, such as `argsort(x)`.
-
-    Returns
-    -------
-    Tensor of int
-        Shape of v.
-    """
-
+argmax = _on_arrays(
+    np.argmax, methods="argmax", summary="Return the index of the largest element along `axis`."
+)
+argmin = _on_arrays(
+    np.argmin, methods="argmin", summary="Return the index of the smallest element along `axis`."
+)
+nonzero = _on_arrays(
+    np.nonzero, methods="nonzero", summary="Return the indices of the elements that are not zero."
+)
+argwhere = _on_arrays(
+    np.argwhere, summary="Return the indices of the elements that are not zero, one row for each."
+)
+count_nonzero = _on_arrays(
+    np.count_nonzero, summary="Count the elements along `axis` that are not zero."
+)
+searchsorted = _on_arrays(
+    np.searchsorted,
+    summary="Return the indices at which values would be inserted into a sorted vector.",
+)
 
 for _numpy in (
     np.shape,
@@ -368,4 +221,4 @@ for _numpy in (
     np.min_scalar_type,
     np.einsum_path,
 ):
-    _on_arrays(_numpy)(_numpy)  # with NumPy's name, signature and documentation
+    _on_arrays(_numpy)

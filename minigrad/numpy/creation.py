@@ -173,16 +173,7 @@ def full(
 ) -> Tensor:
     """Return a tensor whose elements are all `fill_value`.
 
-    Other parameters: as `zeros`.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-        Shape of the tensor.
-    fill_value : scalar
-        Value of all elements.
-    dtype : dtype, optional
-        Dtype of `fill_value` by default.
+    Parameters: as `numpy.full` and `zeros`.
     """
     if dtype is not None:
         check_fill_value("full", fill_value, dtype)
@@ -199,9 +190,7 @@ def arange(
     Parameters
     ----------
     *bounds : number
-        The stop, or start and stop, or start, stop and step.
-    dtype : dtype, optional
-        Dtype of the bounds by default.
+        The stop, or start and stop, or start, stop and step; their dtype is the default.
     """
     return Tensor(np.arange(*bounds, dtype=dtype, device=on_cpu(device)), requires_grad)
 
@@ -217,15 +206,7 @@ def linspace(
 ) -> Tensor:
     """Return `num` evenly spaced values from `start` to `stop`, both included.
 
-    Other parameters: as `zeros`.
-
-    Parameters
-    ----------
-    start, stop : number or Tensor
-    num : int
-        Number of values; 50 by default.
-    dtype : dtype, optional
-        Dtype of the bounds by default.
+    Parameters: as `numpy.linspace` and `zeros`.
     """
     on_cpu(device)
     if needs_gradient((start, stop)):
@@ -318,6 +299,8 @@ def randint(
 ) -> Tensor:
     """Return random integers from `low` to `high` - 1.
 
+    Other parameters: as `rand`.
+
     Parameters
     ----------
     low, high : int
@@ -326,10 +309,6 @@ def randint(
         Shape; a scalar by default.
     dtype : dtype, optional
         Dtype of the result; int64 by default.
-    generator : numpy.random.Generator, optional
-        Source of random numbers; the default generator by default.
-    device : str, optional
-        Only "cpu" is supported.
     """
     on_cpu(device)
     for name, bound in (("low", low), ("high", high)):
@@ -393,16 +372,7 @@ def zeros_like(
 ) -> Tensor:
     """Return zeros with the shape and dtype of `x`.
 
-    Parameters
-    ----------
-    x : array_like
-        Array of the shape and dtype of the result.
-    dtype : dtype, optional
-        Dtype of `x` by default.
-    requires_grad : bool
-        Record operations on the tensor; False by default.
-    device : str, optional
-        Only "cpu" is supported.
+    Parameters: as `numpy.zeros_like` and `zeros`.
     """
     return Tensor(np.zeros_like(unwrap(x), dtype, device=on_cpu(device)), requires_grad)
 
@@ -432,12 +402,7 @@ def full_like(
 ) -> Tensor:
     """Return a tensor of `fill_value` with the shape and dtype of `x`.
 
-    Other parameters: as `zeros_like`.
-
-    Parameters
-    ----------
-    fill_value : scalar
-        Value of all elements.
+    Parameters: as `numpy.full_like` and `zeros`.
     """
     check_fill_value("full_like", fill_value, to_array(x).dtype if dtype is None else dtype)
     return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=on_cpu(device)), requires_grad)
@@ -453,12 +418,7 @@ def rand_like(
 ) -> Tensor:
     """Return uniform random numbers from [0, 1) with the shape and dtype of `x`.
 
-    Other parameters: as `zeros_like`.
-
-    Parameters
-    ----------
-    generator : numpy.random.Generator, optional
-        Source of random numbers; the default generator by default.
+    Parameters: as `zeros_like` and `rand`.
     """
     x = to_array(x)
     return _draw("random", x.shape, dtype or x.dtype, generator, requires_grad, device)

@@ -122,17 +122,6 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     depend on the choice of their vectors. Its derivative there is computed from eigenvalues that
     differ by 4e-10 of their size (7e-5 in float32): if x requires gradients, eigenvalues closer to
     each other are returned with this distance.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, n)
-    UPLO : {"L", "U"}
-        The triangle that is read; "L" by default.
-
-    Returns
-    -------
-    EighResult
-        `eigenvalues` (..., n), smallest first, and `eigenvectors` (..., n, n), in columns.
     """
     check_choice("eigh", "UPLO", str(UPLO).upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
@@ -145,15 +134,7 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
 
 @function(numpy=np.linalg.eigvalsh)
 def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
-    """Compute the eigenvalues of symmetric matrices.
-
-    Parameters: as `eigh`.
-
-    Returns
-    -------
-    Tensor, shape (..., n)
-        Eigenvalues, smallest first.
-    """
+    """Compute the eigenvalues of symmetric matrices."""
     return eigh(x, UPLO).eigenvalues
 
 
@@ -193,19 +174,7 @@ def _svd(x, /):
 def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """Compute the singular value decomposition x = U[..., :k] * S @ Vh[..., :k, :].
 
-    Parameters
-    ----------
-    x : array_like, shape (..., m, n)
-    full_matrices : bool
-        Return square U and Vh, as NumPy does by default. The columns and rows beyond
-        k = min(m, n) get no gradient.
-    compute_uv : bool
-        Return S alone if False; True by default.
-
-    Returns
-    -------
-    SVDResult
-        `U`, `S`, largest first, and `Vh`.
+    The columns of U and rows of Vh beyond k = min(m, n) get no gradient.
     """
     m, n = np.shape(x)[-2:]
     y = _svd(x)
@@ -222,15 +191,7 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 @function(numpy=getattr(np.linalg, "svdvals", ()))
 def svdvals(x: Any) -> Tensor:
-    """Compute the singular values of matrices.
-
-    Parameters: as `svd`.
-
-    Returns
-    -------
-    Tensor, shape (..., min(m, n))
-        Singular values, largest first.
-    """
+    """Compute the singular values of matrices, largest first."""
     return svd(x, compute_uv=False)
 
 
@@ -258,16 +219,12 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
     The derivative exists if the first min(m, n) columns of x are independent.
 
+    Other parameters and the result: as `numpy.linalg.qr`.
+
     Parameters
     ----------
-    x : array_like, shape (..., m, n)
     mode : {"reduced", "r", "complete"}
-        "r" returns R alone; "complete" requires m <= n.
-
-    Returns
-    -------
-    QRResult
-        `Q` and `R`.
+        "complete" requires m <= n.
     """
     m, n = np.shape(x)[-2:]
     if mode not in ("reduced", "r") and not (mode == "complete" and m <= n):
@@ -299,14 +256,6 @@ def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
     """Compute the pseudo-inverses of matrices.
 
     The derivative assumes that the rank does not change.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., m, n)
-    rcond : float
-        Smaller singular values, relative to the largest, count as 0; 1e-15 by default.
-    rtol : float
-        Another name of `rcond`.
     """
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: only one of rcond and rtol must be given, got both")
@@ -316,21 +265,7 @@ def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
 
 @function(numpy=np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tensor]:
-    """Compute the x that minimizes |b - a @ x|.
-
-    Parameters
-    ----------
-    a : array_like, shape (m, n)
-    b : array_like, shape (m,) or (m, k)
-    rcond : float, optional
-        Smaller singular values, relative to the largest, count as 0.
-
-    Returns
-    -------
-    tuple
-        Solution x, sums of squared residuals (empty unless a has rank n < m), rank of a, and
-        singular values of a.
-    """
+    """Compute the x that minimizes |b - a @ x|."""
     solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
     a, b = astype(a, solution.dtype), astype(b, solution.dtype)
     m, n = a.shape
@@ -342,19 +277,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
 
 @function(numpy=np.linalg.matrix_power)
 def matrix_power(x: Any, n: int) -> Tensor:
-    """Raise square matrices to an integer power.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., k, k)
-    n : int
-        Number of factors; a negative power multiplies inverses.
-
-    Returns
-    -------
-    Tensor, shape (..., k, k)
-        Products.
-    """
+    """Raise square matrices to an integer power."""
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise np.linalg.LinAlgError(f"matrix_power: x must be square matrices, got shape {shape}")

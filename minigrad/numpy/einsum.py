@@ -100,20 +100,7 @@ def _from_lists(args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 def einsum(subscripts: Any, *operands: Any, optimize: Any = None) -> Tensor:
     """Sum products of elements, as `subscripts` describes.
 
-    Parameters
-    ----------
-    subscripts : str
-        Indices of each operand and of the result, such as "ij,jk->ik" for the matrix product.
-        Repeated indices, diagonals ("ii->i"), `...` and the form without "->" are supported, and
-        the form einsum(x, [0, 1], y, [1, 2], [0, 2]).
-    *operands : array_like
-    optimize : Any
-        Ignored, because large products are always optimized.
-
-    Returns
-    -------
-    Tensor
-        Sums, with an axis for each index of the result.
+    Large products are always optimized, whatever `optimize` is.
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))

@@ -140,18 +140,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
     The gradient passes where x is inside the limits or equal to one, as in PyTorch's `clamp`.
 
-    Parameters
-    ----------
-    x : array_like
-    min : float or array_like, optional
-        The lower limit.
-    max : float or array_like, optional
-        The upper limit.
-
-    Returns
-    -------
-    Tensor
-        Broadcast shape of x and the limits.
+    Parameters and result: as `numpy.clip`.
     """
     return _clip(x, min, max)
 

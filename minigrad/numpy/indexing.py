@@ -79,23 +79,7 @@ def scatter(x: Any, *, index: Any, shape: Sequence[int]) -> Tensor:
 
 @function(numpy=np.take, methods="take")
 def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
-    """Return elements or slices at integer indices.
-
-    Parameters
-    ----------
-    x : array_like
-    indices : array_like of int
-    axis : int or None
-        None, the default, indexes the flattened x.
-    mode : {"raise", "wrap", "clip"}
-        Raise an error for indices out of range, as by default, or wrap them around, or replace
-        them by the nearest index.
-
-    Returns
-    -------
-    Tensor
-        Shape of x with the shape of `indices` in place of `axis`.
-    """
+    """Return elements or slices at integer indices."""
     indices = integers("take", indices)
     if axis is None or np.ndim(x) == 0:
         one_axis("take", 0 if axis is None else axis, 1)
@@ -125,18 +109,7 @@ def _select_along(
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
     """Return y with y[i, j, k] = x[i, indices[i, j, k], k], for axis 1 of three.
 
-    Parameters
-    ----------
-    x : array_like
-    indices : array_like of int
-        With as many axes as x; the other axes broadcast.
-    axis : int or None
-        The last by default; None indexes the flattened x.
-
-    Returns
-    -------
-    Tensor
-        Elements in the shape of `indices`.
+    Parameters and result: as `numpy.take_along_axis`.
     """
     indices = integers("take_along_axis", indices)
     if axis is None:
@@ -169,11 +142,6 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
         Axis that `index` indexes.
     index : array_like of int
         With as many axes as x; not longer along the other axes.
-
-    Returns
-    -------
-    Tensor
-        Elements in the shape of `index`.
     """
     index = integers("gather", index)
     return _select_along("gather", x, index, axis, index.shape)
@@ -189,11 +157,6 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
     axis : int
         Axis along which to select.
     index : array_like of int, shape (n,)
-
-    Returns
-    -------
-    Tensor
-        Slices of x, with length n along `axis`.
     """
     index = integers("index_select", index)
     if index.ndim > 1:

@@ -34,20 +34,7 @@ __all__ = [
 
 @function(numpy=np.append)
 def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
-    """Join x and `values` along `axis`, or both flattened by default.
-
-    Parameters
-    ----------
-    x, values : array_like
-        Arrays whose shapes agree except along `axis`.
-    axis : int or None
-        None, the default, flattens both.
-
-    Returns
-    -------
-    Tensor
-        Longer array.
-    """
+    """Join x and `values` along `axis`, or both flattened by default."""
     # as arrays, Python numbers contribute their dtype
     parts = [np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)]
     return concatenate(parts, axis)
@@ -55,90 +42,33 @@ def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
 
 @function(numpy=np.vstack)
 def vstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the first axis; vectors become rows.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-        Arrays whose shapes agree except along the first axis.
-
-    Returns
-    -------
-    Tensor
-        At least 2 axes.
-    """
+    """Join arrays along the first axis; vectors become rows."""
     return concatenate([atleast_2d(x) for x in arrays], 0)
 
 
 @function(numpy=np.hstack)
 def hstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the second axis, or vectors along their only axis.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-        Arrays whose shapes agree except along that axis.
-
-    Returns
-    -------
-    Tensor
-        Elements of all arrays, in order.
-    """
+    """Join arrays along the second axis, or vectors along their only axis."""
     parts = [atleast_1d(x) for x in arrays]
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1)
 
 
 @function(numpy=np.dstack)
 def dstack(arrays: Sequence[Any]) -> Tensor:
-    """Join arrays along the third axis.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-        Arrays whose shapes agree except along the third axis. Vectors (n,) become (1, n, 1), and
-        matrices (n, m) become (n, m, 1).
-
-    Returns
-    -------
-    Tensor
-        At least 3 axes.
-    """
+    """Join arrays along the third axis."""
     return concatenate([atleast_3d(x) for x in arrays], 2)
 
 
 @function(numpy=np.column_stack)
 def column_stack(arrays: Sequence[Any]) -> Tensor:
-    """Join vectors, as columns, and matrices side by side.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-        Vectors (n,) and matrices (n, m) with the same n.
-
-    Returns
-    -------
-    Tensor, shape (n, columns)
-        Columns of all arrays, in order.
-    """
+    """Join vectors, as columns, and matrices side by side."""
     parts = [expand_dims(atleast_1d(x), 1) if np.ndim(x) < 2 else x for x in arrays]
     return concatenate(parts, 1)
 
 
 @function(numpy=np.block)
 def block(arrays: Any) -> Tensor:
-    """Join nested lists of arrays to one array.
-
-    Parameters
-    ----------
-    arrays : nested lists of array_like
-        The innermost lists are joined along the last axis, the lists around them along the axis
-        before it, and so on.
-
-    Returns
-    -------
-    Tensor
-        Array of all blocks.
-    """
+    """Join nested lists of arrays to one array."""
     parts: list[Tensor] = []
 
     def indices(part: Any) -> Any:
@@ -155,23 +85,7 @@ def block(arrays: Any) -> Tensor:
 
 @function(numpy=np.meshgrid)
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Tensor, ...]:
-    """Return the coordinates of a grid.
-
-    Parameters
-    ----------
-    *arrays : array_like, shape (n_i,)
-        The coordinates along each axis.
-    indexing : {"xy", "ij"}
-        Order of the axes of the grid: (n_1, n_0, ...), as in pictures, or (n_0, n_1, ...); "xy"
-        by default.
-    sparse : bool
-        Return axes of length 1 instead of repeated values; False by default.
-
-    Returns
-    -------
-    tuple of Tensor
-        Coordinates along each axis, in the shape of the grid unless `sparse`.
-    """
+    """Return the coordinates of a grid."""
     positions = [np.arange(np.size(x)) for x in arrays]
     indices = np.meshgrid(*positions, indexing=indexing, sparse=sparse)  # type: ignore[call-overload]
     return tuple([getitem(ravel(x), index) for x, index in zip(arrays, indices)])
@@ -189,18 +103,7 @@ def _cut(x: Any, indices: Sequence[int], axis: int) -> list[Tensor]:
 def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Split x along `axis` before the given indices, or into a number of nearly equal parts.
 
-    Parameters
-    ----------
-    x : array_like
-    indices_or_sections : int or sequence of int
-        Number of parts, or the indices before which to split.
-    axis : int
-        0 by default.
-
-    Returns
-    -------
-    list of Tensor
-        Parts of x.
+    Parameters and result: as `numpy.split`.
     """
     axis = one_axis("array_split", axis, np.ndim(x))
     n = shape_of(x)[axis]
@@ -218,8 +121,6 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
 
     As in NumPy, `split(x, 2)` returns two parts. The method `x.split(2)`, which an ndarray does not
     have, returns parts of length 2, as in PyTorch.
-
-    Parameters and result: as `array_split`.
     """
     axis, n = one_axis("split", axis, np.ndim(x)), indices_or_sections
     if not np.ndim(n := unwrap(n)) and int(n) > 0 and shape_of(x)[axis] % int(n):
@@ -246,14 +147,6 @@ for _numpy in (np.vsplit, np.hsplit, np.dsplit):
 
 @function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split x into slices along `axis`: the inverse of `stack`.
-
-    Parameters: as `array_split`.
-
-    Returns
-    -------
-    tuple of Tensor
-        Slices of x without `axis`.
-    """
+    """Split x into slices along `axis`: the inverse of `stack`."""
     y = moveaxis(x, axis, 0)
     return tuple([getitem(y, i) for i in range(len(y))])

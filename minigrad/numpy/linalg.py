@@ -55,19 +55,7 @@ def _times(a: Any, b: Any) -> Tensor:
 
 @function(numpy=np.dot, methods="dot")
 def dot(a: Any, b: Any) -> Tensor:
-    """Sum products over the last axis of a and the second-to-last axis of b.
-
-    Parameters
-    ----------
-    a : array_like
-    b : array_like
-        The only axis of a vector is summed. A scalar, a or b, multiplies the other operand.
-
-    Returns
-    -------
-    Tensor
-        The other axes of a, then the other axes of b.
-    """
+    """Sum products over the last axis of a and the second-to-last axis of b."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return _times(a, b)
     return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
@@ -80,71 +68,25 @@ def conjugate(x: Any) -> Any:
 
 @function(numpy=np.vdot)
 def vdot(a: Any, b: Any) -> Tensor:
-    """Sum the products of all elements, with the complex conjugates of a.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays of the same size, which are flattened.
-
-    Returns
-    -------
-    Tensor
-        Scalar.
-    """
+    """Sum the products of all elements, with the complex conjugates of a."""
     return matmul(conjugate(reshape(a, -1)), reshape(b, -1))
 
 
 @function(numpy=np.inner)
 def inner(a: Any, b: Any) -> Tensor:
-    """Sum products over the last axes of a and b.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays with the same length of the last axis, or a scalar.
-
-    Returns
-    -------
-    Tensor
-        The other axes of a, then the other axes of b.
-    """
+    """Sum products over the last axes of a and b."""
     return _times(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
 
 
 @function(numpy=(np.outer, np.linalg.outer), methods="outer")
 def outer(a: Any, b: Any) -> Tensor:
-    """Multiply each element of a by each element of b.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays of n and m elements, which are flattened.
-
-    Returns
-    -------
-    Tensor, shape (n, m)
-        All products.
-    """
+    """Multiply each element of a by each element of b."""
     return reshape(a, -1, 1) * reshape(b, -1)
 
 
 @function(numpy=(np.tensordot, np.linalg.tensordot))
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """Sum products over pairs of axes.
-
-    Parameters
-    ----------
-    a : array_like
-    b : array_like
-    axes : int or pair of sequences
-        The number of last axes of a and first axes of b (2 by default), or the axes of each.
-
-    Returns
-    -------
-    Tensor
-        The other axes of a, then the other axes of b.
-    """
+    """Sum products over pairs of axes."""
     if isinstance(axes, (int, np.integer)):
         axes = (range(-axes, 0), range(axes))
     summed_a, summed_b = (
@@ -169,17 +111,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     """Sum products along `axis` of arrays that broadcast, with the complex conjugates of a.
 
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays of one length along `axis`.
-    axis : int
-        The last by default.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape without `axis`.
+    Parameters and result: as `numpy.linalg.vecdot`.
     """
     lengths = {shape_of(x)[one_axis("vecdot", axis, np.ndim(x))] for x in (a, b)}
     if len(lengths) > 1:
@@ -194,12 +126,7 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
 
 @function(numpy=np.kron)
 def kron(a: Any, b: Any) -> Tensor:
-    """Compute the Kronecker product: blocks of b, each times an element of a.
-
-    Parameters
-    ----------
-    a, b : array_like
-    """
+    """Compute the Kronecker product: blocks of b, each times an element of a."""
     ndim = max(np.ndim(a), np.ndim(b))
     shapes = [(1,) * (ndim - np.ndim(x)) + shape_of(x) for x in (a, b)]
     y = tensordot(reshape(a, shapes[0]), reshape(b, shapes[1]), 0)
@@ -211,12 +138,7 @@ def kron(a: Any, b: Any) -> Tensor:
 def cross(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     """Compute the cross products of vectors of 3 elements along `axis`.
 
-    Parameters
-    ----------
-    a, b : array_like
-        Arrays of length 3 along `axis`.
-    axis : int
-        The last by default.
+    Parameters and result: as `numpy.linalg.cross`.
     """
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
@@ -237,50 +159,19 @@ numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, 
 
 @function(numpy=np.diagonal, methods="diagonal")
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Return diagonals as a last axis.
-
-    Parameters
-    ----------
-    x : array_like
-    offset : int
-        Above the main diagonal if positive; 0 by default.
-    axis1 : int
-        The axis of rows; 0 by default.
-    axis2 : int
-        The axis of columns; 1 by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without `axis1` and `axis2`, and an axis for the diagonal.
-    """
+    """Return diagonals as a last axis."""
     return rearranged(np.diagonal, x, offset, axis1, axis2)
 
 
 @function(numpy=np.diagflat)
 def diagflat(v: Any, k: int = 0) -> Tensor:
-    """Return a matrix with the elements of v on a diagonal.
-
-    Parameters
-    ----------
-    v : array_like
-        Array of n elements, which is flattened.
-    k : int
-        Index of the diagonal; positive above the main diagonal, 0 by default.
-    """
+    """Return a matrix with the elements of v on a diagonal."""
     return diag(reshape(v, -1), k)
 
 
 @function(numpy=np.diag)
 def diag(x: Any, k: int = 0) -> Tensor:
-    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal.
-
-    Other parameters: as `diagflat`.
-
-    Parameters
-    ----------
-    x : array_like, shape (n, m) or (n,)
-    """
+    """Return a diagonal of a matrix, or a matrix with a vector on its diagonal."""
     if np.ndim(x) == 2:
         return diagonal(x, k)
     if np.ndim(x) != 1:
@@ -291,20 +182,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
 
 @function(numpy=np.trace, methods="trace")
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
-    """Sum the elements of a diagonal.
-
-    Other parameters: as `diagonal`.
-
-    Parameters
-    ----------
-    dtype : dtype, optional
-        Dtype of the sum.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without `axis1` and `axis2`.
-    """
+    """Sum the elements of a diagonal."""
     return reduction.sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
@@ -314,19 +192,7 @@ def _lower(x: Any, k: int) -> Any:
 
 @function(numpy=np.tril, methods="tril")
 def tril(x: Any, k: int = 0) -> Tensor:
-    """Replace the elements above a diagonal by 0.
-
-    Other parameters: as `diagflat`.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, m)
-
-    Returns
-    -------
-    Tensor, shape (..., n, m)
-        Lower triangles.
-    """
+    """Replace the elements above a diagonal by 0."""
     x = as_operand(x)
     return where(_lower(x, k), x, np.zeros((), x.dtype))
 
@@ -335,12 +201,7 @@ def tril(x: Any, k: int = 0) -> Tensor:
 def triu(x: Any, k: int = 0) -> Tensor:
     """Replace the elements below a diagonal by 0.
 
-    Parameters: as `tril`.
-
-    Returns
-    -------
-    Tensor, shape (..., n, m)
-        Upper triangles.
+    Parameters and result: as `numpy.tril`.
     """
     x = as_operand(x)
     return where(_lower(x, k - 1), np.zeros((), x.dtype), x)
@@ -351,13 +212,7 @@ def triu(x: Any, k: int = 0) -> Tensor:
 
 @op(numpy=np.linalg.inv, methods="inv", x=lambda g, y: -(y.mT @ g @ y.mT))
 def inv(x, /):
-    """Compute the inverses of matrices.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, n)
-        A singular matrix raises a LinAlgError.
-    """
+    """Compute the inverses of matrices."""
     return np.linalg.inv(x)
 
 
@@ -373,14 +228,7 @@ def _solve_gradients(
 
 @op(numpy=np.linalg.solve, vjp=_solve_gradients)
 def solve(a, b, /):
-    """Compute the solutions x of the linear equations a @ x = b.
-
-    Parameters
-    ----------
-    a : array_like, shape (..., n, n)
-        A singular matrix raises a LinAlgError.
-    b : array_like, shape (n,) or (..., n, k)
-    """
+    """Compute the solutions x of the linear equations a @ x = b."""
     return np.linalg.solve(a, b)
 
 
@@ -411,12 +259,7 @@ def _norm(x: Any) -> Any:
 
 @op(numpy=np.linalg.det, methods="det", x=_det_gradient)
 def det(x, /):
-    """Compute the determinants of matrices; singular ones have gradients too.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, n)
-    """
+    """Compute the determinants of matrices; singular ones have gradients too."""
     return np.linalg.det(x)
 
 
@@ -429,12 +272,7 @@ def _logabsdet(x, /):
 def slogdet(x: Any) -> Any:
     """Compute signs and logarithms of absolute values of determinants.
 
-    Parameters: as `det`.
-
-    Returns
-    -------
-    SlogdetResult
-        NumPy's named tuple of `sign` and `logabsdet`, both of shape (...). `sign` has no gradient.
+    The signs have no gradient.
     """
     result = np.linalg.slogdet(unwrap(x))
     return type(result)(Tensor(result.sign), _logabsdet(x))
@@ -478,12 +316,5 @@ def cholesky(x: Any, *, upper: bool = False) -> Tensor:
     """Compute the lower triangles L with L @ L.mT = x.
 
     The gradient is symmetric.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, n)
-        Symmetric, positive definite matrices. Only one triangle is read.
-    upper : bool
-        Read the upper triangle and return L.mT; False by default.
     """
     return _cholesky(swapaxes(x, -1, -2)).mT if upper else _cholesky(x)

@@ -59,20 +59,7 @@ def nanmean(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 
 @function(numpy=np.nanvar)
 def nanvar(x: Any, axis: Axis = None, *, keepdims: bool = False, ddof: float = 0) -> Tensor:
-    """Compute the variance over `axis` of the n elements that are not NaN.
-
-    Other parameters: as `sum`.
-
-    Parameters
-    ----------
-    ddof : float
-        The sum of squares is divided by n - ddof; 0 by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without the reduced axes; NaN in slices with n <= ddof.
-    """
+    """Compute the variance over `axis` of the elements that are not NaN."""
     counts = _is_number(x)
     y = var(where(counts, x, 0), axis, keepdims=keepdims, where=counts, ddof=ddof)
     return where(np.sum(counts, axis=axis, keepdims=keepdims) > ddof, y, np.nan)
@@ -80,10 +67,7 @@ def nanvar(x: Any, axis: Axis = None, *, keepdims: bool = False, ddof: float = 0
 
 @function(numpy=np.nanstd)
 def nanstd(x: Any, axis: Axis = None, *, keepdims: bool = False, ddof: float = 0) -> Tensor:
-    """Compute the square root of `nanvar`.
-
-    Parameters and result: as `nanvar`.
-    """
+    """Compute the square root of `nanvar`."""
     return root(nanvar(x, axis, keepdims=keepdims, ddof=ddof))
 
 
@@ -115,21 +99,7 @@ def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
 
 @function(numpy=np.nan_to_num, methods="nan_to_num")
 def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Replace NaN, inf and -inf.
-
-    Parameters
-    ----------
-    x : array_like
-    nan : float
-        The replacement of NaN; 0 by default.
-    posinf, neginf : float, optional
-        The replacements of inf and -inf; the largest and smallest number of the dtype by default.
-
-    Returns
-    -------
-    Tensor
-        Finite values in the shape of x, for finite replacements.
-    """
+    """Replace NaN, inf and -inf."""
     array = to_array(x)
     if array.dtype.kind in "iub":
         return clone(x)

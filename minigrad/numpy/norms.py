@@ -46,24 +46,9 @@ def _check_order(name: str, ord: Any) -> None:
 
 @function(numpy=np.linalg.norm, methods="norm")
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Compute norms of vectors or matrices, as `numpy.linalg.norm`.
+    """Compute norms of vectors or matrices.
 
     The gradient at 0 is 0.
-
-    Parameters
-    ----------
-    x : array_like
-    ord : float or str, optional
-        The Euclidean norm by default. Over two axes, it names a norm of matrices.
-    axis : int or pair of int, optional
-        All axes by default.
-    keepdims : bool
-        Keep the reduced axes with length 1; False by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without the reduced axes.
     """
     _check_order("norm", ord)
     x = floating(x)
@@ -145,17 +130,7 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
 
 @function(numpy=np.linalg.vector_norm)
 def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
-    """Compute norms of vectors.
-
-    Other parameters and the result: as `norm`.
-
-    Parameters
-    ----------
-    axis : int, tuple of int or None
-        All axes by default.
-    ord : float
-        2 by default.
-    """
+    """Compute norms of vectors; the gradient at 0 is 0."""
     _check_order("vector_norm", ord)
     flat, with_ones = flattened_last(floating(x), axis, "vector_norm")
     y = _vector_norm(flat, ord, -1, False)
@@ -164,39 +139,13 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
 
 @function(numpy=np.linalg.matrix_norm)
 def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    """Compute norms of the matrices in the last two axes.
-
-    Parameters
-    ----------
-    x : array_like
-    keepdims : bool
-        Keep the reduced axes with length 1; False by default.
-    ord : float or str
-        "fro" by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without its last two axes.
-    """
+    """Compute norms of the matrices in the last two axes."""
     return norm(x, ord, (-2, -1), keepdims)
 
 
 @function(numpy=np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Tensor:
-    """Compute the condition number of matrices: the norm times the norm of the inverse.
-
-    Parameters
-    ----------
-    x : array_like, shape (..., n, m)
-    p : {None, 1, -1, 2, -2, inf, -inf, "fro", "nuc"}
-        The norm; 2, the ratio of the largest to the smallest singular value, by default.
-
-    Returns
-    -------
-    Tensor, shape (...)
-        Condition numbers; inf for singular matrices, which get no gradient.
-    """
+    """Compute the condition number of matrices; singular ones get no gradient."""
     x = floating(x)
     # "nuc" of NumPy does not converge for singular matrices
     singular = np.isinf(np.linalg.cond(to_array(x), "fro" if p == "nuc" else p))

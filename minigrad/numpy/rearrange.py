@@ -34,19 +34,7 @@ __all__ = [
 
 @function(numpy=np.flip, methods="flip")
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Reverse the order of elements along `axis`.
-
-    Parameters
-    ----------
-    x : array_like
-    axis : int, sequence of int or None
-        All axes by default.
-
-    Returns
-    -------
-    Tensor
-        View of x.
-    """
+    """Reverse the order of elements along `axis`."""
     axes = all_axes("flip", axis, np.ndim(x))
     return getitem(
         x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
@@ -55,66 +43,25 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @function(numpy=np.fliplr)
 def fliplr(x: Any) -> Tensor:
-    """Reverse the order of columns.
-
-    Parameters
-    ----------
-    x : array_like, shape (n, m, ...)
-
-    Returns
-    -------
-    Tensor
-        View of x.
-    """
+    """Reverse the order of columns."""
     return flip(x, 1)
 
 
 @function(numpy=np.flipud)
 def flipud(x: Any) -> Tensor:
-    """Reverse the order of rows.
-
-    Parameters and result: as `fliplr`.
-    """
+    """Reverse the order of rows."""
     return flip(x, 0)
 
 
 @function(numpy=np.rot90)
 def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Rotate x by k right angles, from the first of `axes` towards the second.
-
-    Parameters
-    ----------
-    x : array_like
-    k : int
-        Number of rotations by 90 degrees; 1 by default.
-    axes : tuple of int
-        Plane of the rotation, from the first axis to the second; (0, 1) by default.
-
-    Returns
-    -------
-    Tensor
-        Elements of x; the lengths of `axes` are exchanged if k is odd.
-    """
+    """Rotate x by k right angles, from the first of `axes` towards the second."""
     return rearranged(np.rot90, x, k, axes)
 
 
 @function(numpy=np.roll, methods="roll")
 def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """Shift elements along `axis`; those beyond the end continue at the start.
-
-    Parameters
-    ----------
-    x : array_like
-    shift : int or sequence of int
-        Number of positions, for each axis.
-    axis : int or sequence of int, optional
-        The flattened x by default.
-
-    Returns
-    -------
-    Tensor
-        Elements of x in the shape of x.
-    """
+    """Shift elements along `axis`; those beyond the end continue at the start."""
     return rearranged(np.roll, x, shift, axis)
 
 
@@ -122,20 +69,12 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
 def repeat(x: Any, repeats: int | Sequence[int], *more: int, axis: int | None = None) -> Tensor:
     """Repeat each element.
 
+    Other parameters and the result: as `numpy.repeat`.
+
     Parameters
     ----------
-    x : array_like
-    repeats : int or sequence of int
-        Number of copies of each element, or of each along `axis`.
     *more : int
         Raise a TypeError, because PyTorch's `repeat` is `tile` here.
-    axis : int, optional
-        The flattened x by default.
-
-    Returns
-    -------
-    Tensor
-        Vector, or x with a longer `axis`.
     """
     if more:
         counts = (repeats, *more)
@@ -153,41 +92,13 @@ numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis=axis
 
 @function(numpy=np.tile, methods="tile")
 def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
-    """Repeat x as a whole.
-
-    Parameters
-    ----------
-    x : array_like
-    reps : int or sequence of int
-        Number of repetitions along each axis.
-
-    Returns
-    -------
-    Tensor
-        Copies of x side by side.
-    """
+    """Repeat x as a whole."""
     return rearranged(np.tile, x, reps)
 
 
 @function(numpy=np.insert)
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """Insert values before the positions `obj`.
-
-    Parameters
-    ----------
-    x : array_like
-    obj : int, slice or sequence of int or bool
-        Positions in x.
-    values : array_like
-        One value or slice for each position, or for all. Converted to the dtype of x.
-    axis : int, optional
-        The flattened x by default.
-
-    Returns
-    -------
-    Tensor
-        Longer array.
-    """
+    """Insert values before the positions `obj`."""
     x, values = as_operand(x), as_operand(values)
     if x.dtype.kind != "f" and needs_gradient(values):
         raise TypeError(
@@ -202,15 +113,7 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
 
 @function(numpy=np.delete)
 def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """Remove the elements or slices at the positions `obj`.
-
-    Parameters: as `insert`.
-
-    Returns
-    -------
-    Tensor
-        Shorter array.
-    """
+    """Remove the elements or slices at the positions `obj`."""
     return rearranged(np.delete, x, plain_index(obj), axis)
 
 
@@ -221,18 +124,7 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
     """Return windows (..., n - size + 1, ..., size) of an array (..., n, ...).
 
-    Parameters
-    ----------
-    x : array_like
-    window_shape : int or tuple of int
-        Lengths of the windows along the axes.
-    axis : int or tuple of int, optional
-        All axes by default.
-
-    Returns
-    -------
-    Tensor
-        Copies of the elements, unlike NumPy's view.
+    They are copies of the elements, unlike NumPy's view.
     """
     return rearranged(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
 
@@ -250,11 +142,6 @@ def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
         Length of a window.
     step : int
         Distance of the starts of windows; 1 by default.
-
-    Returns
-    -------
-    Tensor
-        Windows (..., (n - size) // step + 1, ..., size).
     """
     axis = one_axis("unfold", axis, np.ndim(x))
     n = shape_of(x)[axis]
@@ -287,22 +174,14 @@ def pad(
 ) -> Tensor:
     """Add elements before and after each axis.
 
+    Other parameters and the result: as `numpy.pad`.
+
     Parameters
     ----------
-    x : array_like
-    pad_width : int, pair, list of pairs or dict
-        Numbers of elements before and after each axis, as in `numpy.pad`.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
-        Added elements: a constant, as by default, or elements of x as in `numpy.pad`.
-    constant_values : float or list of pairs
-        The constant; 0 by default.
+        Added elements: a constant, as by default, or elements of x.
     reflect_type : {"even"}
         Reflected elements are not changed.
-
-    Returns
-    -------
-    Tensor
-        Longer array.
     """
     if reflect_type != "even":
         raise ValueError(

@@ -102,15 +102,7 @@ def average(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """Compute the mean over `axis`.
-
-    Other parameters and the result: as `sum`.
-
-    Parameters
-    ----------
-    weights : array_like, optional
-        In the shape of x, or a vector along a single axis; all 1 by default.
-    """
+    """Compute the mean over `axis`."""
     axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
         return reduce.mean(x, axis, keepdims=keepdims)
@@ -140,10 +132,7 @@ def _along(weights: Any, shape: tuple[int, ...], axes: Any) -> Any:
 
 @function(numpy=np.ptp)
 def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-    """Return the difference of the largest and the smallest element over `axis`.
-
-    Parameters and result: as `sum`.
-    """
+    """Return the difference of the largest and the smallest element over `axis`."""
     return reduce.max(x, axis, keepdims=keepdims) - reduce.min(x, axis, keepdims=keepdims)
 
 
@@ -184,19 +173,7 @@ def _sum_from_end(g: Any, x_shape: tuple[int, ...], axis: int | None) -> Any:
 
 @op(numpy=np.cumsum, methods="cumsum", x=_sum_from_end)
 def cumsum(x, /, axis=None):
-    """Compute the running sum along `axis`.
-
-    Parameters
-    ----------
-    x : array_like
-    axis : int or None
-        None, the default, flattens x.
-
-    Returns
-    -------
-    Tensor
-        Shape of x, or a vector if `axis` is None.
-    """
+    """Compute the running sum along `axis`."""
     return np.cumsum(x, axis)
 
 
@@ -216,10 +193,7 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
 
 @op(numpy=np.cumprod, methods="cumprod", x=_cumprod_gradient)
 def cumprod(x, /, axis=None):
-    """Compute the running product along `axis`.
-
-    Parameters and result: as `cumsum`.
-    """
+    """Compute the running product along `axis`."""
     return np.cumprod(x, axis)
 
 

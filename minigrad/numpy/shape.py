@@ -29,16 +29,12 @@ __all__ = [
 def ravel(x: Any, order: str = "C") -> Tensor:
     """Return the elements of x as a vector.
 
+    Other parameters and the result: as `numpy.ravel`.
+
     Parameters
     ----------
-    x : array_like
     order : {"C", "F"}
         The index that changes fastest: the last or the first; "C" by default.
-
-    Returns
-    -------
-    Tensor, shape (x.size,)
-        View of x if its memory layout permits.
     """
     check_choice("ravel", "order", order, "C", "F")
     return _raveled(x if order == "C" else reordered(x, None))
@@ -82,21 +78,7 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
 @function(numpy=np.moveaxis, methods="moveaxis")
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Move axes to other positions; the others keep their order.
-
-    Parameters
-    ----------
-    x : array_like
-    source : int or sequence of int
-        Axes to move.
-    destination : int or sequence of int
-        Positions of the axes after the move.
-
-    Returns
-    -------
-    Tensor
-        View of x.
-    """
+    """Move axes to other positions; the others keep their order."""
     ndim = np.ndim(x)
     if source is None or destination is None:
         raise TypeError(
@@ -115,18 +97,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 @function(numpy=np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """Repeat arrays to their common shape.
-
-    Parameters
-    ----------
-    *arrays : array_like
-        Shapes that broadcast.
-
-    Returns
-    -------
-    tuple of Tensor
-        Views of the arrays.
-    """
+    """Repeat arrays to their common shape."""
     shape = np.broadcast_shapes(*map(shape_of, arrays))
     return tuple([broadcast_to(x, shape) for x in arrays])
 

@@ -28,22 +28,12 @@ def sort(
 ) -> Tensor:
     """Sort along `axis`; NaN comes last, and equal elements keep their order.
 
+    Other parameters and the result: as `numpy.sort`.
+
     Parameters
     ----------
-    x : array_like
-    axis : int or None
-        The last by default; None sorts the flattened x.
-    kind : str, optional
-        Ignored, because sorting is always stable.
-    stable : bool, optional
-        Ignored, because sorting is always stable.
     descending : bool
         Sort in falling order; False by default.
-
-    Returns
-    -------
-    Tensor
-        Elements in the shape of x.
     """
     x, axis = _one(x, axis, "sort")
     return take_along_axis(x, argsort(x, axis, "stable", descending=descending), axis)
@@ -93,11 +83,6 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
         Number of elements, at most the length of `axis`.
     axis : int
         The last by default.
-
-    Returns
-    -------
-    TopK
-        `values`, a Tensor, and `indices`, an ndarray of int, with length k along `axis`.
     """
     array = to_array(x)
     axis = one_axis("top_k", axis, array.ndim)
@@ -130,19 +115,12 @@ def quantile(
 ) -> Tensor:
     """Compute quantiles over `axis`; NaN if an element is NaN.
 
-    Other parameters: as `sum`.
+    Other parameters and the result: as `numpy.quantile`.
 
     Parameters
     ----------
-    q : float or array_like
-        Fractions from 0, the smallest element, to 1, the largest.
     method : {"linear", "lower", "higher", "nearest", "midpoint"}
-        The value between two elements, as in NumPy; "linear" by default.
-
-    Returns
-    -------
-    Tensor
-        Shape of q, followed by the shape of x without the reduced axes.
+        The value between two elements; "linear" by default.
     """
     return ranked("quantile", x, q, axis, method, keepdims)
 
@@ -218,11 +196,11 @@ def percentile(
 ) -> Tensor:
     """Compute percentiles: quantiles of q / 100.
 
-    Other parameters and the result: as `quantile`.
+    Other parameters and the result: as `numpy.percentile`.
 
     Parameters
     ----------
-    q : float or array_like
-        Percents from 0 to 100.
+    method : str
+        As in `quantile`.
     """
     return quantile(x, hundredths(q), axis, method=method, keepdims=keepdims)

@@ -242,12 +242,7 @@ def _sinc_slope(x: Any) -> Any:
 
 @op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))
 def sinc(x, /):
-    """Compute sin(πx) / (πx), which is 1 at 0.
-
-    Parameters
-    ----------
-    x : array_like
-    """
+    """Compute sin(πx) / (πx), which is 1 at 0."""
     return np.sinc(x)
 
 
@@ -263,64 +258,20 @@ fmod = ufunc(
 def unwrap(
     p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
 ) -> Tensor:
-    """Add whole periods to angles, so that neighbours differ by at most half a period.
-
-    Parameters
-    ----------
-    p : array_like
-        Angles.
-    discont : float, optional
-        Smallest difference that is changed; half a period by default.
-    axis : int
-        Axis of the neighbours; the last by default.
-    period : float
-        Length of a period; 2 pi by default.
-
-    Returns
-    -------
-    Tensor
-        Angles in the shape of p.
-    """
+    """Add whole periods to angles, so that neighbours differ by at most half a period."""
     p, array = as_operand(p), to_array(p)
     return add(p, np.unwrap(array, discont, axis, period=period) - array)
 
 
 @function(numpy=np.divmod, methods="__divmod__ __rdivmod__")
 def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Return floor(a / b), which has no gradient, and the remainder.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Shapes that broadcast.
-
-    Returns
-    -------
-    quotient : Tensor
-        `floor_divide(a, b)`.
-    rest : Tensor
-        `remainder(a, b)`.
-    """
+    """Return floor(a / b), which has no gradient, and the remainder."""
     return floor_divide(a, b), remainder(a, b)
 
 
 @function(numpy=np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """Choose each element by the first condition that is true.
-
-    Parameters
-    ----------
-    condlist : sequence of arrays of bool
-    choicelist : sequence of array_like
-        The choice of each condition.
-    default : float or array_like
-        The choice if no condition is true; 0 by default.
-
-    Returns
-    -------
-    Tensor
-        Broadcast shape of all conditions and choices.
-    """
+    """Choose each element by the first condition that is true."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(
             "select: condlist and choicelist must have the same length, at least 1, got "
@@ -336,19 +287,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @function(numpy=np.polyval)
 def polyval(p: Any, x: Any) -> Tensor:
-    """Evaluate a polynomial at x.
-
-    Parameters
-    ----------
-    p : array_like, shape (n,)
-        Coefficients, highest power first.
-    x : array_like
-
-    Returns
-    -------
-    Tensor
-        Values in the shape of x.
-    """
+    """Evaluate a polynomial at x."""
     y: Any = wrap(np.zeros_like(to_array(x)), None)
     for i in range(np.shape(p)[0]):
         y = y * x + getitem(p, i)
@@ -359,9 +298,8 @@ def polyval(p: Any, x: Any) -> Tensor:
 def heaviside(x: Any, values: Any) -> Tensor:
     """Return 0 for negative, 1 for positive and NaN for NaN elements of x, and `values` for zeros.
 
-    Parameters
-    ----------
-    x, values : array_like
-        Shapes that broadcast. Elements of `values` have a gradient where x is zero.
+    Elements of `values` have a gradient where x is zero.
+
+    Parameters: as `numpy.heaviside`.
     """
     return where(to_array(x) == 0, values, np.heaviside(untracked(x), untracked(values)))

@@ -36,25 +36,7 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Tensor:
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None
 ) -> Tensor:
-    """Compute the covariances of variables.
-
-    Parameters
-    ----------
-    m : array_like, shape (variables, n) or (n,)
-    y : array_like, optional
-        More variables.
-    rowvar : bool
-        True, the default: each row is a variable; False: each column.
-    bias : bool
-        Divide by n instead of n - 1; False by default.
-    ddof : int, optional
-        Divide by n - ddof; overrides `bias`.
-
-    Returns
-    -------
-    Tensor, shape (variables, variables), or () for a single variable
-        Covariance of each pair of variables.
-    """
+    """Compute the covariances of variables."""
     x = _variables("cov", m, y, rowvar)
     ddof = (0 if bias else 1) if ddof is None else ddof
     if ddof != int(ddof):
@@ -65,20 +47,7 @@ def cov(
 
 @function(numpy=np.corrcoef)
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
-    """Compute the correlations of variables, from -1 to 1.
-
-    Parameters
-    ----------
-    x, y : array_like
-        Variables, as in `cov`.
-    rowvar : bool
-        True, the default: each row is a variable; False: each column.
-
-    Returns
-    -------
-    Tensor, shape (variables, variables)
-        Correlation of each pair of variables.
-    """
+    """Compute the correlations of variables, from -1 to 1."""
     c = cov(x, y, rowvar)
     if not c.ndim:
         return divide(c, c)

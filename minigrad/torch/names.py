@@ -59,7 +59,7 @@ __all__ = [
 
 @function(methods="chunk")
 def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
-    """Split x along `axis` into at most `chunks` parts of equal length.
+    """Return views of at most `chunks` parts of x along `axis`, of equal length.
 
     The last part can be shorter.
 
@@ -70,11 +70,6 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
         Largest number of parts.
     axis : int
         0 by default.
-
-    Returns
-    -------
-    list of Tensor
-        Views of x.
     """
     axis = one_axis("chunk", axis, np.ndim(x))
     checked_count("chunk", "chunks", chunks)
@@ -85,18 +80,13 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
 
 @function(methods="expand")
 def expand(x: Any, *shape: Any) -> Tensor:
-    """Broadcast x to a shape.
+    """Return a view of x that is broadcast to a shape.
 
     Parameters
     ----------
     x : Tensor
     *shape : int or tuple of int
         Lengths of the axes, as ints or one tuple; -1 keeps the length of an axis.
-
-    Returns
-    -------
-    Tensor
-        View of x of this shape.
     """
     target, current = ints(shape), shape_of(x)
     current = (-1,) * (len(target) - len(current)) + current
@@ -128,7 +118,7 @@ def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 @function(methods="flatten")
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
-    """Join the axes from `start_dim` to `end_dim`, both included.
+    """Return a copy of x with the axes from `start_dim` to `end_dim`, both included, joined.
 
     Parameters
     ----------
@@ -137,11 +127,6 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
         First and last axis to join; all axes by default.
     order : {"C", "F"}
         Order of the elements, as in NumPy's `flatten`; "F" joins all axes.
-
-    Returns
-    -------
-    Tensor
-        Copy of x.
     """
     if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
         return clone(ravel(x, start_dim if isinstance(start_dim, str) else order))
@@ -157,7 +142,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
 
 
 def split_by_size(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Split x along `dim` into parts of one length, or of several lengths.
+    """Return views of parts of x along `dim`, of one length or of several lengths.
 
     Parameters
     ----------
@@ -166,11 +151,6 @@ def split_by_size(x: Any, split_size: int | Sequence[int], dim: int = 0) -> tupl
         Length of each part, of which the last can be shorter, or the lengths of all parts.
     dim : int
         0 by default.
-
-    Returns
-    -------
-    tuple of Tensor
-        Views of x.
     """
     axis = one_axis("split", dim, np.ndim(x))
     length = shape_of(x)[axis]

@@ -50,31 +50,35 @@ def is_described(doc: Any, parameter: str) -> bool:
 REFERENCE = r"^ *(?:Other parameters|Parameters)( and (?:the )?result)?: as `([\w.]+)`(?: and `([\w.]+)`)?\.$"
 
 
-def doc_of(name: str) -> Any:
-    """Return the docstring of a public name of `nn`."""
-    return validate.Validator(validate.get_doc_object(pydoc.locate(f"nn.{name}")))
+def described_by(path: str, name: str) -> set[str]:
+    """Return the parameters of the function `name`, and "Returns" if it describes its result.
+
+    If it is a function of NumPy, operands of the function at `path` may have other names.
+    """
+    if name.startswith("numpy."):
+        parameters = inspect.signature(pydoc.locate(path)).parameters.values()
+        operands = {str(p).partition(":")[0] for p in parameters if p.default is p.empty}
+        other = validate.Validator(validate.get_doc_object(pydoc.locate(name)))
+        return {*other.doc_all_parameters, *operands, "Returns"}
+    parts = path.split(".")[:-1]
+    for scope in [*(".".join(parts[:n]) for n in range(len(parts), 0, -1)), "minigrad"]:
+        if (value := pydoc.locate(f"{scope}.{name}")) is not None:
+            other = validate.Validator(validate.get_doc_object(value))
+            names = {*other.doc_all_parameters, *referred(f"{scope}.{name}", other)}
+            return names | ({"Returns"} if other.doc["Returns"] else set())
+    raise AssertionError(f"{path}: `{name}` must exist")
 
 
 def referred(path: str, doc: Any) -> set[str]:
-    """Return the parameters of `X`, if a docstring says "Other parameters: as `X`.".
+    """Return the parameters of `X` and `Y`, if a docstring says "Parameters: as `X` and `Y`.".
 
-    The set contains "Returns" if it says "Parameters and result: as `X`.", and `X` has Returns.
+    The set contains "Returns" if it says "Parameters and result: as ...", and they describe it.
     """
     reference = re.search(REFERENCE, doc.raw_doc, re.MULTILINE)
     if reference is None:
         return set()
-    parts = path.split(".")[:-1]
-    for scope in [*(".".join(parts[:n]) for n in range(len(parts), 0, -1)), "minigrad"]:
-        if (value := pydoc.locate(f"{scope}.{reference[2]}")) is not None:
-            name = f"{scope}.{reference[2]}"
-            other = validate.Validator(validate.get_doc_object(value))
-            names = {*other.doc_all_parameters, *referred(name, other)}
-            if other.doc["Returns"]:
-                names.add("Returns")
-            if reference[3]:
-                names |= set(doc_of(reference[3]).doc_all_parameters)
-            return names if reference[1] else names - {"Returns"}
-    raise AssertionError(f"{path}: `{reference[2]}` must exist")
+    names = {n for other in reference.groups()[1:] if other for n in described_by(path, other)}
+    return names if reference[1] else names - {"Returns"}
 
 
 def overrides(path: str) -> bool:
