@@ -22,26 +22,9 @@ _PACKAGES = {"mpi4py": "mpi4py mpich"}
 
 
 def require(module: str, purpose: str, least: str = "") -> Any:
-    """Import an optional module.
+    """Import an optional module for a purpose, at least of a version, if one is given.
 
-    Parameters
-    ----------
-    module : str
-        Name of the module.
-    purpose : str
-        Feature that needs the module, for the error.
-    least : str
-        Oldest version; any version by default.
-
-    Returns
-    -------
-    module
-        The imported module.
-
-    Raises
-    ------
-    MissingExtraError
-        If the module is missing or older. The message contains the package to install.
+    If it is missing or older, the error names the package to install.
     """
     name = module.partition(".")[0]
     try:

@@ -22,16 +22,9 @@ _MODULES = (
 def namespace(
     module: str, *modules: str
 ) -> tuple[list[str], Callable[..., Any], Callable[..., Any]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package.
+    """Return `__all__`, `__getattr__` and `__dir__` of a package with these public modules.
 
     `__all__` lacks names of builtins, which `from package import *` would replace.
-
-    Parameters
-    ----------
-    module : str
-        Name of the package: `__name__`.
-    *modules : str
-        Names of its public modules.
     """
     contents = vars(sys.modules[module])
     names = contents.get("__all__") or [

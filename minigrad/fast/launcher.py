@@ -7,19 +7,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Index of this process in its MPI job, and on its machine.
-
-    Parameters
-    ----------
-    rank : int
-        Index in the job.
-    size : int
-        Number of processes of the job.
-    local_rank : int
-        Index on this machine.
-    local_size : int
-        Number of processes of the job on this machine.
-    """
+    """Index of this process in its MPI job, and on its machine, and the numbers of processes."""
 
     rank: int
     size: int

@@ -61,14 +61,8 @@ class Block(NamedTuple):
 class Group:
     """Parameters of one dtype that share their settings, and their state in flat vectors.
 
-    Parameters
-    ----------
-    number : int
-        Index of their settings in `Optimizer.param_groups`.
-    parameters : list of Tensor
-        Leaves of one dtype.
-    states : list of dict
-        State of each parameter, whose arrays become views of the vectors.
+    `number` is the index of their settings in `Optimizer.param_groups`. The arrays of `states`, one
+    dict for each parameter, become views of the vectors.
     """
 
     def __init__(self, number: int, parameters: list[Tensor], states: list[State]) -> None:
@@ -189,19 +183,9 @@ class Group:
 class BlockedStepper(Stepper):
     """Steps of an optimizer in blocks. A step that fails changes nothing.
 
-    Parameters
-    ----------
-    optimizer : Optimizer
-    skip_nonfinite : bool
-        Skip a step whose gradients are not all finite, and count it in `skipped`, instead of
-        raising a FloatingPointError; False by default.
-    **options
-        Options in `variants.OPTIONS`, which become settings of parameter groups.
-
-    Attributes
-    ----------
-    skipped : int
-        Number of skipped steps.
+    With `skip_nonfinite`, steps whose gradients are not all finite are skipped and counted in
+    `skipped`, instead of raising a FloatingPointError. `options` are those in `variants.OPTIONS`,
+    which become settings of parameter groups.
     """
 
     def __init__(

@@ -12,13 +12,7 @@ __all__ = ["get_rng_state", "set_rng_state"]
 
 
 def get_rng_state() -> dict[str, Any]:
-    """Return the state of the default generator as plain data, which JSON can store.
-
-    Returns
-    -------
-    dict
-        State for `set_rng_state`.
-    """
+    """Return the state of the default generator as plain data, which JSON can store."""
     state: Any = default_generator().bit_generator.state
     return {**state, "state": {key: value.tolist() for key, value in state["state"].items()}}
 

@@ -98,7 +98,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         return len(self._entries)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """Read an array into new memory.
+        """Return a copy of an array in new memory; bfloat16 becomes float32.
 
         Parameters
         ----------
@@ -107,11 +107,6 @@ class SafetensorsFile(Mapping[str, Entry]):
         dtype : dtype, optional
             Dtype of a floating-point array; the dtype in the file by default. The dtypes of other
             arrays do not change.
-
-        Returns
-        -------
-        ndarray
-            Copy of the array; bfloat16 becomes float32.
         """
         entry, code = self._entries[name], self._code(name)
         start, end = self._offset + entry.start, self._offset + entry.end

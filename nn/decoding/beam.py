@@ -40,21 +40,12 @@ def beam_search(
     The results are those of `model.generate` of Hugging Face's transformers. The
     rules change log-probabilities.
 
+    Other parameters: as `greedy_search`.
+
     Parameters
     ----------
-    model : LanguageModel or Transformer
-        A model with `start` and `step`.
-    source : array of int, shape (N, L_s), or list of lists of int, optional
-        Source ids of a `Transformer`. Lists may have different lengths.
-    prompt : sequence of int, or several of them, optional
-        First tokens of the text or translation: see `greedy_search`.
-    padding_mask : array of bool, shape of `source` or of the prompts (N, L), optional
-        True = a real token. By default the tokens other than `config.pad_id` are real, or all
-        tokens if `pad_id` is one of `eos_id`.
     beam_size : int
         Number of hypotheses that are extended at each step, and of finished ones that are kept.
-    max_len : int
-        Number of tokens at which a hypothesis is finished without EOS.
     length_penalty : float
         Exponent of the length in the score, log_prob / length**length_penalty. The length counts
         generated tokens, including EOS. 0 favours short hypotheses, 1 compares means.
@@ -64,10 +55,6 @@ def beam_search(
         score higher at any length up to `max_len`.
     n_best : int
         Number of hypotheses to return, at most `beam_size`.
-    eos : int, iterable of int, or None
-        Tokens that end a sequence; by default those of the configuration. None: no tokens.
-    **rules
-        Fields of `Rules`.
     """
     check_beam(beam_size, length_penalty, early_stopping)
     if checked_count("beam_search", "n_best", n_best) > beam_size:

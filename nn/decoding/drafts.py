@@ -23,21 +23,9 @@ MAX_MATCH = 2  # as max_matching_ngram_size in transformers
 
 
 class DraftedDecoding(RuledDecoding):
-    """One growing text whose next tokens are looked up in itself.
+    """One growing text whose next `draft_len` tokens at most are looked up in itself.
 
-    Other parameters: as `RuledDecoding`.
-
-    Parameters
-    ----------
-    draft_len : int
-        Most tokens of a draft.
-    name : str
-        Function that was called.
-
-    Attributes
-    ----------
-    passes : int
-        Number of passes over the weights.
+    `name` is the function that was called. `passes` counts passes over the weights.
     """
 
     def __init__(self, model: Any, *args: Any, draft_len: int, name: str) -> None:
@@ -91,12 +79,8 @@ class DraftedDecoding(RuledDecoding):
 def continuation(history: np.ndarray, length: int) -> list[int]:
     """Return the tokens that followed the last tokens of history (L,) when they occurred before.
 
-    Parameters
-    ----------
-    history : array of int, shape (L,)
-        A text. Its last `MAX_MATCH` tokens count, or fewer if they did not occur.
-    length : int
-        Most tokens to return, from the latest occurrence.
+    The last `MAX_MATCH` tokens count, or fewer if they did not occur. At most `length` tokens are
+    returned, from the latest occurrence.
     """
     if length < 1:
         return []

@@ -118,11 +118,6 @@ class Rules:
             True if the next token is the last one, at `max_len`.
         ends : sequence of int
             EOS tokens.
-
-        Returns
-        -------
-        array, shape (rows, vocab)
-            The same array if the rules change nothing.
         """
         if new == 0:
             self._check_ids(logits.shape[-1], ends)

@@ -143,12 +143,10 @@ def sample(
 ) -> list[Hypothesis]:
     """Return sequences whose tokens are drawn by their probabilities.
 
-    Other parameters: as `greedy_search`.
+    Other parameters and result: as `greedy_search`.
 
     Parameters
     ----------
-    prompt : sequence of int, or several of them, optional
-        First tokens of the text or translation: see `greedy_search`.
     temperature : float
         Divisor of the logits.
     top_k : int, optional
@@ -160,11 +158,6 @@ def sample(
         Least probability of the tokens to draw from, relative to the most probable token.
     generator : numpy.random.Generator, optional
         Source of random numbers; the default generator if not given.
-
-    Returns
-    -------
-    list of Hypothesis
-        One for each row, in the order of the batch.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p)
     decoding = RuledDecoding(
@@ -195,44 +188,22 @@ def generate(
     """Return the tokens that continue a prompt or translate a source.
 
     A language model with a table of positions continues from the last part of a text that is longer
-    than the table. Settings of a search that is not chosen are refused.
+    than the table. Settings of a search that is not chosen are refused: those of `sample` require
+    `do_sample`, and those of `beam_search` require `num_beams` above 1.
+
+    Other parameters: as `sample` and `beam_search`.
 
     Parameters
     ----------
-    model : LanguageModel or Transformer
-        A model with `start` and `step`.
-    prompt : sequence of int, or several of them, optional
-        First tokens of the text or translation: see `greedy_search`.
-    source : array of int, shape (N, L_s), or list of lists of int, optional
-        Source ids of a `Transformer`. Lists may have different lengths.
-    padding_mask : array of bool, shape of `source` or of the prompts (N, L), optional
-        True = a real token. By default the tokens other than `config.pad_id` are real, or all
-        tokens if `pad_id` is one of `eos_id`.
     num_beams : int
         Number of hypotheses of a beam search; 1 for greedy search or sampling.
     do_sample : bool
         Draw tokens at random.
-    temperature : float, default 1
-        Divisor of the logits. Requires `do_sample`.
-    top_k : int, optional
-        Number of most probable tokens to draw from. Requires `do_sample`.
-    top_p : float, optional
-        Draw from the fewest most probable tokens whose probabilities add up to `top_p`.
-        Requires `do_sample`.
-    min_p : float, optional
-        Least probability of the tokens to draw from, relative to the most probable token.
-        Requires `do_sample`.
-    length_penalty : float, default 1
-        Exponent of the length in the score of a beam search. Requires `num_beams` above 1.
-    early_stopping : bool or "never", default False
-        When a beam search stops: see `beam_search`. Requires `num_beams` above 1.
     prompt_lookup_num_tokens : int, optional
         Most tokens that a pass of greedy search adds: see `greedy_search`.
     n_best : int, optional
         Return a list of this number of sequences for each row, best first, in place of the best
         one. Requires a `num_beams` as large.
-    generator : numpy.random.Generator, optional
-        Source of random numbers; the default generator if not given.
     **options
         `max_len` and `eos`, as in `greedy_search`, and the fields of `Rules`.
 
@@ -280,22 +251,7 @@ def stream(
 ) -> Iterator[int]:
     """Return an iterator over the tokens that continue one prompt (L,), as they are generated.
 
-    Other parameters: as `generate`.
-
-    Parameters
-    ----------
-    model : LanguageModel or Transformer
-        A model with `start` and `step`.
-    prompt : sequence of int, shape (L,)
-        First tokens of the text.
-    max_len : int
-        Number of new tokens at which a sequence ends without EOS.
-    eos : int, iterable of int, or None
-        Tokens that end a sequence; by default those of the configuration. None: no tokens.
-    do_sample : bool, default False
-        Draw tokens at random.
-    **rules
-        Fields of `Rules`.
+    Parameters: as `generate` and `greedy_search`.
     """
     sampling = Sampling(temperature, top_k, top_p, min_p)
     _check_search(False, 1.0, False, do_sample, sampling, prompt_lookup_num_tokens)
@@ -406,11 +362,6 @@ def attention_maps(
         Source ids.
     target : array of int, shape (L_t,)
         Target ids without BOS.
-
-    Returns
-    -------
-    dict of lists of arrays
-        Weights of each layer, by "encoder", "decoder" and "cross".
     """
     source = np.asarray(source).reshape(1, -1)
     with evaluating(), no_grad(), record_attention(model) as recorded:

@@ -53,22 +53,7 @@ class Hypothesis:
 class RuledDecoding(Decoding):
     """Sequences of a batch, by prompts of any length, with rules for their tokens.
 
-    Parameters
-    ----------
-    model : Module
-        Any model with `start` and `step`.
-    source : array of int, shape (N, L_s), or list of lists of int, or None
-        Source ids of a `Transformer`; None for a language model.
-    prompt : sequence of int, or several of them, or None
-        First tokens. A language model needs them, and leaves out those that equal
-        `config.masked_id`. For a `Transformer` they follow BOS and have the same length.
-    padding_mask : array of bool, or None
-        True = a real token, of `source`, or of the prompts (N, L) of a language model.
-    max_len : int
-        Number of new tokens at which a sequence ends without EOS.
-    eos : int, iterable of int, OWN or None
-        Tokens that end a sequence; OWN: those of the configuration.
-    rules : Rules
+    The arguments are those of `greedy_search`; the `eos` OWN stands for that of the configuration.
     """
 
     def __init__(

@@ -102,14 +102,12 @@ def stream_text(
     tokens: list[int] | None = None,
     **options: Any,
 ) -> Iterator[str]:
-    """Return an iterator over the pieces of text that a language model writes.
+    """Return an iterator over pieces of the text that a language model writes, as soon as complete.
+
+    Other parameters: as `generate_text`.
 
     Parameters
     ----------
-    model : LanguageModel
-        Model that generates the text.
-    text : ModelText
-        Tokenizer of the model, from `nn.text.load`.
     prompt : str or chat
         Text to continue, or a list of messages.
     stop : list of str
@@ -118,11 +116,6 @@ def stream_text(
         The generated tokens are appended to it, with the one that ends the text.
     **options
         Options of `stream`; by default those of the model's directory, as in `generate_text`.
-
-    Returns
-    -------
-    iterator of str
-        Yields each piece as soon as its characters are complete.
     """
     _check(model, text)
     if isinstance(stop, str):

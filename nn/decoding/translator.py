@@ -127,11 +127,6 @@ class Translator:
         ----------
         run_dir : str or Path
             A run directory.
-
-        Returns
-        -------
-        bool
-            True if all tokens are equal.
         """
         vocabs = read_json(Path(run_dir) / "vocab.json", _EXPECTED)
         vocabularies = self._vocabularies()
@@ -172,19 +167,12 @@ class Translator:
         return translator
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
-        """Return the ids and tokens of texts.
+        """Return the padded source ids (N, L) of texts, and the tokens of each.
 
         Parameters
         ----------
         texts : list of str
             Sentences to translate.
-
-        Returns
-        -------
-        ids : array of int, shape (N, L)
-            Padded source ids.
-        tokens : list of list of str
-            Tokens of each text.
         """
         tokens = [self.source_tokenizer(text) for text in texts]
         limit = self.model.config.max_len - self.source_eos
@@ -282,19 +270,12 @@ class Translator:
     def attention(
         self, translation: Translation
     ) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
-        """Return the attention weights of a translation.
+        """Return the `attention_maps` of a translation, and the tokens of source and target.
 
         Parameters
         ----------
         translation : Translation
             A result of `translate`.
-
-        Returns
-        -------
-        maps : dict of list of array
-            Weights as in `attention_maps`.
-        source, target : list of str
-            Tokens of both sides.
         """
         source = self.source_vocab.encode(translation.source_tokens, eos=self.source_eos)
         maps = attention_maps(self.model, source, translation.ids)

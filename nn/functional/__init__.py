@@ -81,7 +81,7 @@ __all__ = [
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
-    """Return rows of a table.
+    """Return rows (..., d) of a table.
 
     Parameters
     ----------
@@ -90,11 +90,6 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
     weight : Tensor, shape (n, d)
     padding_idx : int, optional
         Index of a row that gets no gradient.
-
-    Returns
-    -------
-    Tensor, shape (..., d)
-        The rows at the indices.
     """
     return mg.embedding(weight, input, padding_idx)
 
@@ -106,7 +101,7 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalize the last axes to mean 0 and variance 1.
+    """Return `input` with mean 0 and variance 1 over the last axes.
 
     Parameters
     ----------
@@ -117,11 +112,6 @@ def layer_norm(
         Factor and summand of the result.
     eps : float, default 1e-5
         Added to the variance.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
     """
     shape = tuple(normalized_shape)
     return normalize_trailing_axes(
@@ -132,7 +122,7 @@ def layer_norm(
 def rms_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """Divide the last axes by the root of their mean square.
+    """Return `input`, divided by the root of the mean square over the last axes.
 
     Parameters
     ----------
@@ -143,11 +133,6 @@ def rms_norm(
         Factor of the result.
     eps : float, optional
         Added to the mean square; by default the machine epsilon of the dtype.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
     """
     shape = tuple(normalized_shape)
     return normalize_trailing_axes(mg.rms_norm, "rms_norm", input, shape, eps, weight=weight)
@@ -178,11 +163,6 @@ def scaled_dot_product_attention(
         Position i attends to the positions up to i. Excludes `attn_mask`.
     scale : float, optional
         Factor of the scores; 1 / sqrt(d_k) by default.
-
-    Returns
-    -------
-    Tensor, shape (..., L, d_v)
-        A weighted mean of values for each query.
     """
     if is_causal and attn_mask is not None:
         raise ValueError(
@@ -229,7 +209,7 @@ def scaled_dot_product_attention(
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """Divide by the p-norm along an axis.
+    """Return `input`, divided by its p-norm along an axis.
 
     Parameters
     ----------
@@ -240,17 +220,12 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> T
         Axis along which norms are computed.
     eps : float, default 1e-12
         Smallest divisor.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
     """
     return mg.divide(input, mg.maximum(mg.vector_norm(input, axis=dim, keepdims=True, ord=p), eps))
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """Compute the cosine of the angle between vectors.
+    """Compute the cosine of the angle between vectors along the axis `dim`.
 
     Parameters
     ----------
@@ -259,11 +234,6 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
         Axis of the vectors.
     eps : float, default 1e-8
         Smallest length of a vector.
-
-    Returns
-    -------
-    Tensor
-        Cosines from -1 to 1, without the axis `dim`.
     """
     x1, x2 = mg.broadcast_arrays(x1, x2)  # an axis of length 1 counts as often as it is repeated
     lengths = [mg.maximum(mg.vector_norm(x, axis=dim, keepdims=True), eps) for x in (x1, x2)]

@@ -11,17 +11,12 @@ from ..module import Module
 
 
 def to(self: Module, to: Any) -> Module:
-    """Convert to a dtype. The device "cpu" changes nothing, since everything is there.
+    """Return the module, converted to a dtype. The device "cpu" changes nothing.
 
     Parameters
     ----------
     to : dtype, Tensor, array or "cpu"
         A dtype, or an array that has it.
-
-    Returns
-    -------
-    Module
-        This module.
     """
     dtype = as_dtype("Module.to", to)
     return self if dtype is None else self.astype(dtype)

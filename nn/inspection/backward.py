@@ -43,19 +43,11 @@ def choose_outputs(
     tokens: Sequence[str],
     vocabulary: Sequence[str] | None,
 ) -> list[Output]:
-    """Return each token, and the most probable other token if there is a vocabulary.
+    """Return each token, and the most probable other token if there is a vocabulary (tokens by id).
 
-    In a row after the last token, as a language model has, return the two most probable tokens.
-
-    Parameters
-    ----------
-    probabilities : array, shape (L, V)
-    ids : sequence or array of int
-        Ids of the tokens that are predicted, for each row or for all but the last one.
-    tokens : sequence of str
-        The same tokens.
-    vocabulary : sequence of str, optional
-        Tokens by id.
+    `probabilities` are (L, V). `ids` and `tokens` are those that are predicted, for each row or for
+    all but the last one. In a row after the last token, as a language model has, return the two
+    most probable tokens.
     """
     outputs = []
     for row, p in enumerate(probabilities):
@@ -77,18 +69,9 @@ def differentiate(
 ) -> list[dict[str, Any]]:
     """Return the backward passes of outputs, as `attention_page` takes them.
 
-    Parameters
-    ----------
-    model : Module
-        Returns logits (1, L, V).
-    inputs : sequence of array of int
-        Arguments of the model, each with one row.
-    outputs : sequence of Output
-        Tokens whose log-probabilities are differentiated.
-    kinds : mapping of str to str
-        Names of the maps of the page, by the names of the attentions.
-    first_place : int
-        Number of the token that the first row predicts.
+    `inputs` are arguments of the model, each with one row; it returns logits (1, L, V). `kinds` are
+    names of the maps of the page, by the names of the attentions. `first_place` is the number of
+    the token that the first row predicts.
     """
     tokens, projections = sum(x.size for x in inputs), _projections(model)
     size = sum(p.weight.size for p in projections)

@@ -169,7 +169,7 @@ def attention_grid(
     title: str = "",
     path: str | Path | None = None,
 ) -> Any:
-    """Draw the weights of all heads: a row of maps for each layer, a column for each head.
+    """Return a figure of the weights of all heads: a row for each layer, a column for each head.
 
     Of more than six heads, four are drawn in a row.
 
@@ -185,11 +185,6 @@ def attention_grid(
         Title of the picture.
     path : str or Path, optional
         File of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
     """
     layers = [np.asarray(unwrap(heads)) for heads in layers]
     count = len(layers[0])
@@ -229,7 +224,7 @@ def loss_curve(
     vocabulary: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Draw training and validation loss by step, and the learning rate below.
+    """Return a figure of the losses by step, and of the learning rate below.
 
     Parameters
     ----------
@@ -243,11 +238,6 @@ def loss_curve(
         Number of tokens V; a line shows the loss of guessing, log V.
     label_smoothing : float
         With `vocabulary`, a line shows the least possible training loss.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The picture.
     """
     entries = list(history)
     figure = _figure(7, 5, title)

@@ -15,11 +15,6 @@ def summary(self: Module, depth: int | None = None) -> Report:
     ----------
     depth : int, optional
         Number of levels of modules. A module of the last level counts all inside it.
-
-    Returns
-    -------
-    Report
-        A string that is shown as a table.
     """
     rows = [("module", "type", "parameters", f"{'count':>12}")]
     counted: set[int] = set()

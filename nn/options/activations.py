@@ -139,12 +139,7 @@ class ReLU(Activation, function=mg.relu):
 class LeakyReLU(Activation, function=mg.leaky_relu):
     """Leaky rectified linear unit: x if positive, else negative_slope * x.
 
-    Other parameters: as `ReLU`.
-
-    Parameters
-    ----------
-    negative_slope : float, default 0.01
-        Factor of negative elements.
+    Parameters: as `leaky_relu` and `ReLU`.
     """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
@@ -154,12 +149,7 @@ class LeakyReLU(Activation, function=mg.leaky_relu):
 class ELU(Activation, function=mg.elu):
     """Exponential linear unit: x if positive, else alpha * (eˣ - 1).
 
-    Other parameters: as `ReLU`.
-
-    Parameters
-    ----------
-    alpha : float, default 1
-        The limit for large negative x is -alpha.
+    Parameters: as `elu` and `ReLU`.
     """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
@@ -169,10 +159,7 @@ class ELU(Activation, function=mg.elu):
 class GELU(Activation, function=mg.gelu):
     """Gaussian error linear unit: x * Φ(x).
 
-    Parameters
-    ----------
-    approximate : str, default "none"
-        "tanh" for an approximation by tanh, as in GPT-2.
+    Parameters: as `gelu`.
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -210,10 +197,7 @@ class Tanh(Activation, function=mg.tanh):
 class Softplus(Activation, function=mg.softplus):
     """Smooth form of ReLU: log(1 + e^(beta * x)) / beta.
 
-    Parameters
-    ----------
-    beta : float, default 1
-        Sharpness of the bend at 0: the larger, the closer to ReLU.
+    Parameters: as `softplus`.
     """
 
     def __init__(self, beta: float = 1.0) -> None:

@@ -107,21 +107,15 @@ def _has_option(kind: str, option: str) -> bool:
 class AttentionConfig:
     """Options of the attentions of a model; the defaults are the paper's.
 
+    Other parameters: as `ExtendedAttention`.
+
     Parameters
     ----------
-    num_kv_heads : int, optional
-        Number of heads of keys and values, which groups of query heads share. None: `num_heads`.
-    head_dim : int, optional
-        Width of a head. None: d_model / num_heads.
-    scale : float, optional
-        Factor of the scores. None: 1 / sqrt(head_dim).
     bias : bool or str, optional
         Biases of the projections. A string lists those that have one, of the letters q, k, v, o.
         None: `bias` of the model.
     qk_norm : bool
         Normalize queries and keys by an RMS norm over each head.
-    softcap : float, optional
-        Bound of the scores, see `ExtendedAttention`.
     window : int, optional
         Number of positions that causal attention sees, including the current one; that of an
         encoder sees as many in the other direction. None: all.
@@ -351,11 +345,6 @@ class ExtendedConfig(book.ModelConfig):
         ----------
         window_base : float, optional
             Base of a layer with a window, which has no scaling.
-
-        Returns
-        -------
-        RotaryPositions
-            A new object, without tables yet.
         """
         positions = self._positions
         return RotaryPositions(
@@ -435,11 +424,6 @@ class ExtendedConfig(book.ModelConfig):
             defaults of the class.
         where : str
             Beginning of the message of each error; the name of the class by default.
-
-        Raises
-        ------
-        ValueError
-            A name is unknown, or an option has a wrong type or value.
         """
         where, values, groups = where or cls.__name__, {}, dict[str, dict[str, Any]]()
         for name, value in cls.flatten(data).items():
@@ -466,11 +450,6 @@ class ExtendedConfig(book.ModelConfig):
         ----------
         data : mapping
             The result of `to_dict`.
-
-        Returns
-        -------
-        dict
-            Options by name, without nested dicts.
         """
         flat: dict[str, Any] = {}
         for name, value in data.items():

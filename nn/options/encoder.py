@@ -81,13 +81,12 @@ class EncoderModel(Model):
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """Return the vectors of the tokens, (N, L, d_model).
 
+        Other parameters: as `LanguageModel.hidden`.
+
         Parameters
         ----------
         ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
-            Token ids, or images if `config.patch_size` is set.
-        padding_mask : array of bool, shape (N, L), optional
-            True = a real token. By default the tokens other than `config.pad_id` are real,
-            or all tokens if `pad_id` is one of `eos_id`. Images have no padding.
+            Token ids, or images if `config.patch_size` is set, which have no padding.
         types : array of int, shape (N, L), optional
             Segment types; 0 by default.
         """
@@ -143,16 +142,12 @@ class _WithOutput(EncoderModel):
     ) -> Tensor:
         """Compute the cross-entropy of the targets.
 
-        Other parameters: as `EncoderModel.hidden`.
+        Other parameters: as `EncoderModel.hidden` and `LanguageModel.loss`.
 
         Parameters
         ----------
         targets : array of int
             A target for each row of logits. -100 is ignored.
-        label_smoothing : float
-            Part of the probability of a target that is spread over all tokens.
-        reduction : {"mean", "sum", "none"}
-            "none" returns a loss for each position, in the shape of `targets`.
         """
         if self.output.weight.shape[0] == 1:
             raise ValueError(

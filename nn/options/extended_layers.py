@@ -397,14 +397,9 @@ class ExtendedLayer(TransformerLayer):
     def residual(
         self, x: Any, norm: Module, sublayer: Callable[[Any], Tensor], onto: Any = None
     ) -> Tensor:
-        """Return the result of a sublayer: see `TransformerEncoderLayer.residual`.
+        """Return the result of a sublayer, as `TransformerEncoderLayer.residual`.
 
-        Parameters
-        ----------
-        x, norm, sublayer
-            As there.
-        onto : Tensor, shape (N, L, d_model), optional
-            Added to the sublayer's output in place of x, if two sublayers get the same x.
+        If two sublayers get the same x, the output of the second is added to `onto`.
         """
         if isinstance(norm, SandwichNorm):
             return x + self.dropout(norm.after(sublayer(norm.before(x))))
@@ -416,24 +411,12 @@ class ExtendedLayer(TransformerLayer):
 class ExtendedEncoderLayer(ExtendedLayer, TransformerEncoderLayer):
     """Encoder layer with the options of later models.
 
-    Other parameters: as `TransformerEncoderLayer`.
+    Other parameters: as `TransformerEncoderLayer` and `ExtendedConfig`.
 
     Parameters
     ----------
-    activation_dropout : float, optional
-        Dropout inside the feed-forward network; `dropout` by default.
-    gated : bool, default False
-        Multiply the activation by a second projection: see `ExtendedFeedForward`.
-    norm : str, default "layer"
-        "layer", "layer_no_bias", "rms" or "rms_zero_centred".
-    norm_eps : float, default 1e-5
-        Added to the variance or mean square.
-    norm_after : bool, default False
-        Normalize the output of each sublayer, too. Requires `norm_first`.
     parallel : bool, default False
         Pass the same x to both sublayers. Requires `norm_first`.
-    bias : bool, default True
-        Add biases in all linear layers.
     attention : mapping, optional
         Further options of `ExtendedAttention`. They override `dropout` and `bias`.
     cross_attention : mapping, optional

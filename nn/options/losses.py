@@ -48,29 +48,21 @@ class _Loss(FunctionModule):
 class MSELoss(_Loss, function=mg.mse_loss):
     """Mean of (input - target)².
 
-    Parameters
-    ----------
-    reduction : str, default "mean"
-        "mean", "sum" or "none".
+    Parameters: as `mse_loss`.
     """
 
 
 class L1Loss(_Loss, function=mg.l1_loss):
     """Mean of |input - target|.
 
-    Parameters: as `MSELoss`.
+    Parameters: as `l1_loss`.
     """
 
 
 class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
     """Mean of d² / (2 * beta) if d = |input - target| < beta, else of d - beta / 2.
 
-    Other parameters: as `MSELoss`.
-
-    Parameters
-    ----------
-    beta : float, default 1
-        Limit of the quadratic part. The loss is `L1Loss` if `beta` is 0.
+    Parameters: as `smooth_l1_loss`.
     """
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
@@ -80,12 +72,7 @@ class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
 class HuberLoss(_Loss, function=mg.huber_loss):
     """Mean of d² / 2 if d = |input - target| <= delta, else of delta * (d - delta / 2).
 
-    Other parameters: as `MSELoss`.
-
-    Parameters
-    ----------
-    delta : float, default 1
-        Limit of the quadratic part; must be positive.
+    Parameters: as `huber_loss`.
     """
 
     def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -95,12 +82,7 @@ class HuberLoss(_Loss, function=mg.huber_loss):
 class BCELoss(_Loss, function=mg.binary_cross_entropy):
     """Binary cross-entropy of probabilities, with targets from 0 to 1 of the same shape.
 
-    Other parameters: as `MSELoss`.
-
-    Parameters
-    ----------
-    weight : array_like, optional
-        Weights of the elements.
+    Parameters: as `binary_cross_entropy`.
     """
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
@@ -110,12 +92,7 @@ class BCELoss(_Loss, function=mg.binary_cross_entropy):
 class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
     """Binary cross-entropy of logits, with targets from 0 to 1 of the same shape.
 
-    Other parameters: as `BCELoss`.
-
-    Parameters
-    ----------
-    pos_weight : array_like, optional
-        Weight of the positive class.
+    Parameters: as `binary_cross_entropy_with_logits`.
     """
 
     def __init__(
@@ -129,16 +106,7 @@ class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
 
     Classes are on the last axis. For PyTorch's (N, C, L), write `logits.moveaxis(1, -1)`.
 
-    Other parameters: as `MSELoss`.
-
-    Parameters
-    ----------
-    weight : array_like, shape (C,), optional
-        Weights of the classes.
-    ignore_index : int or None, default -100
-        Target of positions that are left out.
-    label_smoothing : float, default 0
-        Share of the target probability that is spread over all classes.
+    Parameters: as `cross_entropy`.
     """
 
     def __init__(
@@ -160,7 +128,7 @@ class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
 class NLLLoss(_Loss, function=mg.nll_loss):
     """Negative log-likelihood: `CrossEntropyLoss` for log-probabilities instead of logits.
 
-    Parameters: as `CrossEntropyLoss`.
+    Parameters: as `nll_loss`.
     """
 
     def __init__(
@@ -172,12 +140,7 @@ class NLLLoss(_Loss, function=mg.nll_loss):
 class KLDivLoss(_Loss, function=mg.kl_div):
     """Kullback-Leibler divergence of targets from log-probabilities.
 
-    Parameters
-    ----------
-    reduction : str, default "mean"
-        "mean", "sum", "none", or "batchmean": the sum divided by the length of the first axis.
-    log_target : bool, default False
-        Targets are log-probabilities too.
+    Parameters: as `kl_div`.
     """
 
     reductions = ("mean", "sum", "none", "batchmean")

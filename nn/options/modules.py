@@ -60,32 +60,22 @@ class FurtherMethods:
     """Methods of Module that no program of the book needs."""
 
     def register_forward_hook(self, hook: Callable[[Any, tuple[Any, ...], Any], Any]) -> HookHandle:
-        """Call a function after each forward pass.
+        """Return a handle; until its `remove()`, a function is called after each forward pass.
 
         Parameters
         ----------
         hook : callable
             `hook(module, args, result)` returns a new result, or None to keep it.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove()` removes the hook.
         """
         return HookHandle(hooks_of(self).after, hook)
 
     def register_forward_pre_hook(self, hook: Callable[[Any, tuple[Any, ...]], Any]) -> HookHandle:
-        """Call a function before each forward pass.
+        """Return a handle; until its `remove()`, a function is called before each forward pass.
 
         Parameters
         ----------
         hook : callable
             `hook(module, args)` returns new arguments, or None to keep them.
-
-        Returns
-        -------
-        HookHandle
-            Its `remove()` removes the hook.
         """
         return HookHandle(hooks_of(self).before, hook)
 
@@ -109,17 +99,12 @@ class FurtherMethods:
                     yield f"{prefix}.{name}" if prefix else name, value
 
     def astype(self: M, dtype: Any) -> M:
-        """Convert all parameters and floating buffers in place, and drop gradients.
+        """Return the module, with its parameters and floating buffers converted in place.
 
         Parameters
         ----------
         dtype : dtype
             Floating dtype to convert to.
-
-        Returns
-        -------
-        Module
-            This module.
         """
         if np.dtype(dtype).kind != "f":
             raise TypeError(f"Module.astype: dtype must be floating, got {np.dtype(dtype)}")
@@ -141,17 +126,12 @@ class FurtherMethods:
         return self.astype(np.float64)
 
     def apply(self: M, function: Callable[[Any], Any]) -> M:
-        """Call a function with every module inside this one, and with this one last.
+        """Return the module, after a function was called with each module inside it, then with it.
 
         Parameters
         ----------
         function : callable
             Its result is ignored.
-
-        Returns
-        -------
-        Module
-            This module.
         """
         whole: Any = self
         for child in whole.children():

@@ -34,15 +34,8 @@ from .position_bias import POSITION_BIASES
 class ExtendedEmbedding(InputEmbedding):
     """Embeddings of tokens with segment types, a norm and a width of their own.
 
-    Other parameters: as `InputEmbedding`, without an effect of `scale`, which `config` has.
-
-    Parameters
-    ----------
-    num_types : int
-        Number of segment types. 0: there are none.
-    std : float, optional
-        Standard deviation of the weights. By default d_model ** -0.5 if embeddings are scaled,
-        otherwise 1.
+    As `InputEmbedding`, without an effect of `scale`, which `config` has. `std` of the weights is
+    d_model ** -0.5 by default if embeddings are scaled, otherwise 1.
     """
 
     types: Embedding | None = None
@@ -76,15 +69,7 @@ class ExtendedEmbedding(InputEmbedding):
             self.projection = Linear(width, d_model, **shared)
 
     def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
-        """Return the vectors of tokens.
-
-        Other parameters: as `InputEmbedding.forward`.
-
-        Parameters
-        ----------
-        types : array of int, shape (N, L), optional
-            Segment types; 0 by default.
-        """
+        """Return the vectors of tokens with segment types (N, L), 0 by default."""
         x = self.tokens(ids)
         if self.scale != 1:
             x = x * self.scale
@@ -206,17 +191,7 @@ def set_layers(
 
 
 class ExtendedEncoder(Encoder):
-    """A stack of encoder layers with all options.
-
-    Other parameters: as `Encoder`.
-
-    Parameters
-    ----------
-    config : ExtendedConfig
-        Sizes and options of the layers.
-    shared : bool
-        Use one layer `num_layers` times.
-    """
+    """A stack of encoder layers with all options; a shared one is used `num_layers` times."""
 
     repeats = 1
     output_scale = 1.0

@@ -25,17 +25,12 @@ Attend = Callable[[Any, Any, Any, Any], Any]
 
 
 def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
-    """Return all multi-head attentions of a model, by name.
+    """Return all multi-head attentions of a model, by name, as `named_modules` orders them.
 
     Parameters
     ----------
     model : Module
         Model to search.
-
-    Returns
-    -------
-    dict of str to MultiHeadAttention
-        In the order of `named_modules`.
     """
     return {
         name: module

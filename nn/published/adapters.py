@@ -251,7 +251,7 @@ def _adapter_settings(
 
 
 def load_adapter(directory: str | Path, model: Model) -> Model:
-    r"""Add the adapters of a directory to a model, in place.
+    r"""Return the model, with the adapters of a directory added in place.
 
     Only the adapters, linear layers that the directory has whole, and the head of a classifier are
     trained afterwards.
@@ -267,11 +267,6 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         With `adapter_config.json` and `adapter_model.safetensors` of PEFT or `save_adapter`.
     model : Model
         The model that the adapters were trained with, without adapters.
-
-    Returns
-    -------
-    Model
-        The same model.
 
     Raises
     ------

@@ -83,21 +83,10 @@ class Classifier(_TextModel):
         self.labels = tuple(labels)
 
     def __call__(self, texts: Any, batch_size: int = 32) -> tuple[Any, np.ndarray]:
-        """Classify texts.
+        """Return the most probable label of each text, and the probabilities (n, classes).
 
-        Parameters
-        ----------
-        texts : str or iterable of str
-            The tokens after the first `max_len` of each are cut off.
-        batch_size : int
-            Number of texts in a batch.
-
-        Returns
-        -------
-        labels : list of str, or str for a single string
-            The most probable label of each text.
-        probabilities : array of float, shape (n, classes), or (classes,) for a single string
-            In the order of `self.labels`.
+        For a single string they are a string, and (classes,). Tokens after the first `max_len` of a
+        text are cut off.
         """
         if isinstance(texts, str):
             labels, probabilities = self([texts])
@@ -129,21 +118,9 @@ class Reranker(_TextModel):
     """
 
     def __call__(self, question: str, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
-        """Score texts for a question.
+        """Return a logit for each text, (n,): a larger one for a text that fits better.
 
-        Parameters
-        ----------
-        question : str
-            First text of each pair.
-        texts : iterable of str
-            Second text of each pair. The longer one of a pair is cut off first.
-        batch_size : int
-            Number of pairs in a batch.
-
-        Returns
-        -------
-        array of float, shape (n,)
-            Logits: a larger one for a text that fits better.
+        The longer one of a pair is cut off first.
         """
         texts = list(texts)
         check_texts([question])
@@ -153,7 +130,7 @@ class Reranker(_TextModel):
 def classifier(
     directory: str | Path, *, adapter: str | Path | None = None, weights: str = "float"
 ) -> Classifier:
-    """Load a classifier of text, such as `minigrad fine-tune` and transformers write.
+    """Return a classifier of text, such as `minigrad fine-tune` and transformers write.
 
     Parameters
     ----------
@@ -165,16 +142,6 @@ def classifier(
         encoder without the head, which the adapter contains.
     weights : {"float", "int8"}
         As in `nn.for_inference`.
-
-    Returns
-    -------
-    Classifier
-        With a copy of the model for inference.
-
-    Raises
-    ------
-    ValueError, OSError
-        A file is missing or wrong, or the model is not a classifier.
     """
     settings = read_json(find_model(directory) / "config.json")
     text = load_text(directory)  # before the model, since it may need a missing package
@@ -204,7 +171,7 @@ def classifier(
 
 
 def reranker(directory: str | Path, *, weights: str = "float") -> Reranker:
-    """Load a reranker, such as a cross-encoder of sentence-transformers.
+    """Return a reranker, such as a cross-encoder of sentence-transformers.
 
     Other parameters: as `classifier`.
 
@@ -213,11 +180,6 @@ def reranker(directory: str | Path, *, weights: str = "float") -> Reranker:
     directory : str or Path
         A directory of an encoder for sequence classification with one output, with its tokenizer,
         or its name on the Hub, as in `nn.load`.
-
-    Returns
-    -------
-    Reranker
-        With a copy of the model for inference.
     """
     settings = read_json(find_model(directory) / "config.json")
     text = load_text(directory)  # first, since it may need a package that is missing

@@ -63,14 +63,7 @@ HARMLESS = {
 class HFConfig(Settings):
     """Keys of a config.json, which families of models read.
 
-    Parameters
-    ----------
-    data : mapping
-        The content of config.json.
-    where : str
-        The file, which begins each message.
-    defaults : mapping, optional
-        Values of keys that the file does not have.
+    `defaults` are values of keys that the file does not have.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ __all__ = ["pixels"]
 
 
 def pixels(directory: str | Path, images: Any) -> np.ndarray:
-    """Scale and normalize images as `preprocessor_config.json` of a model describes.
+    """Return images (N, C, H, W), scaled as `preprocessor_config.json` of a model describes.
 
     Parameters
     ----------
@@ -23,11 +23,6 @@ def pixels(directory: str | Path, images: Any) -> np.ndarray:
         The directory of the model, or its name on the Hub, as in `nn.load`.
     images : array of uint8, shape (N, H, W, C)
         Values from 0 to 255, already in the size that the model expects. Pillow can resize images.
-
-    Returns
-    -------
-    array of float32, shape (N, C, H, W)
-        Input of a model with `patch_size`.
     """
     name = "preprocessor_config.json"
     settings = read_json(find_model(directory, [name]) / name)

@@ -83,24 +83,10 @@ EXPECTED_FILES = (
 
 @dataclass
 class Origin:
-    """Source of a loaded model, for `nn.save`.
+    """Source of a loaded model, for `nn.save`: its files, and the arrays that its parameters fill.
 
-    Parameters
-    ----------
-    family : Family
-        Family of its `model_type`.
-    settings : dict
-        Content of config.json.
-    head : str
-        A key of the family's `models`.
-    arrays : dict of StoredArray
-        Parameters in each array of the file, by the name of the array.
-    unused : dict of array
-        Arrays that the model does not use.
-    files : FileCopies
-        Other files.
-    generation : Settings, optional
-        Settings of `generate` in transformers, by `_Directory.generation_settings`.
+    `unused` are arrays that the model does not use, `generation` are settings of `generate` in
+    transformers, by `_Directory.generation_settings`.
     """
 
     family: Family

@@ -63,17 +63,12 @@ class LoRALinear(CappedLinear):
         self.train(linear.training)
 
     def forward(self, x: Any) -> Tensor:
-        """Apply the layer and its adapter.
+        """Return the output of the layer plus the scaled output of the adapter.
 
         Parameters
         ----------
         x : array, shape (..., in_features)
             Input.
-
-        Returns
-        -------
-        Tensor, shape (..., out_features)
-            The output of the layer plus the scaled output of the adapter.
         """
         x = as_input(self, x, self.weight.dtype)
         dropped = mg.dropout(x, self.dropout, self.training, generator=self.generator)
@@ -81,13 +76,7 @@ class LoRALinear(CappedLinear):
         return self.bounded(mg.linear(x, self.weight, self.bias) + change)
 
     def merged(self) -> Linear:
-        """Return a linear layer whose weight includes the adapter.
-
-        Returns
-        -------
-        Linear
-            It shares the bias with this layer.
-        """
+        """Return a linear layer whose weight includes the adapter; it shares the bias."""
         plain: Any = Linear.__new__(Linear if self.cap is None else CappedLinear)
         if self.cap is not None:
             plain.cap = self.cap
@@ -149,7 +138,7 @@ def lora(
     dropout: float = 0.0,
     generator: np.random.Generator | None = None,
 ) -> Model:
-    """Add adapters to linear layers of a model, in place.
+    """Return the model, with adapters added to its linear layers in place.
 
     Only the adapters and the head of a classifier are trained afterwards. Make the optimizer after
     this call, of the parameters that require gradients.
@@ -169,11 +158,6 @@ def lora(
         Dropout of the inputs of the adapters.
     generator : numpy.random.Generator, optional
         Draws the adapters, and the masks of dropout.
-
-    Returns
-    -------
-    Model
-        The same model.
     """
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
@@ -199,7 +183,7 @@ def ends_in(name: str, targets: Sequence[str]) -> bool:
 
 
 def merge_lora(model: Model) -> Model:
-    """Add the adapters to the weights, in place, and train all parameters again.
+    """Return the model, with the adapters added to its weights in place, and all trainable.
 
     Parameters that are not trained in the model's family, such as Marian's `final_logits_bias`,
     remain frozen.
@@ -208,11 +192,6 @@ def merge_lora(model: Model) -> Model:
     ----------
     model : Model
         A model with adapters.
-
-    Returns
-    -------
-    Model
-        The same model, with plain linear layers.
     """
     _put(model, {name: linear.merged() for name, linear in linears_of(model, LoRALinear).items()})
     model.requires_grad_(True)

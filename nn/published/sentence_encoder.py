@@ -88,7 +88,7 @@ class SentenceEncoder:
         prompt: str | None = None,
         prompt_name: str | None = None,
     ) -> np.ndarray:
-        """Return the vectors of sentences.
+        """Return the vectors (n, d) of sentences, or (d,) for one string.
 
         Batches of sentences of similar length are computed at once, as many as there are threads.
 
@@ -103,11 +103,6 @@ class SentenceEncoder:
         prompt_name : str, optional
             Name of the prompt, instead of `prompt`. The default prompt, if there is one, is used if
             both are missing.
-
-        Returns
-        -------
-        array of float32, shape (n, d), or (d,) for a string
-            A vector for each sentence.
         """
         if isinstance(sentences, str):
             return self.encode([sentences], prompt=prompt, prompt_name=prompt_name)[0]
@@ -143,7 +138,7 @@ class SentenceEncoder:
         return prompt or ""
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
-        """Compare all vectors with all others: cosine, product, or negative distance.
+        """Compute how similar all vectors are to all others, (n, m): larger is more similar.
 
         Parameters
         ----------
@@ -151,11 +146,6 @@ class SentenceEncoder:
             Vectors.
         b : array, shape (m, d) or (d,)
             Vectors.
-
-        Returns
-        -------
-        array of float, shape (n, m)
-            Larger values are more similar.
         """
         a = _as_vectors(a)
         b = _as_vectors(b)

@@ -55,7 +55,7 @@ _AFTER_POOLING = {
 
 
 def sentence_encoder(directory: str | Path) -> SentenceEncoder:
-    """Load a sentence encoder.
+    """Return a sentence encoder in evaluation mode.
 
     The `tokenizers` package is needed.
 
@@ -65,16 +65,6 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
         A directory of sentence-transformers, or of any encoder or language model, which may lack
         its output projection, or its name on the Hub, as in `nn.load`. Without modules.json,
         vectors are the means over the tokens, divided by their lengths.
-
-    Returns
-    -------
-    SentenceEncoder
-        The encoder, in evaluation mode.
-
-    Raises
-    ------
-    ValueError, OSError
-        A file is missing or wrong, or a setting is not supported. The message begins with the file.
     """
     directory = find_model(directory, [*_FILES, *TOKENIZER_PATTERNS], weights=True)
     refuse_gguf(directory)

@@ -187,13 +187,7 @@ class RunDirectory:
         return sorted((int(match[1]), path) for match, path in matches if match)
 
     def checkpoints(self) -> list[Path]:
-        """Return the files with the weights of single steps.
-
-        Returns
-        -------
-        list of Path
-            The oldest file comes first.
-        """
+        """Return the files with the weights of single steps, the oldest first."""
         return [path for _, path in self._checkpoints()]
 
     def forget_after(self, step: int) -> None:
@@ -209,13 +203,7 @@ class RunDirectory:
                 path.unlink()
 
     def earlier_files(self) -> list[Path]:
-        """Return the files of an earlier run that a new run would replace.
-
-        Returns
-        -------
-        list of Path
-            Metrics, best weights and checkpoints that exist.
-        """
+        """Return the files of an earlier run that a new run would replace."""
         files = [p for p in (self.metrics, self.best) if p.exists() and p.stat().st_size]
         return [*files, *self.checkpoints()]
 

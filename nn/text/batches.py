@@ -28,7 +28,7 @@ def padded(
     length: int | None = None,
     left: bool = False,
 ) -> np.ndarray:
-    """Return sequences of ids as one array, filled with padding.
+    """Return sequences of ids as rows (N, length) of one array, filled with padding.
 
     Parameters
     ----------
@@ -40,11 +40,6 @@ def padded(
         Columns of the array; the longest sequence by default.
     left : bool
         True = padding comes before the ids, False = after them.
-
-    Returns
-    -------
-    array of int64, shape (N, length)
-        A row for each sequence.
     """
     length = length or max(map(len, sequences), default=0)
     array = np.full((len(sequences), length), pad_id, np.int64)
@@ -121,11 +116,6 @@ class Batches:
         ----------
         generator : numpy.random.Generator
             Seeded by `seed` and the number of the epoch.
-
-        Returns
-        -------
-        array of int
-            Indices of rows; an index may occur several times.
         """
         return np.arange(len(self.dataset))
 
@@ -150,11 +140,6 @@ class Batches:
         ----------
         rows : array of int, shape (rows,)
             An item of `plan`, or some of its rows.
-
-        Returns
-        -------
-        batch
-            Arrays in the structure of the data, or the result of `collate`.
         """
         if self.collate is None and isinstance(self.dataset, _Arrays):
             return self.dataset[rows]

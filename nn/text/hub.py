@@ -19,28 +19,12 @@ _NAME = re.compile(rf"((?:{_PART}/)?{_PART}(?<!\.gguf))(?::([^/:\\][^:\\]*\.gguf
 
 
 def find_model(name: str | Path, files: Iterable[str] = (), *, weights: bool = False) -> Path:
-    """Return the path of a model: one that exists, or files of the Hub by the model's name.
+    """Return the path of a model, a directory or a GGUF file: one that exists, or files of the Hub.
 
-    Files in the cache of `huggingface_hub` are used without a request. Others are downloaded.
-
-    Parameters
-    ----------
-    name : str or Path
-        A path, `gpt2`, `organization/name`, or `organization/name:file.gguf`.
-    files : iterable of str
-        Needed files beside config.json, as names or patterns.
-    weights : bool
-        Whether the arrays are needed, which are read from safetensors alone.
-
-    Returns
-    -------
-    Path
-        The directory, or the GGUF file. A path that cannot be a name of the Hub is returned, too.
-
-    Raises
-    ------
-    OSError, ValueError
-        There is neither such a path nor such a model, or the model cannot be downloaded.
+    A name is `gpt2`, `organization/name`, or `organization/name:file.gguf`. Files in the cache of
+    `huggingface_hub` are used without a request. Others are downloaded: config.json, `files` (names
+    or patterns), and with `weights` the arrays, from safetensors alone. A path that cannot be a
+    name of the Hub is returned, too.
     """
     text = name if isinstance(name, str) else name.as_posix()
     match = _NAME.fullmatch(text)

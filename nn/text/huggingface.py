@@ -140,7 +140,7 @@ class ModelText:
         max_len: int | None = None,
         language: str | None = None,
     ) -> Any:
-        """Return the ids of a string.
+        """Return the ids of a string, or lists of them for a list.
 
         Parameters
         ----------
@@ -154,11 +154,6 @@ class ModelText:
             Truncate to this many ids, including special tokens.
         language : str, optional
             Code of the source language, for models with a special token for it.
-
-        Returns
-        -------
-        list of int, or list of lists of int if `text` is a list
-            Ids of each string, with special tokens if `special` is True.
         """
         rows, _ = self._encode(text, pair, special, max_len, language)
         return rows[0] if isinstance(text, str) else rows

@@ -50,7 +50,7 @@ MAX_GROWTH = 16
 
 
 def load(directory: str | Path) -> ModelText:
-    """Load the tokenizer of a published model.
+    """Return the tokenizer of a published model, with its special tokens and chat templates.
 
     Needs the package `tokenizers`, and `sentencepiece` for source.spm.
 
@@ -61,11 +61,6 @@ def load(directory: str | Path) -> ModelText:
         `tokenizer_class` of tokenizer_config.json or the `model_type` of config.json is that of a
         supported class. Or a .gguf file, which needs the package `gguf`, or a name on the Hub, as
         in `nn.load`.
-
-    Returns
-    -------
-    ModelText
-        The tokenizer with its special tokens and chat templates.
     """
     directory = find_model(directory, TOKENIZER_PATTERNS)
     if directory.suffix == ".gguf":

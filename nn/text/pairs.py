@@ -95,7 +95,7 @@ def read_pairs(
     skip_bad: bool = False,
     columns: Sequence[str] | None = None,
 ) -> list[Pair]:
-    """Read sentence pairs from one file of columns, or from two parallel files.
+    """Return the sentence pairs of one file of columns, or of two parallel files.
 
     Pairs with an empty side, a first row that names the columns, and repeated pairs are left out.
 
@@ -116,11 +116,6 @@ def read_pairs(
         Leave out lines that are not UTF-8 or have one column only. By default they are an error.
     columns : (str, str), optional
         Names of the two columns, in the first row or in the objects. By default the first two.
-
-    Returns
-    -------
-    list of (str, str)
-        Source and target sentences.
 
     Raises
     ------
@@ -251,7 +246,7 @@ def _rows(
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
-    """Split pairs at random into parts that have no source sentence in common.
+    """Return pairs at random in parts, one more than `sizes`, with no common source sentence.
 
     Parameters
     ----------
@@ -261,11 +256,6 @@ def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[
         About how many pairs the first parts have. The rest is one more part.
     seed : int, default 0
         Seed of the random split.
-
-    Returns
-    -------
-    list of lists of (str, str)
-        One list more than there are `sizes`.
     """
     by_source: dict[str, list[Pair]] = {}
     for pair in pairs:

@@ -60,7 +60,7 @@ def translation_scores(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Scores:
-    """Compute the BLEU and chrF of translations.
+    """Compute the BLEU and chrF of translations, with their signatures.
 
     Parameters
     ----------
@@ -73,11 +73,6 @@ def translation_scores(
         are tokenized already. Published figures on tokenized text compare with the latter only.
     lowercase : bool, default False
         Ignore case.
-
-    Returns
-    -------
-    Scores
-        Both scores with their signatures.
     """
     metrics = require("sacrebleu.metrics", "BLEU")
     if not translations:

@@ -231,7 +231,7 @@ class BPETokenizer(Tokenizer):
         lowercase: bool = False,
         whole_words: bool = False,
     ) -> BPETokenizer:
-        """Learn pieces from texts: the 256 bytes, and a piece for each merge.
+        """Return a tokenizer that learned pieces from texts: the 256 bytes, and one for each merge.
 
         Other parameters: as `Tokenizer`.
 
@@ -244,11 +244,6 @@ class BPETokenizer(Tokenizer):
         whole_words : bool, default False
             Merge anything between white space, for text that is tokenized already. Otherwise
             letters, digits and punctuation are never merged with each other.
-
-        Returns
-        -------
-        BPETokenizer
-            A tokenizer with the learned merges.
         """
         if isinstance(texts, str):
             raise TypeError(

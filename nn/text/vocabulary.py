@@ -39,7 +39,7 @@ class Vocabulary:
     def build(
         cls, sentences: Iterable[Sequence[str]], min_count: int = 1, max_size: int | None = None
     ) -> Vocabulary:
-        """Build the vocabulary of tokenized training sentences.
+        """Return the vocabulary of tokenized sentences, in order of frequency, then alphabet.
 
         Parameters
         ----------
@@ -49,11 +49,6 @@ class Vocabulary:
             Tokens that occur less often become `<unk>`.
         max_size : int, optional
             Keep at most this many tokens, including `SPECIALS`. Rarer tokens become `<unk>`.
-
-        Returns
-        -------
-        Vocabulary
-            The most frequent tokens come first, equally frequent ones in alphabetical order.
         """
         counts = Counter(token for sentence in sentences for token in sentence)
         frequent = [t for t, n in counts.items() if n >= min_count and t not in SPECIALS]

@@ -22,17 +22,14 @@ def start_parallel(
 ) -> SingleProcess:
     """Return the object that takes the steps of a training run.
 
+    Other parameters: as `SingleProcess`.
+
     Parameters
     ----------
     kind : None, int or class
         None: this process alone. An int: a number of processes to fork. A class: it is called with
         the other arguments. Under mpiexec or srun, None and ints mean all ranks of the job, each
         with this number of processes; the class `SingleProcess` keeps the ranks apart.
-    optimizer : Optimizer
-    loss : function
-        Takes a shard of a batch and returns a scalar.
-    model : Module or None
-        The module that `loss` uses.
     """
     if kind is None or type(kind) is int:
         place, processes = launched(), 1 if kind is None else kind

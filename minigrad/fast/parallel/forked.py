@@ -67,15 +67,12 @@ class DataParallel(SingleProcess):
     copies them back to the arrays that they had before; arrays and tensors that share memory with
     them have old values meanwhile.
 
+    Other parameters: as `SingleProcess`.
+
     Parameters
     ----------
-    optimizer : Optimizer
-    loss : function
-        Takes a shard and returns a scalar.
     processes : int
         Number of processes; 2 by default. More than 1 requires a system that can fork.
-    model : Module or None
-        The module that `loss` uses; several in a `ModuleList`.
 
     Examples
     --------

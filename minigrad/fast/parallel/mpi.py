@@ -33,15 +33,12 @@ class MPIParallel(SingleProcess):
     took, including the time that a rank waits for slower ones. Requires mpi4py and an MPI library
     (`pip install mpi4py mpich`).
 
+    Other parameters: as `SingleProcess`.
+
     Parameters
     ----------
-    optimizer : Optimizer
-    loss : function
-        Takes a shard and returns a scalar.
     processes : int
         Number of processes of each rank, as in `DataParallel`; 1 by default.
-    model : Module or None
-        The module that `loss` uses; several in a `ModuleList`.
 
     Examples
     --------

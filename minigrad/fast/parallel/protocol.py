@@ -52,7 +52,7 @@ class SingleProcess:
         self.model = model
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
-        """Compute the losses of shards, and their gradients.
+        """Return the losses of shards, after adding up their gradients.
 
         Parameters
         ----------
@@ -60,11 +60,6 @@ class SingleProcess:
             At most `parts`.
         add : bool
             Add to earlier gradients instead of replacing them; False by default.
-
-        Returns
-        -------
-        list of float
-            Loss of each shard.
         """
         return [self._backward(shard, add or i > 0) for i, shard in enumerate(shards)]
 
@@ -79,17 +74,12 @@ class SingleProcess:
         return self.optimizer.step()
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sum numbers over all ranks.
+        """Return the sum of each number over all ranks.
 
         Parameters
         ----------
         numbers : sequence of float
             Numbers of this rank, equally many on all ranks.
-
-        Returns
-        -------
-        list of float
-            Sum of each number.
         """
         return list(numbers)
 
