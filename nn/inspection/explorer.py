@@ -55,49 +55,24 @@ def attention_page(
     backward: Sequence[Mapping[str, Any]] = (),
     language: str = "en",
 ) -> ExplorerPage:
-    """Return a page that shows attention weights.
+    """Return a page that shows attention weights, from the results that `explore` computes.
 
-    It opens with the layer and head whose keys depend most on the query. `explore` makes all of the
-    arguments from a model.
+    It opens with the layer and head whose keys depend most on the query. `maps` are the weights
+    (h, L_q, L_kv) of each layer, by name. Queries and keys of "decoder" are the target, and `<bos>`
+    and the target without its last token; of "cross" the target and the source; of other names the
+    source. Names without layers or tokens are left out. A weight w is stored to within √w / 255.
 
-    Parameters
-    ----------
-    maps : mapping of str to sequence of arrays, shape (h, L_q, L_kv)
-        For each name the weights of each layer, from 0 to 1, as `Translator.attention` returns
-        them. Queries and keys are:
+    `vectors` are the queries (h, L_q, d_k) and keys (h, L_kv, d_k) of each layer, and optionally
+    the scale (1 / √d_k by default) and the bias (h, L_q, L_kv) of the scores. `steps` have for each
+    generated token the token, "said", and "likeliest": pairs of tokens and probabilities.
+    `backward` has for each output that is differentiated:
 
-        - "decoder": the target; `<bos>` and the target without its last token.
-        - "cross": the target; the source.
-        - "encoder" and any other name: the source; the source.
-
-        Names without layers or tokens are left out. A weight w is stored to within √w / 255.
-    source : sequence of str
-        Tokens of the source, or of the only sequence.
-    target : sequence of str
-        Tokens of the target.
-    path : str or Path, optional
-        File that the page is written to.
-    title : str
-        Heading of the page.
-    vectors : mapping of str to sequence of tuples, optional
-        For each name and layer the queries (h, L_q, d_k) and keys (h, L_kv, d_k), and optionally
-        the scale (1 / √d_k by default) and the bias (h, L_q, L_kv) of the scores.
-    steps : sequence of dict
-        For each generated token the token, "said", and "likeliest": pairs of tokens and
-        probabilities.
-    beams : sequence of (str, float)
-        Results of a beam search, best first, and the scores that rank them.
-    backward : sequence of dict
-        For each output that is differentiated:
-
-        - "token", its probability "p", and "place", its number in the sequence from 1.
-        - "gradients" of its log-probability by the weights, of the form of `maps`. A gradient g is
-          stored to within √(g · g_max) / 127, where g_max is the largest one of its map.
-        - "ascent": the "map", and "layer" and "head" from 0, of a head that changes as the
-          probability is increased in steps, its "weights" (steps + 1, L_q, L_kv), and the
-          probability "p" before the first step and after each step. None if no head changes.
-    language : {"en", "zh"}
-        Language of the page, English or Chinese.
+    - "token", its probability "p", and "place", its number in the sequence from 1.
+    - "gradients" of its log-probability by the weights, of the form of `maps`. A gradient g is
+      stored to within √(g · g_max) / 127, where g_max is the largest one of its map.
+    - "ascent": the "map", and "layer" and "head" from 0, of a head that changes as the
+      probability is increased in steps, its "weights" (steps + 1, L_q, L_kv), and the
+      probability "p" before the first step and after each step. None if no head changes.
     """
     if language not in ("en", "zh"):
         raise ValueError(f"attention_page: language must be 'en' or 'zh', got {language!r}")
@@ -113,7 +88,7 @@ def attention_page(
             side = sides.get(name, (label, source, label, source))
             data.append(_map_data(name, layers, *side))
             if vectors and vectors.get(name):
-                data[-1] |= _vector_data(name, vectors[name], layers)
+                data[-1] |= _vector_data(vectors[name], layers)
     if not data:
         raise ValueError("attention_page: maps must contain at least one layer, got none")
     scored = [(str(text), float(score)) for text, score in beams]
@@ -183,25 +158,17 @@ def _map_data(
     }
 
 
-def _vector_data(
-    name: str, vectors: Sequence[tuple[Any, ...]], layers: Sequence[Any]
-) -> dict[str, Any]:
+def _vector_data(vectors: Sequence[tuple[Any, ...]], layers: Sequence[Any]) -> dict[str, Any]:
     """Return queries, keys and biases of each layer as float32 in base64, and its scale."""
     entries = []
-    for i, (layer, (queries, keys, *rest)) in enumerate(zip(layers, vectors), 1):
+    for layer, (queries, keys, *rest) in zip(layers, vectors):
         q, k = (np.ascontiguousarray(part, "<f4") for part in (queries, keys))
         scale, bias = (*rest, None, None)[:2]
-        h, rows, columns = np.shape(layer)
-        if q.shape[:2] != (h, rows) or k.shape != (h, columns, q.shape[-1]):
-            raise ValueError(
-                f"attention_page: vectors of {name!r} must be queries {(h, rows, 'd_k')} and keys "
-                f"{(h, columns, 'd_k')} in layer {i}, got {q.shape} and {k.shape}"
-            )
         entry: dict[str, Any] = {"q": _encoded(q), "k": _encoded(k)}
         if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):
             entry["scale"] = float(scale)
         if bias is not None:
-            entry["bias"] = _encoded(np.broadcast_to(bias, (h, rows, columns)).astype("<f4"))
+            entry["bias"] = _encoded(np.broadcast_to(bias, np.shape(layer)).astype("<f4"))
         entries.append(entry)
     return {"vectors": entries, "size": int(q.shape[-1])}
 
