@@ -124,13 +124,10 @@ def rms_norm(
 ) -> Tensor:
     """Return `input`, divided by the root of the mean square over the last axes.
 
+    Other parameters: as `layer_norm`.
+
     Parameters
     ----------
-    input : Tensor
-    normalized_shape : sequence of int
-        Lengths of the last axes of `input`.
-    weight : Tensor, shape `normalized_shape`, optional
-        Factor of the result.
     eps : float, optional
         Added to the mean square; by default the machine epsilon of the dtype.
     """

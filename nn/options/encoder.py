@@ -116,19 +116,13 @@ class _WithOutput(EncoderModel):
         return x if self.config.output_scale == 1 else x * self.config.output_scale
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Return logits of the classes, (N, classes) or (N, L, classes), or of the tokens.
-
-        Parameters: as `EncoderModel.hidden`.
-        """
+        """Return logits of the classes, (N, classes) or (N, L, classes), or of the tokens."""
         return self.output(self._scaled(self._sequences(ids, padding_mask, types)))
 
     def targets(
         self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
     ) -> np.ndarray:
-        """Return the targets as integers, -100 where they are ignored.
-
-        Parameters: as `EncoderClassifier.loss`.
-        """
+        """Return the targets as integers, -100 where they are ignored."""
         return self._sequences(ids, padding_mask, types, targets).targets
 
     def loss(

@@ -171,10 +171,7 @@ class ExtendedAttention(MultiHeadAttention):
         return q, k, v
 
     def keys_and_values(self, memory: Any, value: Any = None) -> KeysAndValues:
-        """Return keys and values for many calls, without rotation.
-
-        Parameters: as `ExtendedAttention.forward`.
-        """
+        """Return keys and values for many calls, without rotation."""
         k = split_heads(self.k_proj(memory), num_heads=self.num_kv_heads)
         v = self.v_proj(memory if value is None else value)
         return KeysAndValues(

@@ -222,10 +222,7 @@ class ExtendedEncoder(Encoder):
         return x if self.output_scale == 1 else x * self.output_scale
 
     def calls(self, positions: Any) -> Iterable[Callable[..., Tensor]]:
-        """Return the layers in the order of their calls, with the positions for rotation.
-
-        Parameters: as `Encoder.calls`.
-        """
+        """Return the layers in the order of their calls, with the positions for rotation."""
         return [partial(layer, positions=positions) for layer in self.layers] * self.repeats
 
 

@@ -63,13 +63,7 @@ class LoRALinear(CappedLinear):
         self.train(linear.training)
 
     def forward(self, x: Any) -> Tensor:
-        """Return the output of the layer plus the scaled output of the adapter.
-
-        Parameters
-        ----------
-        x : array, shape (..., in_features)
-            Input.
-        """
+        """Return the output (..., out_features) of the layer plus that of the adapter, scaled."""
         x = as_input(self, x, self.weight.dtype)
         dropped = mg.dropout(x, self.dropout, self.training, generator=self.generator)
         change = mg.linear(mg.linear(dropped, self.lora_a), self.lora_b) * self.scale

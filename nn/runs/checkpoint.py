@@ -125,15 +125,7 @@ class RunDirectory:
         save_arrays(self.last, arrays, {"trainer": {"format": FORMAT, **state}})
 
     def load_state(self) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-        """Return the last state.
-
-        Returns
-        -------
-        arrays : dict of dict of ndarray
-            Arrays by part ("model" or "optimizer") and name.
-        state : dict
-            Everything else, as plain data.
-        """
+        """Return the last state: its arrays by part and name, and all else as plain data."""
         arrays, metadata = load_arrays(self.last)
         state = metadata.get("trainer")
         if not isinstance(state, dict):
@@ -154,12 +146,7 @@ class RunDirectory:
     def save_best(self, model: Module, **metadata: Any) -> None:
         """Replace the best weights.
 
-        Parameters
-        ----------
-        model : Module
-            The model whose weights are written.
-        **metadata : plain data
-            Written to the same file.
+        Parameters: as `save_weights`.
         """
         self.check()
         save_weights(self.best, model, **metadata)
@@ -193,10 +180,7 @@ class RunDirectory:
     def forget_after(self, step: int) -> None:
         """Delete checkpoints of later steps, which a run that continues from `step` writes again.
 
-        Parameters
-        ----------
-        step : int
-            Steps done.
+        Parameters: as `save_checkpoint`.
         """
         for later, path in self._checkpoints():
             if later > step:

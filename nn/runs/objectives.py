@@ -92,23 +92,12 @@ class ModelLoss(Objective):
         self.options = options
 
     def count(self, model: Any, batch: Any) -> float:
-        """Return the number of targets, or of rows if the model does not count them.
-
-        Parameters
-        ----------
-        model : Module
-            The model in training.
-        batch : any
-            Arguments of `model.loss`.
-        """
+        """Return the number of targets, or of rows if the model does not count them."""
         counted = getattr(model, "num_targets", None)
         return _rows(batch) if counted is None else counted(*_as_arguments(batch))
 
     def total(self, model: Any, batch: Any) -> Tensor:
-        """Return the sum of the model's losses.
-
-        Parameters: as `count`.
-        """
+        """Return the sum of the model's losses."""
         options = self.options if model.training else {}
         if hasattr(model, "num_targets"):
             warn_of_batch(model, _as_arguments(batch))
@@ -124,15 +113,7 @@ class FunctionLoss(Objective):
         self.function = function
 
     def total(self, model: Any, batch: Any) -> Tensor:
-        """Return the mean loss of the function times the number of rows.
-
-        Parameters
-        ----------
-        model : Module
-            The model in training.
-        batch : any
-            Second argument of the function.
-        """
+        """Return the mean loss of the function times the number of rows."""
         rows = _some_rows(batch)
         return _checked_loss(self.function(model, batch)) * rows
 

@@ -293,13 +293,7 @@ class Trainer(TrainingLoop):
         return iter(lambda: list(itertools.islice(batches, self.accumulate)), [])
 
     def take_step(self, batch: Sequence[Any]) -> None:
-        """Take a step on some batches, count and log it, and validate and save if due.
-
-        Parameters
-        ----------
-        batch : list of batches
-            Batches whose mean loss is one step.
-        """
+        """Take a step on some batches, count and log it, and validate and save if due."""
         counters = self.state.counters
         loss, count, norm, stop = self._step(batch)
         counters.batch += len(batch)

@@ -228,7 +228,7 @@ class ModelText:
         language: str | None = None,
         pad_left: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the padded ids of texts, with a mask.
+        """Return padded ids (N, L), a mask (True = a token), and types: 1 in second texts, else 0.
 
         Other parameters: as `encode`.
 
@@ -240,15 +240,6 @@ class ModelText:
             A second string for each string, in the same sequence.
         pad_left : bool, default False
             Put the padding before the texts.
-
-        Returns
-        -------
-        ids : array of int, shape (N, L)
-            Token ids.
-        padding_mask : array of bool, shape (N, L)
-            True = a token.
-        types : array of int, shape (N, L)
-            0 in the first text, 1 in the second.
         """
         rows, types = self._encode(texts, pairs, True, max_len, language)
         texts = [texts] if isinstance(texts, str) else texts

@@ -288,13 +288,7 @@ class BPETokenizer(Tokenizer):
             return [_renamed(piece) for piece in self._tokenizer.encode(text).tokens]
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the string that consists of these pieces.
-
-        Parameters
-        ----------
-        tokens : sequence of str
-            Tokens, as `split` returns them.
-        """
+        """Return the string that consists of these pieces."""
         return self._tokenizer.decoder.decode([token.lstrip(" ") for token in tokens]).strip()
 
     def to_dict(self) -> dict[str, Any]:
