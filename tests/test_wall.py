@@ -235,6 +235,8 @@ DESCRIBED = """
 import functools, importlib, types
 from pathlib import Path
 
+UNSEEN = ("__doc__", "__annotations__")  # Python 3.11 makes empty annotations when they are read
+
 def label(key):
     return " ".join([getattr(key, "__module__", ""), getattr(key, "__qualname__", str(key))]).strip()
 
@@ -252,7 +254,7 @@ def described(value, of_class=None):
     if hasattr(value, "definition") and not isinstance(value, type):
         return described(value.definition)
     if of_class and isinstance(value, type) and value.__module__ == of_class:
-        return {name: described(item) for name, item in vars(value).items() if name != "__doc__"}
+        return {name: described(item) for name, item in vars(value).items() if name not in UNSEEN}
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 def book(files):
