@@ -377,7 +377,7 @@ class Trainer(TrainingLoop):
             if name in buffers:
                 array[...] = buffers[name]
 
-    def _backward(self, batches: list[Any]) -> tuple[float, float, bool]:
+    def _backward(self, batches: Sequence[Any]) -> tuple[float, float, bool]:
         """Compute the mean loss over the targets of these batches, and its gradients.
 
         Each rank works on some parts of a batch, one in each of its processes; the results are
