@@ -187,9 +187,9 @@ def source_of(op: Op) -> str:
         return "".join([f"{(expressions | shape).get(read, read)}, " for read in reads])
 
     saved = {name: f"({values(name)})" for name in op.rules}
-    edges = ""
+    edges = "".join([f"    {name} = _kept({name})\n" for name in names if name not in op.rules])
     if op.joint:
-        edges = f"    _values = {saved[names[0]]}\n"
+        edges += f"    _values = {saved[names[0]]}\n"
         saved = dict.fromkeys(names, "_values")
     if op.variadic:
         edges += _EDGES_OF_ALL.format(names[0])
@@ -257,6 +257,7 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_asarray": as_array,
         "_forward": op.forward,
         "_get_mode": MODE.get,
+        "_kept": lambda x: x.copy() if hasattr(x, "copy") else x,  # a mask, which callers reuse
         "_ndarray": np.ndarray,
         "_new": object.__new__,
         "_not_floating": _not_floating,
