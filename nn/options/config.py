@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar, cast
@@ -73,13 +74,13 @@ _CHOICES: dict[str, Collection[str]] = {
 def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) -> None:
     """Raise a ValueError unless all fields have their annotated types, ranges and choices.
 
-    Lists, as JSON has them, are replaced by tuples, which can be hashed.
+    Lists, as JSON has them, are replaced by tuples, which can be hashed. Mappings are copied.
     """
     mistyped, choices = mistyped_fields(config), _CHOICES | choices
     for item in fields(config):
         name, value = item.name, getattr(config, item.name)
-        if isinstance(value, (list, range)):
-            value = tuple(value)
+        if isinstance(value, (list, range, dict)):
+            value = deepcopy(value) if isinstance(value, dict) else tuple(value)
             object.__setattr__(config, name, value)
         low, high = _RANGES.get(name, (0, math.inf))
         expected = mistyped.get(name, "")
