@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.edges import overwrite
 from support.properties import assert_gradients, perturb, seeds
 from support.thresholds import lowered, product_limits, replaced, replaced_products
 
@@ -207,11 +209,13 @@ def padded(draw: Any, n: int, sides: Any, longest: int = 5) -> tuple[np.ndarray,
 
 
 @st.composite
-def batches(draw: Any, kind: Any, config: Any, sides: Any = ("left", "right")) -> Batch:
+def batches(
+    draw: Any, kind: Any, config: Any, sides: Any = ("left", "right"), longest: int = 5
+) -> Batch:
     n = draw(st.integers(1, 3))
     if getattr(config, "pool", "mean") == "first" and kind is nn.EncoderClassifier:
         sides = ("right",)
-    ids, real = draw(padded(n, sides))
+    ids, real = draw(padded(n, sides, longest))
     explicit = config.pad_id is None or draw(st.booleans(), label="explicit mask")
     if explicit:  # what is hidden is then any token
         ids = np.where(real, ids, draw(st.integers(1, 6)))
@@ -401,6 +405,44 @@ def test_loss_gradients_equal_finite_differences(
     reduction = data.draw(st.sampled_from(("mean", "sum", "none")), label="reduction")
     loss = lambda: batch.loss(model, label_smoothing=smoothing, reduction=reduction)
     assert_gradients(loss, list(model.parameters()), seed)
+
+
+# -- models that are called again ----------------------------------------------------------------------
+
+
+@every_kind
+@given(data=st.data(), seed=seeds)
+def test_model_called_again_equals_an_unused_one(kind: Any, data: Any, seed: int) -> None:
+    """Batches of other sizes and calls in another dtype leave nothing behind."""
+    config = data.draw(configs(kind), label="config")
+    unused = made(kind, config, seed).astype("float32")
+    dtypes = st.lists(st.sampled_from(("float32", "float64")), min_size=2, max_size=4)
+    model = copy.deepcopy(unused)
+    for dtype in data.draw(dtypes, label="dtypes"):
+        batch = data.draw(batches(kind, config, longest=9), label="batch")
+        model.astype(dtype)
+        expected = batch.logits(copy.deepcopy(unused).astype(dtype)).data
+        found = batch.logits(model).data
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", WITH_LOSS)
+@given(data=st.data(), seed=seeds)
+def test_loss_gradients_do_not_depend_on_arguments_that_change_later(
+    kind: Any, data: Any, seed: int
+) -> None:
+    """A program can read the next batch into the arrays of the last one."""
+    config = data.draw(configs(kind), label="config")
+    model, batch = made(kind, config, seed), data.draw(batches(kind, config), label="batch")
+    leaves = list(model.parameters())
+    expected = mg.gradients(batch.loss(model), leaves, allow_unused=True)
+    loss = batch.loss(model)
+    overwrite(batch)
+    for g, e in zip(mg.gradients(loss, leaves, allow_unused=True), expected, strict=True):
+        assert (g is None) == (e is None)
+        if g is not None:
+            np.testing.assert_array_equal(g.data, e.data)
 
 
 # -- decoding and inference ----------------------------------------------------------------------------

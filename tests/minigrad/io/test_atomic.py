@@ -117,7 +117,7 @@ def write_after(begin: int, end: int, directory: Path, text: str) -> None:
 def test_replace_together_by_several_processes_leaves_the_files_of_one(
     count: int, is_new: bool, tmp_path: Path
 ) -> None:
-    for trial in range(8):
+    for trial in range(4):
         directory = tmp_path / str(trial)
         if not is_new:
             write_both(directory, "old")

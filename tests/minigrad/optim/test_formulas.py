@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.edges import overwrite
 
 from minigrad import Tensor, optim
 from minigrad.fast import stepper
@@ -132,13 +133,24 @@ def assert_close(found: np.ndarray, expected: Any, clips: bool, message: str = "
     np.testing.assert_allclose(found, expected, rtol, atol, err_msg=message)
 
 
+def other(settings: Settings) -> Settings:
+    """Return other settings, for which an optimizer has the same arrays of state."""
+    found = {name: x / 2 for name, x in settings.items() if isinstance(x, float)}
+    found |= {name: tuple(b / 2 for b in x) for name, x in settings.items() if name == "betas"}
+    return settings | found | {"maximize": not settings["maximize"]}
+
+
 def reloaded(optimizer: Any, leaves: list[list[Tensor]]) -> Any:
-    """Return a new optimizer with the state of another one, with its settings through JSON."""
+    """Return a new optimizer of other settings with the state of another one, through JSON."""
     state = optimizer.state_dict()
-    settings = [{**s, "lr": 0.5, "params": ps} for s, ps in zip(optimizer.param_groups, leaves)]
+    expected = [{k: v for k, v in s.items() if k != "params"} for s in optimizer.param_groups]
+    settings = [{**other(s), "params": ps} for s, ps in zip(expected, leaves)]
     again = type(optimizer)(settings, clip_norm=optimizer.clip_norm)
     arrays = {name: array.copy() for name, array in state["arrays"].items()}
     again.load_state_dict({"groups": json.loads(json.dumps(state["groups"])), "arrays": arrays})
+    for found, group in zip(again.param_groups, expected, strict=True):
+        assert {name: found[name] for name in group} == group
+    overwrite(arrays)
     return again
 
 

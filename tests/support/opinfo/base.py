@@ -159,11 +159,15 @@ class Draw:
         return x
 
     def layout(self, x: np.ndarray) -> np.ndarray:
-        """Draw the layout of `x`: transposed, reversed, strided or read-only, or unchanged."""
-        kind = self.one_of("same", "same", "transposed", "reversed", "strided", "read-only")
+        """Draw the layout of `x`: transposed, reversed, strided, read-only or unaligned, or the same."""
+        kind = self.one_of(
+            "same", "same", "transposed", "reversed", "strided", "read-only", "unaligned"
+        )
         if kind == "read-only":
             return np.broadcast_to(x, x.shape)
-        if kind == "same" or x.ndim == 0:
+        if kind == "unaligned" and x.size:
+            return np.ndarray(x.shape, x.dtype, bytearray(b"-" + x.tobytes()), 1)
+        if kind in ("same", "unaligned") or x.ndim == 0:
             return x
         if kind == "transposed":
             return np.array(x.T, order="C").T
@@ -192,6 +196,8 @@ def source(x: Any) -> str:
             tuple(slice(1) if s == 0 and n else slice(None) for n, s in zip(x.shape, x.strides))
         ]
         return f"np.broadcast_to({source(few.copy())}, {x.shape})"
+    if not x.flags.aligned:
+        return f"np.ndarray({x.shape}, '{x.dtype}', b'-' + {source(x.copy())}.tobytes(), 1)"
     if x.flags.c_contiguous:
         dtype = "" if x.dtype in (float, bool, int) and x.size else f", dtype=np.{x.dtype.name}"
         if x.size == 0:
