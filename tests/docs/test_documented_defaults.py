@@ -1,0 +1,66 @@
+"""Defaults that docstrings of public functions and classes give are those of their signatures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pydoc
+import re
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+MODULES = [
+    "minigrad", "minigrad.optim", "minigrad.optim.lr_scheduler", "minigrad.io", "minigrad.check",
+    "minigrad.fast.parallel", "minigrad.torch", "minigrad.torch.nn", "nn", "nn.functional", "nn.text", "nn.init",
+    "nn.plots", "nn.utils",
+]  # fmt: skip
+VALUE = r"(-?[\w.+-]*\w|'[^']*'|\"[^\"]*\")"
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Yield the public functions, classes and methods by name."""
+    for path in MODULES:
+        module = pydoc.locate(path)
+        for name in getattr(module, "__all__", dir(module)):
+            value = getattr(module, name)
+            if callable(value) and str(value.__module__).startswith(("minigrad", "nn")):
+                yield f"{path}.{name}", value
+                for member, raw in vars(value).items() if inspect.isclass(value) else ():
+                    if isinstance(raw, FunctionType):
+                        yield f"{path}.{name}.{member}", raw
+
+
+def documented(doc: str) -> Iterator[tuple[str, Any]]:
+    """Yield parameters with numbers, strings and booleans that a docstring gives as defaults."""
+    names: list[str] = []
+    for line in inspect.cleandoc(doc).splitlines():
+        if entry := re.match(r"(\w+(?:, \w+)*) : (.*)", line):
+            names = entry[1].split(", ")
+            found = re.findall(rf"\bdefault {VALUE}[.,;]?$", entry[2])
+        else:
+            names = names if line.startswith(" ") else []
+            found = re.findall(rf"(?:^ *|[;,] ){VALUE}(?: and {VALUE})? by default", line)
+            found = [part for pair in found for part in pair if part]
+        values = found if len(found) == len(names) else found[:1] * len(names)
+        for name, text in zip(names, values):
+            try:
+                yield name, ast.literal_eval(text)
+            except (SyntaxError, ValueError):  # words
+                continue
+
+
+def test_documented_defaults_are_those_of_the_signature() -> None:
+    compared, wrong = set(), []
+    for path, value in public():
+        try:
+            parameters = inspect.signature(value).parameters
+        except (TypeError, ValueError):  # a class of the standard library, or a function in C
+            continue
+        for name, default in documented(value.__doc__ or ""):
+            actual = parameters[name].default if name in parameters else None
+            if type(actual) in (bool, int, float) and type(default) in (bool, int, float):
+                compared.add((path, name))
+                if actual != default:
+                    wrong.append(f"{path}: {name} must be {default} by default, got {actual}")
+    assert wrong == [] and len(compared) > 200
