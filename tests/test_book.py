@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 import subprocess
 import sys
 from functools import cache
@@ -34,14 +35,12 @@ def called(mode: str) -> set[Key]:
     """Return the functions of the book that the programs call, as `support.calls` prints them."""
     if sys.version_info < (3, 11):
         pytest.skip("needs columns of code, which Python 3.11 has")
-    calls: set[Key] = set()
-    for program, arguments in PROGRAMS.items():
-        script, path = ROOT / "tests/support/calls.py", ROOT / "examples/book" / program
-        command = [sys.executable, "-W", "error", str(script), mode, str(path), *arguments]
-        run = subprocess.run(command, capture_output=True, text=True)
-        assert run.returncode == 0, run.stderr
-        calls |= {tuple(key) for key in json.loads(run.stdout)}
-    return calls
+    script, book = ROOT / "tests/support/calls.py", ROOT / "examples/book"
+    lines = [shlex.join([str(book / name), *arguments]) for name, arguments in PROGRAMS.items()]
+    command = [sys.executable, "-W", "error", str(script), mode, *lines]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return {tuple(key) for key in json.loads(run.stdout)}
 
 
 def is_abstract(function: ast.AST) -> bool:

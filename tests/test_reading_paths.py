@@ -113,9 +113,22 @@ def test_calls_visit_the_listed_functions_in_order(
         assert any(called is code for called in calls), f"{name} of {file} is not called there"
 
 
-def test_command_of_the_debugger_stops_in_attention() -> None:
+def breakpoint_of_page() -> tuple[str, str]:
+    """Return the file and the line of the debugger's command."""
     page = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
-    code, number = re.findall(r"break \$PWD/(nn/attention\.py):(\d+)", page)[0]
+    return re.findall(r"break \$PWD/(nn/attention\.py):(\d+)", page)[0]
+
+
+def test_line_of_the_debugger_is_the_first_of_attention() -> None:
+    code, number = breakpoint_of_page()
+    forward = code_of(code, "MultiHeadAttention.forward")
+    lines = {line for *_, line in forward.co_lines() if line} - {forward.co_firstlineno}
+    assert int(number) == min(lines)
+
+
+@pytest.mark.slow
+def test_command_of_the_debugger_stops_in_attention() -> None:
+    code, number = breakpoint_of_page()
     command = ["-m", "pdb", "-c", f"break {ROOT / code}:{number}", "-c", "continue"]
     program = ROOT / "examples/book/translator.py"
     run = subprocess.run(

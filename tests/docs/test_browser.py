@@ -49,6 +49,7 @@ def test_live_notebooks_install_the_course_in_both_languages(browser: Any) -> No
                 assert name.endswith(".zh_CN.svg") == (language == "zh")
 
 
+@pytest.mark.slow
 def test_wheels_contain_all_that_a_lesson_imports(browser: Any, tmp_path: Path) -> None:
     browser.write_lite(None)
     for path in (browser.LITE / "pypi").iterdir():
@@ -64,6 +65,7 @@ def test_wheels_contain_all_that_a_lesson_imports(browser: Any, tmp_path: Path) 
 AFTER = "\nimport torch_gaps; torch_gaps.RECORD.read_text()\nprint(nn.__file__)"
 
 
+@pytest.mark.slow
 def test_archive_of_the_course_needs_no_checkout(
     browser: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

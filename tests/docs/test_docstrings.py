@@ -106,12 +106,12 @@ def faults(path: str, value: Any) -> list[str]:
     """Return what numpydoc finds wrong in the docstring of `value`, which `path` names."""
     if isinstance(value, property) or getattr(value, "__name__", "") == "<lambda>":
         return [] if value.__doc__ else [f"{path}: no docstring"]
-    doc = validate.Validator(validate.get_doc_object(pydoc.locate(path)))
+    found = [error for error in validate.validate(path)["errors"] if error[0] in ERRORS]
+    doc = validate.Validator(validate.get_doc_object(value)) if found else None
     return [
         f"{path}: {code} {text}"
-        for code, text in validate.validate(path)["errors"]
-        if code in ERRORS
-        and not (code == "PR07" and is_described(doc, text.split('"')[1]))
+        for code, text in found
+        if not (code == "PR07" and is_described(doc, text.split('"')[1]))
         and not is_left_out(path, doc, code, text)
     ]
 

@@ -29,17 +29,18 @@ ROOT = Path(__file__).parents[2]
 NEW = [["今天 下雨 了", "it rains today"], ["我 想 学 数学", "I want to learn mathematics"]]
 
 
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a translator that is not trained."""
+    directory = tmp_path_factory.mktemp("run")
     pairs = chinese_english(300)
     vocabs = [Vocabulary.build(text.split() for text in side) for side in zip(*pairs)]
     mg.manual_seed(0)
     config = TransformerConfig(*map(len, vocabs), 16, 2, 1, 1, 32, dropout=0.0, tie="target")
     model = Transformer(config)
-    Translator(model, *vocabs, SpaceTokenizer(), SpaceTokenizer()).save(tmp_path / "run")
-    save_weights(tmp_path / "run" / "best.safetensors", model)
-    return tmp_path / "run"
+    Translator(model, *vocabs, SpaceTokenizer(), SpaceTokenizer()).save(directory)
+    save_weights(directory / "best.safetensors", model)
+    return directory
 
 
 # -- the Python part -------------------------------------------------------------------------------------

@@ -100,5 +100,5 @@ def test_indexed_pairs_large_file_uses_memory_of_a_pool(
         tracemalloc.stop()
         return result
 
-    small, large = peak(2_000), peak(12_000)
-    assert large < 1.1 * small + 16 * 10_000  # 12 bytes a pair; 600 as lists
+    small, large = peak(700), peak(4_000)
+    assert large < 1.1 * small + 16 * 3_300  # 12 bytes a pair; 600 as lists

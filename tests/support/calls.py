@@ -1,8 +1,8 @@
-"""Print the functions and lambdas of the book that a program calls, as JSON: [file, line, column].
+"""Print the functions and lambdas of the book that programs call, as JSON: [file, line, column].
 
-    python tests/support/calls.py alone|library|definitions PROGRAM [ARGUMENT ...]
+    python tests/support/calls.py alone|library|definitions "PROGRAM [ARGUMENT ...]" ...
 
-"alone" runs the program with the book alone. The others let it import the whole library, and
+"alone" runs the programs with the book alone. The others let them import the whole library, and
 "definitions" calls the definitions of functions that have kernels. Calls that imports make do not
 count.
 """
@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import runpy
+import shlex
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
@@ -51,7 +52,7 @@ def key_of(code: CodeType) -> tuple[str, int, int]:
     return code.co_filename, *min(positions)
 
 
-def main(mode: str, program: str, *arguments: str) -> None:
+def main(mode: str, *lines: str) -> None:
     called: set[CodeType] = set()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -60,8 +61,7 @@ def main(mode: str, program: str, *arguments: str) -> None:
         if is_new and code.co_name != "<module>" and not is_import(frame):
             called.add(code)
 
-    sys.path[:0] = [str(ROOT), str(Path(program).parent)]
-    sys.argv = [program, *arguments]
+    sys.path.insert(0, str(ROOT))
     definitions: Any = contextlib.nullcontext()
     if mode == "alone":
         importlib.import_module("alone")
@@ -71,11 +71,14 @@ def main(mode: str, program: str, *arguments: str) -> None:
 
         definitions = minigrad.use_definitions() if mode == "definitions" else definitions
     with contextlib.redirect_stdout(io.StringIO()), definitions:
-        sys.setprofile(profile)
-        try:
-            runpy.run_path(program, run_name="__main__")
-        finally:
-            sys.setprofile(None)
+        for line in lines:
+            sys.argv = shlex.split(line)
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
+            sys.setprofile(profile)
+            try:
+                runpy.run_path(sys.argv[0], run_name="__main__")
+            finally:
+                sys.setprofile(None)
     print(json.dumps(sorted(map(key_of, called))))
 
 

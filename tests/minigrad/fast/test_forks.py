@@ -128,7 +128,7 @@ def test_processes_started_beside_in_parallel_end(blas: list[int], start: Any) -
 
         with other_thread(share):
             try:
-                for _ in range(10):
+                for _ in range(4):
                     assert start() == 0
             finally:
                 ended.set()
