@@ -20,6 +20,7 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.io.gguf import GGUFHeader
+from minigrad.io.json import Settings
 from minigrad.io.reading import read_bytes
 from minigrad.io.safetensors import SafetensorsFile
 from nn.decoding.beam import MAX_BEAM, MAX_PENALTY, check_beam
@@ -146,3 +147,16 @@ def test_ends_of_a_range_are_allowed_and_the_next_values_are_refused(name: str) 
 def test_ranges_of_generation_config_are_those_of_the_searches() -> None:
     assert OF_FILES["num_beams"][1:] == RANGES["beam_size"][1:]
     assert OF_FILES["length_penalty"][1:] == RANGES["length_penalty"][1:]
+
+
+@given(low=st.integers(-3, 3), width=st.integers(0, 2), data=st.data())
+def test_settings_are_numbers_of_their_range(low: int, width: int, data: st.DataObject) -> None:
+    high = low + width
+    n = data.draw(beside(low, high, low=-9), "n")
+    settings = Settings({"n": n}, "c.json")
+    for take in (settings.integer, settings.number):
+        if low <= n <= high:
+            assert take("n", low=low, high=high) == n
+        else:
+            with pytest.raises(ValueError, match=f"^c.json: n must be .*, got {n}$"):
+                take("n", low=low, high=high)

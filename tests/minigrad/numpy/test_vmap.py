@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.environment import max_examples
 from support.opinfo import TABLE, OpInfo, samples
@@ -144,23 +144,33 @@ def test_vmap_of_a_function_equals_a_loop(transformed: Any) -> None:
         assert_trees_close([y[k] for y in leaves(results)], expected)
 
 
-@pytest.mark.parametrize("before", [0, 1, 2])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+KINDS = ["slice", "index", "array", "int", "new axis", "ellipsis"]
+kinds_of_index = st.lists(st.sampled_from(KINDS), max_size=4).filter(
+    lambda kinds: "index" in kinds and kinds.count("ellipsis") < 2
+)
+
+
+@given(kinds=kinds_of_index, shape=st.sampled_from([(), (3,), (2, 2)]), seed=st.integers(0, 99))
+@example(["index", "slice", "array"], (3,), 0)
+@example(["index", "slice", "slice", "array"], (3,), 0)
 def test_vmap_of_values_at_other_indices_in_each_example_equals_a_loop(
-    before: int, shape: tuple[int, ...]
+    kinds: list[str], shape: tuple[int, ...], seed: int
 ) -> None:
-    """`before` slices stand in front of an index of shape `shape`."""
+    """Arrays that a slice or a new axis separates move their axes to the front, as in NumPy."""
+    rng = np.random.default_rng(seed)
+    same = rng.integers(0, 4, shape)
+    parts = {"slice": slice(1, None), "array": same, "int": 2, "new axis": None, "ellipsis": ...}
 
     def select_and_write(x: Any, index: Any) -> Any:
-        place = (slice(None),) * before + (index,)
+        place = tuple(index if kind == "index" else parts[kind] for kind in kinds)
         chosen = np.tanh(x[place])
         y = x * 2
         y[place] = chosen * chosen
         return y, chosen
 
-    x = mg.Tensor(RNG.standard_normal((3, 4, 4, 4)), requires_grad=True)
+    x = mg.Tensor(rng.standard_normal((3, 4, 4, 4, 4)), requires_grad=True)
     count = int(np.prod(shape))
-    index = np.stack([RNG.permutation(4)[:count].reshape(shape) for _ in x])
+    index = np.stack([rng.permutation(4)[:count].reshape(shape) for _ in x])
     rows = [select_and_write(x[k], index[k]) for k in range(len(x))]
     expected = [np.stack(column) for column in zip(*rows)]
     results = mg.vmap(select_and_write)(x, index)
