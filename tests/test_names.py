@@ -31,6 +31,7 @@ def test_nn_with_another_minigrad_raises(tmp_path: Path) -> None:
     assert f"got another package at {tmp_path / 'minigrad.py'}; run: pip uninstall" in answer.stderr
 
 
+@pytest.mark.slow
 def test_minigrad_with_another_nn_warns(tmp_path: Path) -> None:
     (tmp_path / "nn.py").write_text("")
     answer = run("import minigrad", tmp_path, ROOT)
@@ -39,6 +40,7 @@ def test_minigrad_with_another_nn_warns(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_minigrad_with_replaced_nn_warns(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "minigrad", tmp_path / "minigrad")
     (tmp_path / "nn").mkdir()

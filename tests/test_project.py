@@ -67,6 +67,7 @@ def test_import_needs_numpy_and_no_slow_module_of_the_standard_library() -> None
     assert not slow & (core - numpy)
 
 
+@pytest.mark.slow
 def test_import_works_with_the_oldest_numpy() -> None:
     """Functions that NumPy added after 2.0 are optional."""
     modules_after("""

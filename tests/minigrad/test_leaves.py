@@ -67,4 +67,4 @@ def test_parameter_replaced_while_frozen_starts_without_gradient() -> None:
 
 
 TestLeafMachine = LeafMachine.TestCase
-TestLeafMachine.settings = max_examples(60, stateful_step_count=40)
+TestLeafMachine.settings = max_examples(40, stateful_step_count=40)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.edges import overwrite
+from support.environment import max_examples
 from support.properties import assert_gradients, perturb, seeds
 from support.thresholds import lowered, product_limits, replaced, replaced_products
 
@@ -317,6 +318,7 @@ def defined(model: Any, batch: Batch) -> np.ndarray:
 
 
 @every_kind
+@max_examples(15)
 @given(data=st.data(), seed=seeds)
 def test_model_of_a_padded_batch_equals_the_definition_of_each_sequence(
     kind: Any, data: Any, seed: int
@@ -336,6 +338,7 @@ def test_model_of_a_padded_batch_equals_the_definition_of_each_sequence(
 
 
 @pytest.mark.parametrize("kind", WITH_LOSS)
+@max_examples(15)
 @given(data=st.data(), smoothing=st.sampled_from((0.0, 0.1)), seed=seeds)
 def test_loss_of_a_padded_batch_equals_the_definition_of_each_sequence(
     kind: Any, data: Any, smoothing: float, seed: int
@@ -396,6 +399,7 @@ def test_loss_with_a_target_mask_has_no_part_of_other_tokens(data: Any, seed: in
 
 
 @pytest.mark.parametrize("kind", WITH_LOSS)
+@max_examples(15)
 @given(data=st.data(), smoothing=st.sampled_from((0.0, 0.1)), seed=seeds)
 def test_loss_gradients_equal_finite_differences(
     kind: Any, data: Any, smoothing: float, seed: int
@@ -411,6 +415,7 @@ def test_loss_gradients_equal_finite_differences(
 
 
 @every_kind
+@max_examples(8)
 @given(data=st.data(), seed=seeds)
 def test_model_called_again_equals_an_unused_one(kind: Any, data: Any, seed: int) -> None:
     """Batches of other sizes and calls in another dtype leave nothing behind."""
@@ -428,6 +433,7 @@ def test_model_called_again_equals_an_unused_one(kind: Any, data: Any, seed: int
 
 
 @pytest.mark.parametrize("kind", WITH_LOSS)
+@max_examples(8)
 @given(data=st.data(), seed=seeds)
 def test_loss_gradients_do_not_depend_on_arguments_that_change_later(
     kind: Any, data: Any, seed: int
@@ -478,6 +484,7 @@ def test_steps_with_a_cache_equal_the_full_pass(kind: Any, data: Any, seed: int)
 
 
 @every_kind
+@max_examples(15)
 @given(data=st.data(), thresholds=lowered(), limits=product_limits(), seed=seeds)
 def test_copy_for_inference_equals_its_model(
     kind: Any, data: Any, thresholds: Any, limits: Any, seed: int

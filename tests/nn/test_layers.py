@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.environment import max_examples
 from support.opinfo import TABLE, cotangents, samples
 from support.properties import assert_gradients, normal, perturb, seeds
 from support.thresholds import lowered, replaced
@@ -75,6 +76,7 @@ FUNCTION_MODULES = [
 
 
 @pytest.mark.parametrize("kind", FUNCTION_MODULES)
+@max_examples(10)
 @given(data=st.data())
 def test_module_of_a_function_has_its_values_and_gradients(kind: Any, data: st.DataObject) -> None:
     sample = data.draw(samples(TABLE[kind.function.__name__]))

@@ -35,7 +35,6 @@ def transforms(draw: st.DrawFn) -> tuple[Any, int, dict[str, Any]]:
     return getattr(np.fft, draw(st.sampled_from(names))), axis, {"n": n, "axis": axis, "norm": norm}
 
 
-@max_examples(60)
 @given(transform=transforms(), to_real=st.sampled_from(TO_REAL[:3]), seed=st.integers(0, 99))
 def test_transform_has_the_values_of_numpy_and_derivatives(
     transform: Any, to_real: Any, seed: int

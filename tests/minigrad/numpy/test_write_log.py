@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from support.environment import max_examples
 from support.write_machine import FreezingMachine, WriteMachine
 
 TestWrites = WriteMachine.TestCase
+TestWrites.settings = max_examples(20)
 TestWritesThatFreeze = FreezingMachine.TestCase
+TestWritesThatFreeze.settings = max_examples(12)
