@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.edges import beside
-from support.environment import max_examples
 
 import minigrad as mg
 from minigrad.numpy.complex_tensor import ComplexTensor
