@@ -284,7 +284,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("norm", lambda p, name, x: 3, "returns int; expected Tensor"),
     ("softmax_rows", lambda scores: mg.softmax(-scores).data, r"the value at \[\d, \d\]"),
     ("scaled_scores", lambda q, k: k @ q.T / np.sqrt(k.shape[1]), "here it is the other way round"),
-    ("scaled_scores", lambda q, k: q @ k.T / len(k), "multiple of the right one: 0.6667, 2, 0.5 times"),
+    ("scaled_scores", lambda q, k: q @ k.T / len(k), "multiple of the right one: 0.6667, 2, 0.5, 0.3464 times"),
     ("matmul_gradients", lambda G, X, W: (G @ W.T, G.T @ X), r"result\[1\]: .*Rows and columns are exchanged"),
     ("cross_attention", lambda x, memory, Q, K, V: exercise("cross_attention").reference(x, memory, K, Q, V),
      "W_Q and W_K are exchanged"),
@@ -306,6 +306,64 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "answer", "reason"), WRONG, ids=lambda value: str(value)[:20])
 def test_grader_refuses_wrong_answers_with_a_hint(name: str, answer: Any, reason: str) -> None:
     assert re.search(reason, exercise(name).judge(answer), re.S)
+
+
+def without_finished(tree: Any, width: int) -> Any:
+    """Let finished sentences leave the beam, so that they are never pushed out."""
+    beam, finished = [((), 1.0)], []
+    while beam:
+        longer = [((*s, word), p * q) for s, p in beam for word, q in tree[s].items()]
+        longer = sorted(longer, key=lambda pair: -pair[1])[:width]
+        finished += [pair for pair in longer if pair[0] not in tree]
+        beam = [pair for pair in longer if pair[0] in tree]
+    return max(finished, key=lambda pair: pair[1])
+
+
+def changed(name: str, **changes: Any) -> Any:
+    """Return the reference of an exercise with functions of some arguments in their place."""
+
+    def answer(*arguments: Any) -> Any:
+        named = dict(zip(exercise(name)._names(), arguments))
+        values = {key: change(**named) for key, change in changes.items()}
+        return exercise(name).reference(*{**named, **values}.values())
+
+    return answer
+
+
+AT_EDGES: list[tuple[str, Any]] = [
+    ("measured", changed("measured", x=lambda f, x, h: abs(x))),
+    ("by_hand", changed("by_hand", w=lambda x, w: abs(w))),
+    ("matmul_gradients", changed("matmul_gradients", G=lambda G, X, W: G.clip(-3, 3))),
+    ("scaled_scores", changed("scaled_scores", q=lambda q, k: q[: len(k)], k=lambda q, k: k[: len(q)])),
+    ("masked_attention", lambda q, k, v, mask: (
+        mg.softmax(np.where(mask, q @ k.T / np.sqrt(k.shape[1]), -1e3)) @ v)),
+    ("masked_weights", changed("masked_weights", mask=lambda scores, mask: mask ^ mask.all())),
+    ("split_into_heads", changed("split_into_heads", heads=lambda x, heads: 2 * (heads // 2))),
+    ("multi_head", changed("multi_head", heads=lambda heads, **_: max(heads, 2))),
+    ("shifted", changed("shifted", target=lambda target: target[:, :7] if len(target) < 5 else target[:3])),
+    ("beam_search", without_finished),
+    ("beam_search", changed("beam_search", width=lambda tree, width: min(width, 2))),
+    ("slope_of_stack", changed("slope_of_stack", slopes=lambda slopes, add: slopes[: 24 if add else 3])),
+    ("winners", lambda Q, K: len({*(Q @ K.T).argmax(1)}) if len(Q) > len(K) else len(Q)),
+    *((name, changed(name, h=lambda h, **_: 4)) for name in ("encode", "decode", "loss")),
+    *((name, changed(name, layers=lambda layers, **_: 3)) for name in ("encode", "decode", "loss")),
+    ("pieces", lambda ids, starts, n: ids[(starts[:, None] + np.arange(n + 1)) % (len(ids) - 1)]),
+    ("pieces", changed("pieces", starts=lambda ids, starts, length: np.unique(starts))),
+    ("lens", lambda states, norm, output, words: exercise("lens").reference(
+        states, norm, output, words)[:, np.unique(words, return_index=True)[1]]),
+    ("copying", changed("copying", ids=lambda weights, ids: np.where(ids, ids, -np.arange(len(ids))))),
+    ("patches", changed("patches", size=lambda images, size: max(size, 2))),
+    ("iou", lambda p, t, c: exercise("iou").reference(p, t, c) if c else 1.0),
+    ("window", changed("window", reach=lambda side, reach: reach * (reach < side))),
+    ("removal_order", changed("removal_order", importance=lambda importance: importance[:3])),
+    ("parameters_of", lambda count, d_model, size: count * (d_model // 2 * 8 * size + 3 * size)),
+]  # fmt: skip
+"""Answers that are wrong for some arguments only."""
+
+
+@pytest.mark.parametrize(("name", "answer"), AT_EDGES, ids=lambda value: str(value)[:20])
+def test_grader_refuses_answers_that_are_wrong_at_an_edge(name: str, answer: Any) -> None:
+    assert exercise(name).judge(answer) not in ("", "…")
 
 
 def test_grade_makes_an_array_of_a_list() -> None:

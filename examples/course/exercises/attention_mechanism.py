@@ -17,6 +17,7 @@ grade, solution = exercises.grade, exercises.solution
 def _things(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((2, 3, 4)),)
     yield (3 + rng.standard_normal((4, 6, 10)),)
+    yield (rng.standard_normal((5, 4, 2)),)
 
 
 @exercises.add(
@@ -58,6 +59,7 @@ def _attentions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield tuple(rng.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     yield tuple(rng.standard_normal(shape) for shape in ((4, 1, 8), (4, 2, 8), (4, 2, 3)))
     yield tuple(9 * rng.standard_normal(shape) for shape in ((1, 2, 5), (1, 3, 5), (1, 3, 5)))
+    yield tuple(rng.standard_normal(shape) for shape in ((2, 6, 3), (2, 4, 3), (2, 4, 1)))
 
 
 def _attention(
@@ -103,6 +105,7 @@ def _masks(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield rng.standard_normal((2, 3)), np.array([[1, 1, 0], [0, 0, 0]], bool)
     yield 2000.0 * np.array([[0, 0.4, 1], [-1, -1.2, -3]]), np.array([[1, 1, 0], [1, 1, 0]], bool)
     yield 1000 * rng.standard_normal((4, 5)), rng.random((4, 5)) < 0.7
+    yield rng.standard_normal((4, 2)), np.ones((4, 2), bool)
 
 
 def _divided(e: Any) -> Any:

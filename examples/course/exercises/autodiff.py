@@ -17,6 +17,7 @@ def _functions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield math.exp, 0.5, 0.1
     yield lambda x: x**3, 2.0, 0.25
     yield lambda x: 1 - x**4, 1.5, 0.5  # falls
+    yield math.exp, -1.0, 0.5
 
 
 @exercises.add(
@@ -50,6 +51,7 @@ def measured(f: Callable[[float], float], x: float, h: float) -> float:
 def _numbers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield 2.0, 0.5
     yield -0.3, 1.7
+    yield 1.2, -0.6
 
 
 def _by_hand(
@@ -154,6 +156,7 @@ def backward(graph: list[list[tuple[int, float]]]) -> list[float]:
 def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield tuple(rng.standard_normal((3, 3, 3)))
     yield tuple(rng.standard_normal(shape) for shape in ((3, 2), (3, 4), (4, 2)))
+    yield tuple(3 * rng.standard_normal(shape) for shape in ((2, 4), (2, 3), (3, 4)))
 
 
 @exercises.add(

@@ -196,6 +196,7 @@ exercises.add(
 def _embeddings(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), "source", SOURCE
     yield _parameters(rng), "target", TARGET
+    yield _parameters(rng), "target", TARGET[:, :1]
 
 
 def _embed(
@@ -252,6 +253,7 @@ exercises.add(
 
 def _encoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), SOURCE, HEADS, LAYERS
+    yield _parameters(rng), SOURCE[1:], 2, 1
 
 
 def _encode(
@@ -299,6 +301,7 @@ exercises.add(
 
 def _decoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _parameters(rng), TARGET, _tensor(rng, 2, 4, 8), SOURCE, HEADS, LAYERS
+    yield _parameters(rng), TARGET[:1], _tensor(rng, 1, 4, 8), SOURCE[:1], 2, 1
 
 
 def _decode(
@@ -357,6 +360,7 @@ def _losses(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     p = _parameters(rng)
     p["output.weight"].data *= 300  # probabilities as small as e⁻⁵⁰⁰
     yield p, SOURCE, TARGET, HEADS, LAYERS
+    yield _parameters(rng), SOURCE[:1], TARGET[:1], 2, 1
 
 
 def _loss(

@@ -28,7 +28,7 @@ def _states(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
         output = _product(2 * rng.standard_normal((d, vocabulary)))
         yield states, _unit, output, rng.permutation(vocabulary)[:length]
     large = _product(1000 * rng.standard_normal((d, vocabulary)))
-    yield states, _unit, large, rng.permutation(vocabulary)[:length]
+    yield states, _unit, large, rng.integers(vocabulary, size=length)
 
 
 def _chosen(p: Any, words: Any) -> Any:
@@ -83,7 +83,7 @@ def lens(states: Any, norm: Any, output: Any, words: Any) -> Any:
 
 
 def _repeating(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for ids in ([3, 1, 4, 3, 1, 4, 3], [2, 7, 2, 5, 7, 2], [6, 6, 1, 6, 6, 6, 1]):
+    for ids in ([3, 1, 4, 3, 1, 4, 3], [2, 7, 2, 5, 7, 2], [6, 6, 1, 6, 6, 6, 1], [0, 2, 0, 5, 0]):
         weights = np.tril(rng.random((2, len(ids), len(ids))))
         yield weights / weights.sum(-1, keepdims=True), np.array(ids)
 

@@ -18,6 +18,8 @@ def _rows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((5, 6)), 2)
     yield (rng.standard_normal((3, 12)), 4)
     yield (rng.standard_normal((4, 4)), 2)
+    yield (rng.standard_normal((7, 3)), 3)
+    yield (rng.standard_normal((2, 5)), 1)
 
 
 @exercises.add(
@@ -41,7 +43,7 @@ def split_into_heads(x: Any, heads: int) -> Any:
 
 
 def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for length, width, heads in ((3, 8, 2), (5, 8, 4)):
+    for length, width, heads in ((3, 8, 2), (5, 8, 4), (7, 6, 3), (2, 3, 1)):
         yield (
             rng.standard_normal((length, width)),
             *(rng.standard_normal((width, width)) / 2 for _ in range(4)),
@@ -103,6 +105,7 @@ def multi_head(x: Any, W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int) -> An
 def _outputs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((2, 5, 3)), rng.standard_normal((6, 4)))
     yield (rng.standard_normal((4, 3, 2)), rng.standard_normal((8, 8)))
+    yield (rng.standard_normal((3, 7, 2)), rng.standard_normal((6, 7)))
 
 
 @exercises.add(

@@ -53,6 +53,7 @@ def one_silent(layers: int, heads: int) -> Any:
 def _derivatives(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((5, 2, 3)),)
     yield (rng.standard_normal((4, 3, 3)),)
+    yield (rng.standard_normal((2, 4, 1)),)
 
 
 @exercises.add(
@@ -81,6 +82,7 @@ def _importances(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (np.array([[0.3, 0.1, 0.2], [0.6, 0.4, 0.5]]),)
     yield (rng.random((3, 4)),)
     yield (rng.standard_normal((2, 5)),)  # a loss can also fall without a head
+    yield (rng.random((4, 2)),)
 
 
 def _all_heads(importance: Any) -> list[tuple[int, int]]:
@@ -122,7 +124,7 @@ def removal_order(importance: Any) -> Any:
 def _counts(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (1, 12, 5)
     yield (3, 16, 4)
-    yield (2, 6, 6)
+    yield (2, 7, 3)
 
 
 @exercises.add(

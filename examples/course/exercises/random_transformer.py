@@ -16,6 +16,7 @@ def _sizes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield 2, 4
     yield 5, 8
     yield 7, 6
+    yield 1, 2
 
 
 def _positions(
@@ -58,7 +59,7 @@ def positions(length: int, d: int) -> Any:
 
 
 def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for factor, L, d, d_k, d_v in ((1, 3, 4, 2, 5), (30, 2, 4, 3, 6), (1, 5, 6, 4, 4)):
+    for factor, L, d, d_k, d_v in ((1, 3, 4, 2, 5), (30, 2, 4, 3, 6), (1, 5, 6, 4, 4), (1, 6, 3, 4, 2)):
         Q, K, V = (rng.standard_normal((d, size)) for size in (d_k, d_k, d_v))
         yield factor * rng.standard_normal((L, d)), Q, K, V
 
@@ -122,7 +123,7 @@ def head(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
 
 
 def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for factor, L in ((1, 3), (9, 2)):
+    for factor, L in ((1, 3), (9, 2), (1, 9)):
         shapes = (L, 4), (4, 8), (8,), (8, 4), (4,)
         yield tuple(factor * rng.standard_normal(shape) for shape in shapes)
 
@@ -172,6 +173,7 @@ def _rows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (3 * rng.standard_normal((3, 4)) + 1,)
     yield (1e-3 * rng.standard_normal((2, 5)) + 1,)  # the variance is as small as 1e-6
     yield (np.array([[7.0, 7, 7], [1, 2, 6]]),)
+    yield (rng.standard_normal((6, 2)),)
 
 
 def _norm(

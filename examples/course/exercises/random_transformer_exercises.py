@@ -66,6 +66,8 @@ def _slopes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield np.array([0.5, -0.3, 0.2]), False
     yield np.array([0.5, -0.3, 0.2]), True
     yield rng.uniform(-0.5, 0.5, 24), True
+    yield np.array([-2.0]), True
+    yield rng.uniform(-2, 2, 6), False
 
 
 @exercises.add(
@@ -94,6 +96,7 @@ def slope_of_stack(slopes: Any, add: bool) -> Any:
 def _queries_and_keys(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield rng.standard_normal((40, 2)), rng.standard_normal((12, 2))
     yield rng.standard_normal((30, 3)), rng.standard_normal((15, 3))
+    yield rng.standard_normal((5, 4)), rng.standard_normal((9, 4))
 
 
 @exercises.add(
@@ -134,11 +137,28 @@ _LATE = {  # a finished sentence is in the beam before a better one is finished
 }
 
 
+_PUSHED = {  # better beginnings push a finished sentence out of the beam, and all end worse
+    (): {"a": 0.8, "b": 0.2},
+    ("a",): {"x": 0.51, "y": 0.49},
+    **{("a", word): {"u": 0.27, "v": 0.25, "w": 0.24, "z": 0.24} for word in "xy"},
+}
+
+
+_WIDE = {  # the third beginning ends best
+    (): {"a": 0.4, "b": 0.33, "c": 0.27},
+    **{(word,): {"x": 0.5, "y": 0.3, "z": 0.2} for word in "ab"},
+    ("c",): {"x": 0.9, "y": 0.1},
+}
+
+
 def _trees(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield _TREE, 1
     yield _TREE, 2
     yield _TREE, 3
     yield _LATE, 2
+    yield _PUSHED, 2
+    yield _WIDE, 2
+    yield _WIDE, 3
 
 
 def _search(

@@ -15,6 +15,8 @@ grade, solution = exercises.grade, exercises.solution
 def _images(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.random((3, 4, 6, 3)), 2)
     yield (rng.random((2, 6, 9, 1)), 3)
+    yield (rng.random((1, 6, 2, 2)), 2)
+    yield (rng.random((2, 2, 3, 1)), 1)
 
 
 @exercises.add(
@@ -50,6 +52,7 @@ def patches(images: Any, size: int) -> Any:
 def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (np.array([[0, 0, 1], [1, 2, 2]]), np.array([[0, 1, 1], [1, 2, 0]]), 1)
     yield (rng.integers(3, size=(4, 5, 5)), rng.integers(3, size=(4, 5, 5)), 2)
+    yield (rng.integers(4, size=(2, 3, 6)), rng.integers(4, size=(2, 3, 6)), 0)
 
 
 def _share(part: Any, whole: Any) -> Any:
@@ -99,6 +102,7 @@ def _windows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (6, 2)
     yield (3, 0)
     yield (5, 4)
+    yield (2, 3)
 
 
 def _apart(side: int) -> Any:
@@ -117,6 +121,12 @@ def _apart(side: int) -> Any:
         ),
         "One of the two distances is enough here; both should be small.": lambda side, reach: (
             np.minimum(*_apart(side)) <= reach
+        ),
+        "Rows are limited, columns are not; both distances should be small.": lambda side, reach: (
+            _apart(side)[0] <= reach
+        ),
+        "Columns are limited, rows are not; both distances should be small.": lambda side, reach: (
+            _apart(side)[1] <= reach
         ),
         "This is a circle; rows and columns are limited each by itself.": lambda side, reach: (
             np.hypot(*_apart(side)) <= reach

@@ -18,6 +18,7 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((3, 4)), rng.standard_normal((3, 4)))
     yield (rng.standard_normal((5, 16)), rng.standard_normal((2, 16)))
     yield (rng.standard_normal((4, 4)), rng.standard_normal((4, 4)))
+    yield (rng.standard_normal((2, 3)), rng.standard_normal((5, 3)))
 
 
 def _unit(x: Any) -> Any:
@@ -54,6 +55,7 @@ def _weights(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((3, 4)),)
     yield (1000 * rng.standard_normal((2, 5)),)
     yield (rng.standard_normal((4, 4)) - 1000,)  # the largest score is far below 0
+    yield (rng.standard_normal((5, 2)),)
 
 
 def _divided(e: Any) -> Any:
@@ -108,6 +110,8 @@ def _attention(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield q, k, v, rng.random((4, 4)) < 0.5 + np.eye(4)
     q, k, v = (rng.standard_normal(shape) for shape in ((2, 5), (3, 5), (3, 2)))
     yield 60 * q, 60 * k, v, np.array([[1, 1, 0], [0, 1, 1]], bool)
+    q, k = -90 * abs(k), 90 * abs(q)  # all scores are far below 0
+    yield q, k, v[:2], np.array([[1, 0], [0, 1], [1, 1]], bool)
 
 
 def _masked(q: Any, k: Any, v: Any, mask: Any, size: int) -> Any:

@@ -25,6 +25,7 @@ def _divided(e: Any) -> Any:
 def _targets(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (np.array([[2, 7, 8, 9, 3], [2, 5, 6, 3, 0]]),)
     yield (rng.integers(1, 20, (3, 7)),)
+    yield (rng.integers(1, 20, (5, 2)),)
 
 
 @exercises.add(
@@ -55,6 +56,7 @@ def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield (rng.standard_normal((6, 6)) * 3,)
     yield (rng.standard_normal((5, 5)) + 2000 * (1 - np.tri(5)),)  # later words have large scores
     yield (1000 * rng.standard_normal((5, 5)),)
+    yield (np.array([[-3.0]]),)
 
 
 @exercises.add(
@@ -98,7 +100,7 @@ def weights_of_past(scores: Any) -> Any:
 
 
 def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for L, M, d, size in ((3, 5, 6, 2), (4, 4, 8, 4), (2, 3, 40, 30)):
+    for L, M, d, size in ((3, 5, 6, 2), (4, 4, 8, 4), (2, 3, 40, 30), (6, 2, 3, 5)):
         matrices = rng.standard_normal((3, d, size))
         yield (rng.standard_normal((L, d)), rng.standard_normal((M, d)), *matrices)
 

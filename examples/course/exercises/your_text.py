@@ -17,6 +17,8 @@ grade, solution = exercises.grade, exercises.solution
 def _texts(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
     yield rng.permutation(40), np.array([5, 0, 7]), 4
     yield rng.permutation(60), rng.permutation(9)[:5], 5
+    yield rng.permutation(9), np.array([5, 0, 5]), 3  # up to the last letter
+    yield rng.permutation(5), np.array([2]), 1
 
 
 @exercises.add(
@@ -45,7 +47,7 @@ def pieces(ids: Any, starts: Any, length: int) -> Any:
 
 
 def _predictions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for n, length, letters in ((2, 3, 5), (4, 6, 7)):
+    for n, length, letters in ((2, 3, 5), (4, 6, 7), (5, 1, 3)):
         scores = 2 * rng.standard_normal((n, length, letters))
         yield mg.log_softmax(scores).data, rng.integers(letters, size=(n, length + 1))
 
@@ -72,6 +74,9 @@ def _right(log_p: Any, pieces: Any) -> Any:
         "It is the sum of all letters; take the mean.": lambda log_p, pieces: (
             -_right(log_p, pieces).sum() / np.log(2)
         ),
+        "It is the number of bits of a whole piece; take the mean over its letters, too.": lambda log_p, pieces: (
+            -_right(log_p, pieces).sum() / np.log(2) / len(pieces)
+        ),
         "Position t predicts the next letter, pieces[:, t + 1], not its own.": lambda log_p, pieces: (
             -np.take_along_axis(log_p, pieces[:, :-1, None], -1).mean() / np.log(2)
         ),
@@ -90,9 +95,14 @@ def bits(log_p: Any, pieces: Any) -> Any:
 
 
 def _draws(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for letters, size, temperature in ((6, 2, 0.5), (5, 1, 2.0), (7, 20, 0.02)):
-        logits = size * rng.standard_normal((40, letters))
-        yield logits, temperature, rng.random(40)
+    for rows, letters, size, temperature in (
+        (40, 6, 2, 0.5),
+        (40, 5, 1, 2.0),
+        (40, 7, 20, 0.02),
+        (3, 8, 1, 1.0),
+    ):
+        logits = size * rng.standard_normal((rows, letters))
+        yield logits, temperature, rng.random(rows)
 
 
 def _drawn(p: Any, u: Any) -> Any:
