@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import re
 import resource
-import subprocess
+import runpy
 import sys
 import time
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jupytext
 import labels
@@ -22,6 +27,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from nn.commands import COMMANDS
+from nn.commands import main as run_command
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -326,12 +332,21 @@ def write_command_line() -> None:
     """Write the page with what each command and some examples print for --help."""
     about = "The commands of the package and some examples, as `--help` prints them. `python -m nn` is another name of `minigrad`."
     parts = ["# Command line", about]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "96"}
-    commands = {f"minigrad {name}": ["-m", "nn", name] for name in COMMANDS}
-    examples = ("train_toy_translation", "char_gpt", "classify", "multi30k")
-    commands |= {f"{name}.py": [str(ROOT / "examples" / f"{name}.py")] for name in examples}
-    for name, command in commands.items():
-        command = [sys.executable, *command, "--help"]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-        parts.append(f"## `{name}`\n\n```text\n{done.stdout.strip()}\n```")
+    runs: dict[str, Callable[[], Any]] = {
+        f"minigrad {name}": partial(run_command, [name, "--help"]) for name in COMMANDS
+    }
+    for name in ("train_toy_translation", "char_gpt", "classify", "multi30k"):
+        script = str(ROOT / "examples" / f"{name}.py")
+        runs[f"{name}.py"] = partial(runpy.run_path, script, run_name="__main__")
+    for name, run in runs.items():
+        printed = io.StringIO()
+        with (
+            mock.patch.dict(os.environ, COLUMNS="96"),
+            mock.patch.object(sys, "argv", [name, "--help"]),
+            mock.patch.object(sys, "path", [str(ROOT / "examples"), *sys.path]),
+            contextlib.redirect_stdout(printed),
+            contextlib.suppress(SystemExit),
+        ):
+            run()
+        parts.append(f"## `{name}`\n\n```text\n{printed.getvalue().strip()}\n```")
     write(HERE / "reference" / "command-line.md", "\n\n".join(parts) + "\n")
