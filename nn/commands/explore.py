@@ -7,8 +7,8 @@
 
 The page works without a network. With --backward it also contains the gradient of the
 log-probability of each token by each attention weight, and a head in ten steps that increase the
-probability. Published models need tokenizers, and pictures need matplotlib:
-pip install "minigrad-nn[all]".
+probability, and it opens on the least certain token. Published models need tokenizers, and pictures
+need matplotlib: pip install "minigrad-nn[all]".
 """
 
 from __future__ import annotations
