@@ -176,14 +176,16 @@ class Recording:
             read = np.array([[BOS, *said[:-1]]])
             memory = by_hand.encode(p, source, self.heads, self.layers)
             logits = by_hand.decode(p, read, memory, source, self.heads, self.layers).data[0]
-            queries, keys, scores = self._inside(read, memory, source)
+            queries, keys, scores, states = self._inside(read, memory, source)
+            lens = [_likeliest(linear(p, "output", x).data[0], 1) for x in states]
             silent = [self._without(head, source, longest) for head in range(self.heads)]
-        top = np.argsort(-logits, axis=-1)[:, :8]
-        e = np.exp(logits - logits.max(-1, keepdims=True))
-        sure = np.take_along_axis(e / e.sum(-1, keepdims=True), top, -1)
+            top = _likeliest(logits, 8)
+            begun = self._beginnings([i for i, _ in top[0][:3]], memory, source, longest)
         return {
             "said": said,
-            "top": [[[int(i), round(float(s), 4)] for i, s in zip(*row)] for row in zip(top, sure)],
+            "top": top,
+            "lens": [[row[0] for row in part] for part in lens],
+            "begun": begun,
             "queries": _packed(queries),
             "keys": _packed(keys),
             "scores": _packed(scores),
@@ -194,6 +196,24 @@ class Recording:
         row = by_hand.translate(self.p, source, self.heads, self.layers, longest)[0, 1:]
         return [int(i) for i in row[: 1 + int(np.argmax(row == EOS))] if (row == EOS).any()] or [
             int(i) for i in row
+        ]
+
+    def _beginnings(
+        self, first: list[int], memory: mg.Tensor, source: np.ndarray, longest: int
+    ) -> list[Any]:
+        """Return sentences that begin with some words and go on with the likeliest, and their probabilities."""
+        rows = [np.repeat(x, len(first), 0) for x in (memory.data, source)]
+        said = np.column_stack([np.full(len(first), BOS), first])
+        for _ in range(longest - 2):  # `longest` counts the start, too
+            memories = mg.Tensor(rows[0])
+            logits = by_hand.decode(self.p, said, memories, rows[1], self.heads, self.layers).data
+            said = np.column_stack([said, logits[:, -1].argmax(-1)])
+        words = said[:, 1:]
+        log_p = np.take_along_axis(mg.log_softmax(logits).data, words[..., None], -1)[..., 0]
+        is_part = np.cumsum(words == EOS, 1) - (words == EOS) == 0  # up to the first end
+        return [
+            [words[i][is_part[i]].tolist(), float(f"{np.exp(log_p[i][is_part[i]].sum()):.3g}")]
+            for i in range(len(first))
         ]
 
     def _without(self, head: int, source: np.ndarray, longest: int) -> list[int]:
@@ -209,10 +229,11 @@ class Recording:
 
     def _inside(
         self, read: np.ndarray, memory: mg.Tensor, source: np.ndarray
-    ) -> tuple[Any, Any, Any]:
-        """Return queries and keys of the last cross-attention (h, L, d_k), and scores of self-attention.
+    ) -> tuple[Any, Any, Any, list[mg.Tensor]]:
+        """Return what is inside the last layer of the decoder.
 
-        The scores (h, L, L) are those of the last layer of the decoder, before the mask.
+        Queries and keys of cross-attention (h, L, d_k), scores of self-attention (h, L, L) before the mask, and the
+        vectors (1, L, d) before the layer and after each of its parts.
         """
         p, h, x = self.p, self.heads, by_hand.embed(self.p, "target", read)
         known = (source != PAD)[:, None, None]
@@ -224,17 +245,27 @@ class Recording:
             return split(q), split(k)
 
         for i in range(self.layers):
-            at = f"decoder.layers.{i}"
+            at, states = f"decoder.layers.{i}", [x]
             q, k = parts(f"{at}.self_attention", x, x)
             scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
             x = by_hand.norm(
                 p, f"{at}.norm1", x + by_hand.attention(p, f"{at}.self_attention", x, x, past, h)
             )
+            states.append(x)
             q, k = parts(f"{at}.cross_attention", x, memory)
             found = by_hand.attention(p, f"{at}.cross_attention", x, memory, known, h)
             x = by_hand.norm(p, f"{at}.norm2", x + found)
+            states.append(x)
             x = by_hand.norm(p, f"{at}.norm3", x + by_hand.feed_forward(p, f"{at}.feed_forward", x))
-        return q, k, scores
+            states.append(x)
+        return q, k, scores, states
+
+
+def _likeliest(logits: np.ndarray, count: int) -> list[list[list[float]]]:
+    """Return the likeliest words at each place (L, V), as pairs of an id and its probability."""
+    top = np.argsort(-logits, axis=-1)[:, :count]
+    sure = np.take_along_axis(mg.softmax(logits).data, top, -1)
+    return [[[int(i), round(float(s), 4)] for i, s in zip(*row)] for row in zip(top, sure)]
 
 
 def _packed(values: np.ndarray) -> str:

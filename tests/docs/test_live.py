@@ -293,6 +293,12 @@ def test_recorded_queries_and_keys_give_the_attention_of_the_model(recorded: Any
     scores = unpack(run["scores"], len(run["said"]))
     own = next(w[0][0] for name, w in maps.items() if name.startswith("decoder") and "self" in name)
     assert abs(mg.softmax(np.where(np.tri(len(own[0])), scores, -1e9)).data - own).max() < 0.02
+    assert run["lens"][-1] == [row[0] for row in run["top"]]
+    words, probability = run["begun"][0]
+    assert words == run["said"]
+    target = np.array([[1, *words]])
+    loss = by_hand.loss(p, np.array(source), target, 2, 1).item()
+    assert probability == pytest.approx(np.exp(-loss * len(words)), rel=0.01)
     weight = data["snapshots"][0]["weight"]
     slope = np.diff(weight["curve"])[3:5] / np.diff(data["weight"]["values"])[3:5]
     assert min(slope) - 1e-3 <= weight["gradient"] <= max(slope) + 1e-3  # the weight is 0
@@ -315,9 +321,10 @@ def test_watch_page_has_the_depth_of_each_lesson_in_both_languages(
         assert driver.execute_script(check.CONTRAST) == []
         for control in driver.find_elements("css selector", "#controls input, #controls button"):
             before = driver.find_element("id", "why").text
-            control.send_keys(
-                "\ue014" if control.tag_name == "input" else " "
-            )  # arrow to the right
+            is_slider = control.tag_name == "input"
+            is_full = is_slider and control.get_property("value") == control.get_property("max")
+            right, left = "\ue014", "\ue012"  # arrows
+            control.send_keys((left if is_full else right) if is_slider else " ")
             assert driver.find_element("id", "why").text != before
     if lesson not in (7,):
         assert not re.search(
