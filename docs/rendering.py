@@ -66,7 +66,11 @@ def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list
 
 
 def name_parts(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
-    """Name the level of the menu's headings and the toggles of code, and link each picture to its file, to enlarge it."""
+    """Complete the HTML of a page.
+
+    The menu's headings have a level, the toggles of code a name, pictures a link to their file, to enlarge it, and
+    formulas keep the punctuation that follows them.
+    """
     menu = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = menu.replace(
         'role="heading"', 'role="heading" aria-level="2"'
@@ -75,7 +79,12 @@ def name_parts(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) 
         hidden = ' aria-label="Toggle hidden content"'
         body = context["body"].replace(f"<summary{hidden}>", "<summary>")
         picture = r'(?<!">)(<img (?![^>]*sd-card)[^>]*src="([^"]+\.svg)"[^>]*>)'
-        context["body"] = re.sub(picture, r'<a href="\2">\1</a>', body)
+        body = re.sub(picture, r'<a href="\2">\1</a>', body)
+        # a line may not begin with the comma after a formula
+        formula = (
+            r'(<math [^>]*display="inline">(?:(?!</math>).)*</math>)([，。；：、？！”）,.;:?!)]+)'
+        )
+        context["body"] = re.sub(formula, r'<span class="unbroken">\1\2</span>', body)
 
 
 class ChineseSearch(SearchChinese):

@@ -150,7 +150,9 @@ attended = z @ article.W  # (2, 4)
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
     weights[0, 0] < 1e-3 < 0.1 < mild[0, 0],
-    f"weight of hello for itself: {weights[0, 0]:.0e}, and {mild[0, 0]:.2f} with 30",
+    "weight of hello for itself: {:.0e}, and {:.2f} with 30",
+    weights[0, 0],
+    mild[0, 0],
 )
 
 steps = [

@@ -120,7 +120,7 @@ def draw_board(drawn):
     axes.set_xlim(0, 1.15)
     axes.set_xticks([])
     axes.invert_yaxis()
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 
 with figure(7, 1.2, "Right answers with positions and without them.") as drawn:

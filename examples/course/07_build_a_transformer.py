@@ -461,9 +461,9 @@ with figure(
         axes.set_xticks(range(len(words)), words)
 
 # %% [markdown]
-# In the explorer, choose a head of your model and point at a word. Then choose *backward* and a word of the translation, or its
-# most probable alternative: the colours show which weights make this word more or less probable. Below, one head changes in ten
-# steps that make the word more probable.
+# The explorer opens on the word of the translation that your model is least certain of: the colours show which weights make this
+# word more or less probable. Choose another word, or its most probable alternative. Below, one head changes in ten steps that
+# make the word more probable. Then choose *forward* and a head, and point at a word: here are the weights themselves.
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 options = {"title": sentence, "vocabulary": target_words.tokens, "backward": True}
@@ -491,5 +491,6 @@ print(inspect.getsource(layer.residual), inspect.getsource(layer.forward), sep="
 # %%
 translator = nn.Translator(model, source_words, target_words, SpaceTokenizer(), SpaceTokenizer())
 translator.save("runs/build_a_transformer")
+with Path("runs/build_a_transformer/watch.json").open("w", encoding="utf-8") as file:
+    json.dump(recording.data(), file)
 nn.save_weights("runs/build_a_transformer/best.safetensors", model)
-Path("runs/build_a_transformer/watch.json").write_text(json.dumps(recording.data()), "utf-8")

@@ -147,12 +147,26 @@ def _fitting(text: str, alt: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{described}" style="{fitting}"', 1)
 
 
+FIT = """
+const frame = this, root = frame.contentDocument.documentElement;
+let width = 0;
+new frame.contentWindow.ResizeObserver(() => {
+  if (frame.offsetWidth === width && root.offsetHeight <= frame.offsetHeight) return;
+  width = frame.offsetWidth;
+  frame.style.height = `${root.offsetHeight}px`;
+}).observe(root);
+"""
+"""Script of a frame that makes it as high as its page."""
+
+
 def show_page(page_in: Callable[[str], str], title: str, height: int = 640) -> None:
     """Show the HTML page for a language inside a notebook; a script saves it below `runs/course`."""
     page = in_each(page_in)
     if _in_notebook():
         inside = html.escape(page, quote=True)
-        frame = f'<iframe title="{html.escape(title, quote=True)}" srcdoc="{inside}" '
+        frame = (
+            f'<iframe title="{html.escape(title, quote=True)}" srcdoc="{inside}" onload="{FIT}" '
+        )
         _display(frame + f'style="width:100%;height:{height}px;border:0"></iframe>')
         return
     path = Path("runs/course") / f"{Path(sys.argv[0]).stem}.html"
@@ -236,7 +250,8 @@ def growing(
         axes.imshow(shades, cmap=ramp(kind), aspect="auto", vmin=0, vmax=2 if numbers else 1)
         if numbers:
             for (row, column), value in np.ndenumerate(matrix):
-                text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+                digits = 2 if abs(value) < 10 else 1
+                text = f"{value:.{digits}f}".rstrip("0").rstrip(".").replace("-", "−")
                 axes.text(column, row, text, ha="center", va="center", color="black", fontsize=9)
         axes.set_title(wrapped(title, 16 if len(steps) > 3 else 40), color=COLOUR[kind])
         axes.set_xticks([])

@@ -59,7 +59,12 @@ def positions(length: int, d: int) -> Any:
 
 
 def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
-    for factor, L, d, d_k, d_v in ((1, 3, 4, 2, 5), (30, 2, 4, 3, 6), (1, 5, 6, 4, 4), (1, 6, 3, 4, 2)):
+    for factor, L, d, d_k, d_v in (
+        (1, 3, 4, 2, 5),
+        (30, 2, 4, 3, 6),
+        (1, 5, 6, 4, 4),
+        (1, 6, 3, 4, 2),
+    ):
         Q, K, V = (rng.standard_normal((d, size)) for size in (d_k, d_k, d_v))
         yield factor * rng.standard_normal((L, d)), Q, K, V
 
