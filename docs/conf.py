@@ -107,6 +107,11 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
+def _name_bases(app: Any, name: str, obj: Any, options: Any, bases: list[type]) -> None:
+    """Name the public bases of a class, whose pages describe what it inherits."""
+    bases[:] = [base for base in bases if not base.__name__.startswith("_")] or [object]
+
+
 def _shorten_menu(app: Any, doctree: Any) -> None:
     """Leave the pages of functions and classes out of the menu, which each of a thousand pages repeats."""
     if app.env.docname.startswith("reference/api/"):
@@ -163,6 +168,7 @@ def setup(app: Any) -> None:
     # jupyterlite_sphinx adds a font from the network to each page
     app.registry.css_files = [(f, o) for f, o in app.registry.css_files if "//" not in f]
     app.add_search_language(rendering.ChineseSearch)
+    app.connect("autodoc-process-bases", _name_bases)
     app.connect("autodoc-process-docstring", rendering.mark_code, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", rendering.escape)
     app.add_html_math_renderer(
