@@ -1,4 +1,4 @@
-// Figures and code of which a reader does not see all, inside boxes that scroll, too.
+// Figures, code and frames of which a reader does not see all, inside boxes that scroll, too.
 const shown = (node) => node.checkVisibility() && node.getBoundingClientRect().width > 0;
 const name = (node) => `${node.tagName.toLowerCase()} "${(node.getAttribute('aria-label') ?? node.alt ?? node.textContent).trim().replace(/\s+/g, ' ').slice(0, 40)}"`;
 const found = [];
@@ -15,4 +15,12 @@ for (const node of document.querySelectorAll('article svg[role=img], article img
   hidden = Math.max(hidden, box.right - innerWidth);
   if (hidden > 1) found.push(`${name(node)} loses ${Math.round(hidden)} px`);
 }
-return found;
+// a frame grows with its page a moment after its width changes
+return new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+  for (const frame of document.querySelectorAll('article iframe')) {
+    const page = frame.contentDocument?.documentElement; // null if it is of another origin
+    const hidden = page && shown(frame) ? page.scrollHeight - frame.clientHeight : 0;
+    if (hidden > 1) found.push(`iframe "${frame.title}" loses ${Math.round(hidden)} px of its height`);
+  }
+  resolve(found);
+})));

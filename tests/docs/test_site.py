@@ -218,6 +218,15 @@ def test_formulas_of_all_pages_become_mathml() -> None:
 SPACE = '<mspace width="0.17em"/>'
 
 
+def test_formula_and_the_comma_after_it_are_not_broken() -> None:
+    rendering = part("rendering")
+    formula = rendering.mathml("x")
+    context = {"body": f"<p>{formula}, {formula} 和 {formula}，</p>"}
+    rendering.name_parts(None, "page", "", context, None)
+    unbroken = f'<span class="unbroken">{formula}'
+    assert context["body"] == f"<p>{unbroken},</span> {formula} 和 {unbroken}，</span></p>"
+
+
 @pytest.mark.parametrize(
     ("tex", "expected"),
     [
@@ -348,7 +357,8 @@ def test_look_at_finds_what_a_scrolling_box_cuts_off(tmp_path: Path, driver: Any
         '<div><svg role="img" aria-label="wide" style="min-width: 342px" width="9"></svg></div>'
         '<div><svg role="img" aria-label="fits" style="max-width: 100%" width="900"></svg></div>'
         f'<div><pre>{line}</pre></div><pre style="white-space: pre-wrap; width: 99px">a b</pre>'
-        '<div hidden><svg role="img" aria-label="hidden" width="900"></svg></div></article></body></html>',
+        '<div hidden><svg role="img" aria-label="hidden" width="900"></svg></div>'
+        '<iframe title="low" height="99" srcdoc="<p style=height:400px>a</p>"></iframe></article></body></html>',
         encoding="utf-8",
     )
     found = part("check").look_at(driver, tmp_path / "cut.html", "cut", None)
@@ -357,6 +367,7 @@ def test_look_at_finds_what_a_scrolling_box_cuts_off(tmp_path: Path, driver: Any
         'cut, printed: svg "wide" loses 42 px',
     ]
     assert len([f for f in found if "xxx" in f and "loses" in f]) == 4
+    assert len([f for f in found if re.search('iframe "low" loses 3.. px of its height', f)]) == 4
     assert not [f for f in found if re.search('(fits|hidden|a b)".*loses', f)]
 
 
