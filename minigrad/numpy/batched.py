@@ -101,6 +101,9 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
     def __getitem__(self, index: Any) -> BatchedArray:
         index, ndim, first = self._behind_batch(index)
         values = self.values[index]
+        if values.strides[0] < max(values.strides) and not np.may_share_memory(values, self.values):
+            order = [0, *(np.argsort([-s for s in values.strides[1:]], kind="stable") + 1)]
+            values = values.transpose(order).copy().transpose(np.argsort(order))  # as one example
         if first:
             values = np.moveaxis(values, range(1, 1 + ndim), range(1 + first, 1 + first + ndim))
         if values.ndim == 1 and not any(part is ... for part in index):

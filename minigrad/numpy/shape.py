@@ -41,7 +41,11 @@ def ravel(x: Any, order: str = "C") -> Tensor:
 
 
 def _ravel(x: Any, /) -> Any:
-    return x.ravel() if isinstance(x, np.ndarray) else as_array(x).reshape(-1)
+    x = as_array(x)
+    if isinstance(x, np.ndarray):
+        return x.ravel()
+    y = x.reshape(-1)
+    return y if x.values[0, ...].flags.c_contiguous else y.copy()
 
 
 _raveled = Op(_ravel, {"x": lambda g, x_shape: g.reshape(x_shape)}, view=True).function

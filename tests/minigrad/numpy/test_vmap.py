@@ -354,6 +354,7 @@ PREPARED: dict[str, Any] = {
     "copied in its order": lambda x: np.copy(x.T),
     "reversed": lambda x: (x * 1.0)[:, ::-1],
     "part": lambda x: (x * 1.0)[..., 1:],
+    "rows": lambda x: x[[-1, 0, 1, 1]] * 1.0,
 }
 
 
@@ -378,6 +379,19 @@ def test_view_shares_memory_as_in_numpy_also_inside_vmap(
     t = mg.Tensor(x, requires_grad=requires_grad)
     np.testing.assert_allclose(np.stack([f(a) for a in t]).data, expected)
     np.testing.assert_allclose(mg.vmap(f)(t).data, expected)
+
+
+@pytest.mark.parametrize("flat", [np.ravel, lambda x: x.reshape(-1), lambda x: x.flatten()])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_flat_vector_inside_vmap_shares_memory_as_in_numpy(step: int, flat: Any) -> None:
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        z = flat(y[::step])
+        z += 1.0
+        return y
+
+    xs = np.random.default_rng(0).standard_normal((2, 5))
+    np.testing.assert_array_equal(mg.vmap(f)(xs).data, [f(x) for x in xs])
 
 
 def test_written_value_inside_vmap_may_have_further_axes_of_length_1() -> None:
