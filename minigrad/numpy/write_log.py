@@ -16,6 +16,7 @@ arrays of its owner: the first tensor of a memory keeps them (`Tensor._written`)
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 from contextlib import suppress
@@ -23,12 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import changes
 from ..arrays import all_values
-from ..changes import LOG, NEVER, changed, check_unchanged, logs, owner_of, time_of_change
+from ..changes import LOG, NEVER, changed, check_unchanged, logs, owner_of
 from ..errors import GradientError
 from ..graph import Node, notes_of, shown_grad
 from ..op import Op
-from ..ops.shape import _scattered
+from ..ops.shape import _is_distinct, _scattered
 from ..tensor import Tensor, first_of, frozen_node, seen_of
 from .batched import BatchedArray
 from .vmap import _hidden, _shown
@@ -56,9 +58,6 @@ class Place(NamedTuple):
 
     def view(self, memory: np.ndarray) -> np.ndarray:
         """Return the view at this place, from the elements of the owner in memory order."""
-        if self.is_c and self.dtype == memory.dtype:
-            size = memory.itemsize
-            return memory[self.low // size : self.high // size].reshape(self.shape)
         return np.ndarray(self.shape, self.dtype, memory, self.start, self.strides)
 
     def of(self, elements: np.ndarray, low: int, unit: int) -> np.ndarray:
@@ -66,15 +65,8 @@ class Place(NamedTuple):
 
         Its first element is at the address `low`.
         """
-        start, size = (self.start - low) // unit, elements.itemsize
-        if self.is_c and unit == self.dtype.itemsize:
-            return elements[start : start + math.prod(self.shape)].reshape(self.shape)
-        strides = [stride // unit * size for stride in self.strides]
-        return np.ndarray(self.shape, elements.dtype, elements, start * size, strides)
-
-    def overlaps(self, other: Place) -> bool:
-        """Return whether the bounds overlap those of another place."""
-        return self.low < other.high and other.low < self.high
+        start, *strides = [i // unit * elements.itemsize for i in (self.start - low, *self.strides)]
+        return np.ndarray(self.shape, elements.dtype, elements, start, strides)
 
     def repeats(self) -> bool:
         """Return whether two elements have one address."""
@@ -92,23 +84,72 @@ class Place(NamedTuple):
 def address_of(array: np.ndarray) -> int:
     """Return the address of the first element."""
     flags = array.flags
-    if ctypes is not None and flags.c_contiguous and flags.writeable and array.size:  # faster
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    address: int = array.__array_interface__["data"][0]
+    if flags.c_contiguous and flags.writeable and array.size and ctypes is not None:  # faster
+        address: int = ctypes.addressof(ctypes.c_char.from_buffer(array))
+    else:
+        address = array.__array_interface__["data"][0]
     return address
 
 
 def place_of(array: np.ndarray, address: int) -> Place:
     """Return where an array lies in the memory of an owner at an address."""
-    start = low = 0 if array.base is None or not array.size else address_of(array) - address
-    shape, strides = array.shape, array.strides
-    if is_c := array.flags.c_contiguous:
-        high = start + array.nbytes
-    else:
-        ends = [stride * (length - 1) for stride, length in zip(strides, shape)]
+    start = 0 if array.base is None or not array.size else address_of(array) - address
+    shape, strides, is_c = array.shape, array.strides, array.flags.c_contiguous
+    low, high = start, start + array.nbytes
+    if not is_c:
+        ends = [stride * (n - 1) for stride, n in zip(strides, shape)]
         low += sum([end for end in ends if end < 0])
         high = start + sum([end for end in ends if end > 0]) + array.itemsize
     return Place(start, shape, strides, array.dtype, low, high, is_c)
+
+
+class Common(NamedTuple):
+    """Elements that lie in two places: an index into each, of the flat array if `is_flat`."""
+
+    mine: Any
+    at: Any
+    is_flat: bool
+    size: int
+
+
+def common(place: Place, other: Place) -> Common | None:
+    """Return what two places share, or None if it may be no slice of both."""
+    if not (place.is_c and other.is_c):
+        return _common_slices(place, other)
+    unit, low, high = place.dtype.itemsize, max(place.low, other.low), min(place.high, other.high)
+    if place.dtype != other.dtype or (place.low - other.low) % unit:
+        return None
+    mine = slice((low - place.low) // unit, (high - place.low) // unit)
+    at = slice((low - other.low) // unit, (high - other.low) // unit)
+    return Common(mine, at, True, mine.stop - mine.start)
+
+
+@functools.lru_cache(256)  # a loop asks for the same places
+def _common_slices(place: Place, other: Place) -> Common | None:
+    both, unit = (place, other), place.dtype.itemsize
+    axes = [{step: i for i, step in enumerate(p.strides) if p.shape[i] > 1} for p in both]
+    indices: list[list[Any]] = [[0] * len(p.shape) + [...] for p in both]
+    rest, ends = [p.start for p in both], [p.high - unit for p in both]
+    limit, size, order = math.inf, 1, list[Any]()
+    for step in sorted({*axes[0], *axes[1]}, reverse=True):
+        which = [a.get(step) for a in axes]
+        lengths = [1 if i is None else p.shape[i] for i, p in zip(which, both)]
+        if step < unit or max(ends) >= limit:  # addresses are not in the order of indices
+            return None
+        starts, limit, rest = [r // step for r in rest], step, [r % step for r in rest]
+        ends = [e - (i + n - 1) * step for e, i, n in zip(ends, starts, lengths)]
+        low, high = max(starts), min([i + n for i, n in zip(starts, lengths)])
+        size *= max(high - low, 0)
+        for index, i, start in zip(indices, which, starts):
+            if i is not None:
+                index[i] = low - start if None in which else slice(low - start, high - start)
+        if None not in which:
+            order.append(which)
+    repeats = any(sum([n > 1 for n in p.shape]) > len(a) for a, p in zip(axes, both))
+    is_in_order = sorted(order) == sorted(order, key=lambda pair: pair[1])
+    if repeats or rest[0] != rest[1] or not is_in_order or place.dtype != other.dtype:
+        return None
+    return Common(tuple(indices[0]), tuple(indices[1]), False, size)
 
 
 # -- the log
@@ -140,35 +181,32 @@ class Entry:
         self.place, self.is_batched, self.index, self.cut = place, is_batched, index, cut
         self.old, self.has_node, self.time = old, False, 0
 
-    def is_at(self, place: Place) -> bool:
-        """Return whether the elements of a place were written in their order, as by t += u."""
-        return self.index is ... and self.place == place
+    def is_block(self) -> bool:
+        """Return whether all between the bounds was surely written."""
+        return self.place.is_c and self.index is ... and self.old is not None
 
-    def hides(self, place: Place) -> bool:
-        """Return whether all that lies in a place was surely written."""
-        p = self.place
-        is_whole = p.is_c and self.index is ... and self.old is not None
-        return is_whole and p.low <= place.low and place.high <= p.high
+    def common(self, place: Place) -> Common | None:
+        """Return what its values share with a place, or None if they may not be indexed so."""
+        if self.index is ...:
+            return common(place, self.place)
+        if self.place != place or self.is_batched:
+            return None
+        if not _is_distinct(self.index):
+            written = np.zeros(place.shape, bool)
+            written[self.index] = True
+            if np.count_nonzero(written) < math.prod(self.shape):
+                return None
+        return Common(self.index, ..., False, math.prod(self.shape))
 
-    def paint(self, elements: np.ndarray, low: int, unit: int, number: int | None) -> None:
-        """Write a number, or the positions in the values, in place of what was written.
-
-        Other parameters: as `Place.of`.
-        """
+    def paint(self, elements: np.ndarray, low: int, unit: int, values: Any) -> None:
+        """Write values in place of those that were written. Other parameters: as `Place.of`."""
         view = _in_kind(self.place.of(elements, low, unit), self.is_batched)
-        if number is None:
-            positions = np.arange(math.prod(self.shape)).reshape(self.shape)
-            view[self.index] = _in_kind(positions, self.is_batched)
-        else:
-            view[self.index] = number
+        view[self.index] = values
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the values."""
-        if self.index is ...:
-            return self.place.shape
-        like = _in_kind(np.broadcast_to(np.empty((), bool), self.place.shape), self.is_batched)
-        return all_values(like[self.index]).shape
+        return self.place.shape if self.index is ... else all_values(self.old).shape
 
 
 def _in_kind(array: np.ndarray, is_batched: bool) -> Any:
@@ -182,6 +220,7 @@ class Log:
         key = id(owner)
         self.owner = weakref.ref(owner, lambda _: logs.pop(key, None))
         self.address = address_of(owner)
+        self.place = place_of(owner, self.address)
         self.entries: list[Entry] = []
         self.time = 0  # of the last entry
         self.first_node = NEVER  # time of the first entry with a node
@@ -192,26 +231,34 @@ class Log:
     def later(self, time: float, place: Place) -> list[Entry]:
         """Return entries later than a time that may be visible in a place, oldest first."""
         found: list[Entry] = []
+        low, high = place.low, place.high
         for e in reversed(self.entries):
-            if e.time <= time:
+            if e.time <= time or low >= high:
                 break
-            if e.place.overlaps(place):
+            p = e.place
+            if p.low < high and low < p.high:
                 found.append(e)
-                if e.hides(place):
-                    break
+                if e.is_block():  # which hides older entries
+                    low = p.high if p.low <= low else low
+                    high = p.low if high <= p.high else high
         return found[::-1]
 
-    def replaced(self, place: Place, index: Any, cut: str, keeps_old: bool) -> Entry | None:
-        """Return the last entry if a new write to a place may replace it, or None.
+    def replaced(self, place: Place, index: Any, keeps_old: bool) -> int | None:
+        """Return the number of the entry that a new write to a place may replace, or None.
 
-        No living node may have saved the memory since, whose rule asks for the values between.
+        The entries after it lie in the place, too. No living node may have saved the memory since,
+        whose rule asks for the values between.
         """
-        e = self.entries[-1] if self.entries else None
-        if e is None or e.cut != cut or index is not ... or not e.is_at(place):
-            return None
         saver = self.last_saver() if keeps_old else None
-        is_free = saver is None or saver.seq < e.time
-        return e if is_free and keeps_old == (e.old is not None) else None
+        for i in range(len(self.entries) - 1 if index is ... else -1, -1, -1):
+            e = self.entries[i]
+            if saver is not None and saver.seq > e.time:
+                break
+            if e.index is ... and e.place == place:
+                return i if keeps_old == (e.old is not None) else None
+            if not (place.is_c and place.low <= e.place.low and e.place.high <= place.high):
+                break
+        return None
 
     def last_saver(self) -> Node | None:
         """Return the last living node that saved this memory, or None."""
@@ -222,27 +269,17 @@ class Log:
             self.savers.pop()
         return None
 
-    def add(self, e: Entry, has_node: bool) -> None:
-        """Append an entry, or renew the last one."""
-        if not self.entries or self.entries[-1] is not e:
-            self.entries.append(e)
-        self.time = e.time = time_of_change()
-        e.has_node = has_node
-        self.views.clear()
-        if has_node and self.first_node is NEVER:
-            self.first_node = e.time
 
-
-def log_of(array: Any) -> Log | None:
-    """Return the log of the memory of an array."""
-    if type(array) is not np.ndarray:
-        array = all_values(array)
-    base = array.base
+def log_of(value: Any) -> Log | None:
+    """Return the log of the memory of an array, or None."""
+    if type(value) is BatchedArray:
+        value = value.values
+    elif type(value) is not np.ndarray:
+        return None
+    base = value.base
     if base is None:
-        return logs.get(id(array))
-    if type(base) is not np.ndarray or base.base is not None:
-        base = owner_of(array)
-    return logs.get(id(base))
+        return logs.get(id(value))
+    return logs.get(id(base if type(base) is np.ndarray and base.base is None else owner_of(value)))
 
 
 # -- operands
@@ -253,9 +290,13 @@ def read(values: Any) -> bool:
     is_logged = False
     for x in values:
         array = x._array if isinstance(x, Tensor) else x
-        if type(array) in _ARRAYS and (log := log_of(array)) is not None:
+        is_owner = type(array) is np.ndarray and array.base is None
+        log = logs.get(id(array)) if is_owner else log_of(array)
+        if log is not None:
             is_logged = True
-            if array is not x and log.time > seen_of(x):
+            if array is x or (x._last_node is None and log.first_node is NEVER):
+                continue  # constants
+            if log.time > seen_of(x):
                 look(x, log)
     return is_logged
 
@@ -265,40 +306,60 @@ _ARRAYS = frozenset({np.ndarray, BatchedArray})
 
 def look(t: Tensor, log: Log) -> None:
     """Give a tensor the node of its values, after its memory was written."""
-    array, old, first, seen = all_values(t._array), t._last_node, first_of(t), seen_of(t)
-    place, origin = place_of(array, log.address), first._last_node
+    array, old, first, e = t._array, t._last_node, first_of(t), log.entries[-1]
+    length = _examples(array)
+    place, origin = place_of(all_values(array), log.address), first._last_node
     if origin is not None and origin.op is None:
         if any(e.cut != UNDER_NO_GRAD for e in log.later(max(seen_of(first), origin.seq), place)):
             raise _cut_error("a leaf that requires gradients was", THROUGH_ANOTHER)
         return
-    t._seen = log.time
-    if first is not t and origin is not None and origin.notes is not None:
+    seen, t._seen = seen_of(t), log.time
+    written = getattr(first, "_written", {})
+    value = written.get(e.time) if e.index is ... and e.place == place else None
+    if value is not None and (
+        value.shape != array.shape or type(value.shape) is not type(array.shape)
+    ):
+        value = None  # of fewer axes, or of all examples
+    if first is not t and origin is not None and _goes_through(first, origin, t, value):
         read((first,))
-        set_node(t, Node(_WRITTEN, *_through(first, log, place, _examples(t._array)), t._array))
+        set_node(t, Node(_WRITTEN, *_through(first, log, place, length), array))
         return
-    written, e = getattr(first, "_written", {}), log.entries[-1]
-    value = written.get(e.time) if e.is_at(place) else None
-    if value is not None and _is_like(value, t._array):  # as after t += u
-        node = Node(_WRITTEN_WHOLE, ((value, _same, ()),), (value,), t._array)
+    if value is not None:  # as after t += u
+        node = Node(_WRITTEN, ((value, _gradient, (None, None)),), (value,), array)
     elif entries := log.later(seen if old is not None else max(seen, log.first_node - 1), place):
         parts = _visible_parts(t, place, written, entries)
         if not parts and old is None:  # constants among constants
             return
-        node = Node(_WRITTEN, *_edges(parts, _examples(t._array)), t._array)
+        node = Node(_WRITTEN, *_edges(parts, length), array)
     elif old is not None and first is not t:  # a view beside all that was written
-        node = Node(_WRITTEN_WHOLE, ((old, _same, ()),), (old,), t._array)
+        node = Node(_WRITTEN, ((old, _gradient, (None, None)),), (old,), array)
     else:
         return
     set_node(t, node)
     if first is t:
         node.seq = e.time
     else:
-        log.views.append((weakref.ref(node), place, _examples(t._array)))
+        log.views.append((weakref.ref(node), place, length))
 
 
-def _is_like(node: Node, array: Any) -> bool:
-    """Return whether a node has the shape of an array, both of one or of all examples."""
-    return node.shape == array.shape and type(node.shape) is type(array.shape)
+def _goes_through(first: Tensor, origin: Node, t: Tensor, value: Node | None) -> bool:
+    """Return whether the gradient of a view passes through the node of the first tensor.
+
+    That node has hooks, or it is the cheaper way for a large view of other values.
+    """
+    if origin.notes is not None:
+        return True
+    node, is_large = t._last_node, 2 * all_values(t._array).size > all_values(first._array).size
+    if value is not None or not is_large or node is None or not (node.op.view and node.inputs):
+        return False
+    parent: Any = node.inputs[0]
+    if getattr(parent.op, "view", True):  # a view of a view, which may have hooks
+        return False
+    try:
+        read((first,))
+    except GradientError:  # the view may not show what was cut
+        return False
+    return True
 
 
 def set_node(t: Tensor, node: Node | None) -> None:
@@ -331,11 +392,13 @@ def needed(t: Tensor) -> None:
 
 def _through(first: Tensor, log: Log, place: Place, length: int | None) -> tuple[Any, Any]:
     """Return the edges and inputs of the node of a view that is taken of `first` again."""
-    is_batched = isinstance(first._array, BatchedArray)
-    e = Entry(place_of(all_values(first._array), log.address), is_batched, ..., "", None)
+    whole = place_of(all_values(first._array), log.address)
+    is_batched, part = isinstance(first._array, BatchedArray), common(place, whole)
+    if part is None:
+        e = Entry(whole, is_batched, ..., "", None)
+        _, ((_, part),) = _visible(place, [e], [first._last_node])
     node: Any = first._last_node
-    parts = [Part(node, mine, at, e.shape, is_batched) for _, mine, at in _visible(place, [e])[1]]
-    return _edges(parts, length)
+    return _edges([Part(node, part, whole.shape, is_batched)], length)
 
 
 UNDER_NO_GRAD = "under no_grad()"
@@ -349,46 +412,47 @@ def _cut_error(what: str, how: str) -> GradientError:
     )
 
 
-def _visible(place: Place, entries: list[Entry]) -> tuple[np.ndarray, list[tuple[Any, Any, Any]]]:
+def _visible(
+    place: Place, entries: list[Entry], nodes: list[Node | None]
+) -> tuple[Any, list[tuple[int, Any]]]:
     """Return a mask of what no entry wrote in a place, and what entries wrote there.
 
-    The latter are tuples of the number of an entry, positions in the place, and positions in the
-    values of the entry, both in C order.
+    The mask is None if all was written. The others are pairs of the number of an entry and what it
+    has in common with the place, without indices if the entry has no node.
     """
-    size, places = place.dtype.itemsize, [place, *[e.place for e in entries]]
+    both = [e.common(place) for e in entries]
+    if len(entries) == 1 and (only := both[0]) is not None:
+        kept = np.ones(place.shape, bool)
+        if only.size:
+            (kept.reshape(-1) if only.is_flat else kept)[only.mine] = False
+        return kept if only.size < kept.size else None, [(0, only)] if only.size else []
+    places = [place, *[e.place for e in entries]]
     low, high = min([p.low for p in places]), max([p.high for p in places])
     steps = [s for p in places for s, length in zip(p.strides, p.shape) if length > 1]
-    unit = math.gcd(*[p.start - low for p in places], *steps) or size
+    unit = math.gcd(*[p.start - low for p in places], *steps) or place.dtype.itemsize
     others = [p.dtype for p in places if p.dtype != place.dtype]
-    if others or unit < size:
+    if others or unit < place.dtype.itemsize:
         raise GradientError(
             f"a tensor of dtype {place.dtype} must not share memory that was written as "
             f"{[*others, place.dtype][0]} with gradients; use a clone() of one of them"
         )
-    numbers = np.full((high - low) // unit + 1, -1, np.min_scalar_type(-len(entries) - 1))
-    positions = np.empty(numbers.size, int)
-    is_flat = [place.is_c and e.place.is_c and e.index is ... for e in entries]
-    for i, e in enumerate(entries):  # a later entry replaces an earlier one
+    numbers = np.zeros((high - low) // unit + 1, np.min_scalar_type(len(entries)))
+    for i, e in enumerate(entries, 1):  # a later entry replaces an earlier one
         e.paint(numbers, low, unit, i)
-        if not is_flat[i]:
-            e.paint(positions, low, unit, None)
-    last, source = place.of(numbers, low, unit), place.of(positions, low, unit).ravel()
-    found = np.flatnonzero(last >= 0)
-    found = found[np.argsort(last.ravel()[found], kind="stable")]
-    starts = np.searchsorted(last.ravel()[found], np.arange(len(entries) + 1)).tolist()
-    parts: list[tuple[Any, Any, Any]] = []
-    for i, (e, start, end) in enumerate(zip(entries, starts, starts[1:])):
-        if start == end:
-            continue
-        mine, shift = found[start:end], (place.low - e.place.low) // size
-        first, stop = int(mine[0]), int(mine[-1]) + 1
-        if not is_flat[i]:
-            parts.append((i, mine, source[mine]))
-        elif stop - first == end - start:  # consecutive positions
-            parts.append((i, slice(first, stop), slice(first + shift, stop + shift)))
-        else:
-            parts.append((i, mine, mine + shift))
-    return last < 0, parts
+    last, parts = place.of(numbers, low, unit), list[tuple[int, Any]]()
+    counts = np.bincount(last.ravel(), minlength=len(entries) + 1).tolist()
+    for i, (e, part, count) in enumerate(zip(entries, both, counts[1:])):
+        if count and (part is None or part.size != count):
+            mine = at = None
+            if nodes[i] is not None:
+                positions, mine = np.empty(numbers.size, int), np.flatnonzero(last == i + 1)
+                order = np.arange(math.prod(e.shape)).reshape(e.shape)
+                e.paint(positions, low, unit, _in_kind(order, e.is_batched))
+                at = place.of(positions, low, unit).ravel()[mine]
+            part = Common(mine, at, True, count)
+        if count:
+            parts.append((i, part))
+    return last == 0 if counts[0] else None, parts
 
 
 def _visible_parts(
@@ -396,43 +460,49 @@ def _visible_parts(
 ) -> list[Part]:
     """Return where the elements of `t` came from: its old node, or entries."""
     old, nodes = t._last_node, [written.get(e.time) for e in entries]
-    is_kept, found = _visible(place, entries)
-    parts: list[Part] = []
-    for i, mine, at in found:
+    (kept, found), parts = _visible(place, entries, nodes), []
+    for i, part in found:
         e, node = entries[i], nodes[i]
         if (e.has_node and node is None) or (e.cut and (old is not None or any(nodes))):
             raise _cut_error("the memory of this tensor was", e.cut or THROUGH_ANOTHER)
         if node is not None:
-            parts.append(Part(node, mine, at, e.shape, e.is_batched))
-    if old is not None and (is_kept.any() or not (parts or entries[0].hides(place))):
-        parts.append(Part(old, is_kept, None, None, isinstance(t._array, BatchedArray)))
+            parts.append(Part(node, part, e.shape, e.is_batched))
+    is_hidden = bool(parts) or all(e.is_block() for e in entries)
+    if old is not None and (kept is not None or not is_hidden):
+        kept = np.zeros(place.shape, bool) if kept is None else kept
+        parts.append(Part(old, kept, None, isinstance(t._array, BatchedArray)))
     return parts
 
 
 class Part(NamedTuple):
-    """Elements `mine` of a tensor that came from positions `at` of a value of some shape.
+    """Elements of a tensor that came from a value of some shape.
 
-    For the old elements, `mine` is a mask, and there is no shape.
+    For the old elements, `common` is a mask, and there is no shape.
     """
 
     node: Node
-    mine: Any
-    at: Any
+    common: Any
     shape: tuple[int, ...] | None
     is_batched: bool  # the value has a hidden axis of examples
 
 
-def _gradient(g: Any, part: Part, length: int | None) -> Any:
-    """Return the gradient of a value for the gradient of the tensor."""
+def _gradient(g: Any, part: Part | None, length: int | None) -> Any:
+    """Return the gradient of a value for the gradient of the tensor; None: of all of it."""
+    if part is None:
+        return g
     if length is not None:
         g = _shown(g, axis=0, length=length)
     if part.shape is None:
-        g = np.where(part.mine, g, 0)
-    else:
-        g, size = g.reshape(-1)[part.mine], math.prod(part.shape)
-        if not (isinstance(part.at, slice) and part.at == slice(0, size)):
-            g = _scattered(g, part.at, (size,))
+        g = np.where(part.common, g, 0)
+    elif part.common.is_flat:
+        g, size = g.reshape(-1)[part.common.mine], math.prod(part.shape)
+        if not (isinstance(part.common.at, slice) and part.common.at == slice(0, size)):
+            g = _scattered(g, part.common.at, (size,))
         g = g.reshape(part.shape)
+    else:
+        g = g[part.common.mine]
+        if part.common.at is not ...:
+            g = _scattered(g, part.common.at, part.shape)
     if part.is_batched:
         g = _hidden(g, axis=0)
     extra = len(part.node.shape) - g.ndim  # axes of length 1, which NumPy removes from a value
@@ -450,20 +520,11 @@ def _examples(array: Any) -> int | None:
     return len(array.values) if isinstance(array, BatchedArray) else None
 
 
-def _write(value: Any, /, part: Part, length: int | None) -> Any:
+def _write(value: Any, /, part: Part | None, length: int | None) -> Any:
     return value
-
-
-def _write_whole(value: Any, /) -> Any:
-    return value
-
-
-def _same(g: Any) -> Any:
-    return g
 
 
 _WRITTEN = Op(_write, {"value": _gradient})
-_WRITTEN_WHOLE = Op(_write_whole, {"value": _same})
 
 
 # -- backward
@@ -485,28 +546,39 @@ class Memory:
                 self.lost.append(e.place)
             else:
                 _in_kind(e.place.view(self.values), e.is_batched)[e.index] = e.old
-        is_lost = any(lost.overlaps(place) for lost in self.lost)
-        return None if is_lost else place.view(self.values).copy()
-
-
-_SAVED = frozenset({*_ARRAYS, tuple})
+        if any(p.low < place.high and place.low < p.high for p in self.lost):
+            return None
+        return place.view(self.values).copy()
 
 
 def restored(memories: dict[Any, Any], name: str, since: int, edges: Any) -> Any:
     """Return the edges of a node with its saved arrays as they were at its time."""
-    check_unchanged(name, since, edges)
-    if not any(type(value) in _SAVED for _, _, values in edges for value in values):
-        return edges
-    return [
-        (parent, rule, tuple([_restored(value, memories, name, since) for value in values]))
-        for parent, rule, values in edges
-    ]
+    if changes.last_marked > since:
+        check_unchanged(name, since, edges)
+    result = edges
+    for i, (parent, rule, values) in enumerate(edges):
+        if values and _is_written(values, since):
+            result = list(edges) if result is edges else result
+            result[i] = (parent, rule, _restored(values, memories, name, since))
+    return result
+
+
+def _is_written(values: Any, since: int) -> bool:
+    """Return whether the memory of some saved values was written after a time."""
+    for value in values:
+        if type(value) is tuple:
+            if _is_written(value, since):
+                return True
+        elif type(value) in _ARRAYS and (log := log_of(value)) is not None and log.time > since:
+            return True
+    return False
 
 
 def _restored(value: Any, memories: dict[Any, Any], name: str, since: int) -> Any:
+    """Return a saved value, or a tuple of them, as it was at a time."""
     if type(value) is tuple:
         return tuple([_restored(part, memories, name, since) for part in value])
-    log = log_of(value) if type(value) in _ARRAYS else None
+    log = log_of(value)
     if log is None or log.time <= since or not value.size:
         return value
     array: np.ndarray = all_values(value)
@@ -529,10 +601,8 @@ def _note(node: Node, values: Any) -> None:
     for value in values:
         if type(value) is tuple:
             _note(node, value)
-        elif type(value) in _ARRAYS:
-            log = log_of(value)
-            if log is not None and log.last_saver() is not node:
-                log.savers.append(weakref.ref(node))
+        elif type(value) in _ARRAYS and (log := log_of(value)) and log.last_saver() is not node:
+            log.savers.append(weakref.ref(node))
 
 
 LOG.update(read=read, needed=needed, saved=saved, restored=restored)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import OtherArray, all_values
-from ..changes import NEVER, logs, mark_changed, owner_of
+from ..changes import NEVER, logs, mark_changed, owner_of, time_of_change
 from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
@@ -59,10 +59,10 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     is_recorded = MODE.get().record
     if isinstance(value, (list, tuple)) and needs_gradient(value):
         value = tensor(value)
-    first, is_tensor = first_of(t), is_recorded and isinstance(value, Tensor)
-    is_view = is_tensor and first_of(value) is first
-    node = value._node if is_tensor and not is_view else None
-    new = unwrap(value)
+    first, new, node, is_view = first_of(t), unwrap(value), None, False
+    if is_recorded and isinstance(value, Tensor):
+        is_view = first_of(value) is first
+        node = None if is_view else value._node
     _check_memory(t, new, name)
     if node is None and not is_view and not _has_nodes(t, first):
         index = without_tensors(index)
@@ -70,8 +70,10 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
         return
     index = plain_index(index, t if is_recorded else None)
     parts = index if type(index) is tuple else (index,)
-    if any(isinstance(part, _SELECTS) for part in parts):
+    if [p for p in parts if type(p) not in _BASIC and isinstance(p, _SELECTS)]:
         view, index = t._array, _in_c_order(index)
+        if isinstance(new, np.ndarray) and not isinstance(view, OtherArray):
+            new = np.asarray(new, order="C")  # NumPy writes in the order of memory
     else:  # a view, also of one element
         view, index = t._array[parts if ... in parts else (*parts, ...)], ...
     if is_view:
@@ -80,11 +82,10 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
         node = value._node
     if node is not None:
         _check_receives(t, name)
-    if isinstance(new, np.ndarray) and not isinstance(view, OtherArray):
-        new = np.asarray(new, order="C")  # NumPy writes in the order of memory
     _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
 
 
+_BASIC = frozenset({int, slice, type(...), type(None)})
 _SELECTS = (np.ndarray, OtherArray, bool, np.bool_)
 """Types in an index that selects elements, so that the result is a copy."""
 
@@ -115,10 +116,14 @@ def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
         _check_memory(t, unwrap(other), name)
         change(t, lambda: ufunc(t._array, unwrap(other), out=t._array))
         return
-    y = fitting(t, name, DISPATCH[ufunc](t, other))
-    _check_memory(t, y._array, name)
+    y = DISPATCH[ufunc](t, other)
+    array, new = t._array, y._array
+    if array.shape != new.shape or array.dtype != new.dtype:
+        y = fitting(t, name, y)
+        new = y._array
+    _check_memory(t, new, name)
     first, node = first_of(t), y._last_node
-    function = lambda: t._array.__setitem__(..., y._array)
+    function = lambda: array.__setitem__(..., new)
     if node is not None:
         _check_receives(t, name)
     elif not _has_nodes(t, first):
@@ -145,7 +150,7 @@ def _check_receives(t: Tensor, name: str) -> None:
             f"{name}: the tensor must have a floating dtype to keep the gradient of the value, got "
             f"{t.dtype}; convert it first, as in t = t.astype(float)"
         )
-    if seen_of(t) == NEVER:
+    if not getattr(t, "_written", None) and seen_of(t) == NEVER:
         raise GradientError(
             f"{name}: a result of detach(), or a view that was made under no_grad(), stays "
             "constant and cannot receive a value that requires gradients; write through the tensor "
@@ -156,8 +161,8 @@ def _check_receives(t: Tensor, name: str) -> None:
 def _is_same(a: Any, b: Any) -> bool:
     """Return whether two arrays have the same elements in memory."""
     a, b = all_values(a), all_values(b)
-    owner = owner_of(a)
-    return owner is owner_of(b) and place_of(a, at := address_of(owner)) == place_of(b, at)
+    is_alike = a.shape == b.shape and a.strides == b.strides
+    return is_alike and address_of(a) == address_of(b)
 
 
 def _in_c_order(index: Any) -> Any:
@@ -195,34 +200,47 @@ def _record(
 
     Return its time. An entry of constants among constants does not keep the old values.
     """
-    owner, values = owner_of(view), all_values(view)
+    values = all_values(view)
+    owner = values if values.base is None else owner_of(values)
     log = logs.get(id(owner)) or Log(owner)
-    place, cut = place_of(values, log.address), "" if keeps_old else THROUGH_ANOTHER
+    place = log.place if values is owner else place_of(values, log.address)
+    cut = "" if keeps_old else THROUGH_ANOTHER
     if not MODE.get().record:
         cut = UNDER_NO_GRAD
-    before = e = log.replaced(place, index, cut, keeps_old)
-    if e is None:
+    i = log.replaced(place, index, keeps_old)
+    written = getattr(first, "_written", None)
+    if written is None:
+        written = first._written = {}
+    if i is None:
         if keeps_old and owner.base is not None:
             raise GradientError(
                 f"{name}: the memory of the tensor must belong to a NumPy array, got memory of a "
                 f"{type(owner.base).__name__}; write t = t.clone() first"
             )
-        if keeps_old and index is ... and place.repeats():
+        if keeps_old and index is ... and not place.is_c and place.repeats():
             raise GradientError(
                 f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
                 "instead of t += u, or change a clone() of it"
             )
-        old = view[index].copy() if keeps_old else None
+        old = None
+        if keeps_old:
+            old = view.copy() if index is ... else view[index]
         e = Entry(place, values is not view, index, cut, old)
-    function()
-    written = getattr(first, "_written", None)
-    if written is None:
-        written = first._written = {}
-    if before is not None:
-        written.pop(e.time, None)
-    log.add(e, node is not None)
+        function()
+        log.entries.append(e)
+    else:
+        function()
+        e, replaced = log.entries[i], log.entries[i:]
+        for gone in replaced:
+            written.pop(gone.time, None)
+        del log.entries[i + 1 :]
+        e.cut, e.is_batched = cut, values is not view
+    log.time = e.time = time_of_change()
+    log.views.clear()
+    e.has_node = node is not None
     if node is not None:
         written[e.time] = node
+        log.first_node = min(log.first_node, e.time)
     if first._last_node is not None and first._last_node.notes is not None:
         read((first,))
     return e.time

@@ -2,10 +2,101 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, basic_indices
 from support.environment import max_examples
 from support.write_machine import FreezingMachine, WriteMachine
+
+import minigrad as mg
+from minigrad.changes import logs, owner_of
+from minigrad.numpy.write_log import address_of, common, place_of
 
 TestWrites = WriteMachine.TestCase
 TestWrites.settings = max_examples(20)
 TestWritesThatFreeze = FreezingMachine.TestCase
 TestWritesThatFreeze.settings = max_examples(12)
+
+
+@st.composite
+def views(draw: st.DrawFn, array: np.ndarray) -> np.ndarray:
+    """Draw a view of an array: flat or not, some of it, transposed, or its diagonal."""
+    if draw(st.booleans()):
+        array = array.reshape(-1)
+        n = draw(st.sampled_from([n for n in (1, 2, 3) if array.size % n == 0]))
+        array = array.reshape(n, -1)
+    for _ in range(draw(st.integers(1, 2))):
+        index = draw(basic_indices(array.shape, allow_ellipsis=False))
+        array = array[(*index, ...) if isinstance(index, tuple) else (index, ...)]
+    if draw(st.booleans()):
+        array = array.T
+    return np.einsum("ii->i", array) if array.ndim == 2 and len(set(array.shape)) == 1 else array
+
+
+def addresses(array: np.ndarray) -> np.ndarray:
+    """Return the address of each element."""
+    steps = [i * s for i, s in zip(np.indices(array.shape), array.strides)]
+    return address_of(array) + sum(steps, np.zeros(array.shape, int))
+
+
+@given(data=st.data(), shape=array_shapes(max_dims=3, max_side=4))
+def test_common_elements_of_two_views_have_the_same_addresses(
+    data: st.DataObject, shape: tuple[int, ...]
+) -> None:
+    owner = np.zeros(shape)
+    pair = [data.draw(views(owner)) for _ in range(2)]
+    here, there = [place_of(view, address_of(owner)) for view in pair]
+    if not (here.low < there.high and there.low < here.high):
+        return
+    part = common(here, there)
+    if part is not None:
+        mine, at = [a.ravel() if part.is_flat else a for a in map(addresses, pair)]
+        expected = np.intersect1d(mine, at)
+        assert part.size == len(expected)
+        if part.size:
+            np.testing.assert_array_equal(mine[part.mine], at[part.at])
+            np.testing.assert_array_equal(np.sort(mine[part.mine], axis=None), expected)
+
+
+def test_log_of_a_loop_of_several_writes_does_not_grow() -> None:
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    speed, place = x * 1.0, mg.zeros(2)
+    lengths = []
+    for _ in range(3):
+        speed *= 0.5
+        speed[0] = 3.0
+        place += speed
+        place[1:] = 0.0
+        lengths.append([len(logs[id(owner_of(t.data))].entries) for t in (speed, place)])
+    assert lengths[1] == lengths[2]
+    (place + speed).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [0.0, 0.125])
+
+
+def test_failed_write_leaves_gradients_of_earlier_writes() -> None:
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1.0
+    y *= 2.0
+    y[0] = x[1] * 5.0
+    with pytest.raises(ValueError, match="broadcast"):
+        y[...] = np.ones(3)
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [0.0, 7.0])
+
+
+@pytest.mark.parametrize("shape", [(12,), (6, 6)])
+def test_stencil_of_large_views_has_gradients_of_finite_differences(shape: tuple[int, ...]) -> None:
+    inner = (slice(1, -1),) * len(shape)
+
+    def f(x: Any) -> Any:
+        u = x * 1.0
+        for _ in range(3):
+            u[inner] += 0.25 * (u[:-2] * u[1:-1] - u[2:])[(..., *inner[1:])]
+            u[0] = u[-1]
+        return u
+
+    assert mg.gradcheck(f, (np.random.default_rng(0).standard_normal(shape),))
