@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigrad.fast.parallel import SingleProcess, start_parallel
@@ -63,7 +63,7 @@ class SharedLosses:
         return self.objective.split(batch, ranks * self.parallel.parts)[rank::ranks]
 
     def count(
-        self, step: int, source: Any, batches: list[Any], parts: list[list[Any]]
+        self, step: int, source: Any, batches: Sequence[Any], parts: list[list[Any]]
     ) -> tuple[float, bool]:
         """Return the number of targets in the parts of all ranks, and whether one is to stop.
 
