@@ -158,27 +158,13 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of a file, and the parameters that it contains.
+    """An array of a file, and the parameters that it contains."""
 
-    Parameters
-    ----------
-    parameters : tuple of str
-        Names of our parameters. Several are stored one below the other.
-    transposed : bool
-        The weight of a linear layer is stored as (in, out).
-    num_heads : int
-        Several parameters are stored head by head: first the rows of the first head of each.
-    extra_axis : bool
-        The array has an additional first axis of size 1.
-    trained : bool
-        The array is a parameter rather than a buffer.
-    """
-
-    parameters: tuple[str, ...]
-    transposed: bool = False
-    num_heads: int = 1
-    extra_axis: bool = False
-    trained: bool = True
+    parameters: tuple[str, ...]  # several are stored one below the other
+    transposed: bool = False  # the weight of a linear layer is stored as (in, out)
+    num_heads: int = 1  # several are stored head by head: first the rows of the first head of each
+    extra_axis: bool = False  # a first axis of size 1
+    trained: bool = True  # a parameter rather than a buffer
 
     def shape(self, shapes: Shapes) -> tuple[int, ...]:
         """Return the shape of the array, from the shapes of the parameters by name."""
@@ -241,60 +227,32 @@ def projections(stem: str, *names: str, of: str = "self_attention") -> dict[str,
 class Family:
     """A family of published models: the models of one `model_type`.
 
-    Attributes
-    ----------
-    base : str
-        Stem of the names of its classes in transformers, such as "Bert".
-    models : dict
-        Our class for each head. The first is the default.
-    suffixes : dict
-        End of the name of their class for each head.
-    config_class : type
-        Class of our configuration.
-    prefix : str
-        Beginning of the names of arrays below a head. Files of models without head lack it.
-    keys : dict
-        Keys of config.json by the options of our configuration that have the same values; those of
-        its groups have names such as "attention.dropout".
-    defaults : dict
-        Values of keys that config.json may lack, as their configuration class has them.
-    harmless : set of str
-        Keys of this family that do not change results, in addition to `HARMLESS`.
-    names : dict
-        Our modules or parameters by their names without `prefix`. None stands for arrays that are
-        not used. Entries for parameters that a model lacks do not matter.
-    layers : dict
-        The same inside a layer.
-    stack, our_stack : str
-        Names of the layers in a file, without `prefix`, and in our model.
-    head_names : dict
-        The same for each head, with `prefix`.
-    classifier : dict
-        Our options of the head "classes".
-    token_classifier : dict
-        Our options of the head "tokens".
-    modules : dict
-        Parts of the names of modules in transformers, by those in files, if they differ.
-    pooler : str
-        A linear layer of d_model inputs and outputs in files without head, which do not use it.
+    `names`, `layers` and `head_names` are our modules or parameters by their names in files. None
+    stands for arrays that are not used. Entries for parameters that a model lacks do not matter.
     """
 
-    base: ClassVar[str]
-    models: ClassVar[Mapping[str, type[Model]]]
-    suffixes: ClassVar[Mapping[str, str]]
+    base: ClassVar[str]  # stem of the names of its classes in transformers, such as "Bert"
+    models: ClassVar[Mapping[str, type[Model]]]  # by head; the first is the default
+    suffixes: ClassVar[Mapping[str, str]]  # ends of the names of their classes, by head
     config_class: ClassVar[type[ExtendedConfig]]
+    # beginning of the names of arrays below a head, which files of models without head lack
     prefix: ClassVar[str] = "model."
+    # keys of config.json by the options, such as "attention.dropout", that have the same values
     keys: ClassVar[Mapping[str, str]]
+    # values of keys that config.json may lack, as their configuration class has them
     defaults: ClassVar[Mapping[str, Any]]
+    # keys of this family that do not change results, in addition to `HARMLESS`
     harmless: ClassVar[Set[str]] = frozenset()
-    names: ClassVar[Names]
-    layers: ClassVar[Names] = {}
-    stack: ClassVar[str] = "encoder.layer"
+    names: ClassVar[Names]  # without `prefix`
+    layers: ClassVar[Names] = {}  # inside a layer
+    stack: ClassVar[str] = "encoder.layer"  # name of the layers in a file, without `prefix`
     our_stack: ClassVar[str] = "encoder.layers"
-    head_names: ClassVar[Mapping[str, Names]] = {"": {"lm_head": "output"}}
-    classifier: ClassVar[Mapping[str, Any]] = {}
-    token_classifier: ClassVar[Mapping[str, Any]] = {}
+    head_names: ClassVar[Mapping[str, Names]] = {"": {"lm_head": "output"}}  # with `prefix`
+    classifier: ClassVar[Mapping[str, Any]] = {}  # our options of the head "classes"
+    token_classifier: ClassVar[Mapping[str, Any]] = {}  # our options of the head "tokens"
+    # parts of the names of modules in transformers by those in files, if they differ
     modules: ClassVar[Mapping[str, str]] = {}
+    # a linear layer of d_model inputs and outputs in files without head, which do not use it
     pooler: ClassVar[str] = ""
 
     def variant(self, settings: Settings) -> Family:

@@ -66,42 +66,20 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """An architecture of llama.cpp.
+    """An architecture of llama.cpp."""
 
-    Parameters
-    ----------
-    model_type : str
-        That of config.json.
-    keys, layers, others : mapping
-        As `KEYS`, `LAYER_NAMES` and `OTHER_NAMES`.
-    stack : str
-        Name of the stack of layers in transformers.
-    transposed : tuple of str
-        Ends of names of the arrays in layers that transformers stores as (in, out).
-    rotates_pairs : bool
-        llama.cpp rotates neighbouring pairs of values; transformers rotates values of two halves.
-    shifts_norms : bool
-        llama.cpp stores 1 + the weights of norms.
-    is_causal : bool
-        Tokens attend to earlier ones only.
-    window_step : int
-        Of this many layers, one has no window. 0: see `_add_positions`.
-    window_key, window_base_key : str
-        Keys of config.json for the window, and for the base of rotations in layers with a window.
-    """
-
-    model_type: str
+    model_type: str  # that of config.json
     keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
     layers: Mapping[str, str] = field(default_factory=lambda: LAYER_NAMES)
     others: Mapping[str, str] = field(default_factory=lambda: OTHER_NAMES)
-    stack: str = "model.layers"
-    transposed: tuple[str, ...] = ()
-    rotates_pairs: bool = False
-    shifts_norms: bool = False
-    is_causal: bool = True
-    window_step: int = 0
-    window_key: str = "sliding_window"
-    window_base_key: str = "rope_local_base_freq"
+    stack: str = "model.layers"  # name of the stack of layers in transformers
+    transposed: tuple[str, ...] = ()  # ends of names of arrays that are (in, out) in transformers
+    rotates_pairs: bool = False  # of neighbouring values; transformers rotates those of two halves
+    shifts_norms: bool = False  # stores 1 + the weights of norms
+    is_causal: bool = True  # tokens attend to earlier ones only
+    window_step: int = 0  # of this many layers, one has no window; 0: see `_add_positions`
+    window_key: str = "sliding_window"  # of config.json
+    window_base_key: str = "rope_local_base_freq"  # base of rotations in layers with a window
 
 
 _GEMMA2 = Architecture(

@@ -11,21 +11,11 @@ from typing import NamedTuple
 
 
 class PreTokenizer(NamedTuple):
-    """Rules of a byte-level tokenizer that `tokenizer.ggml.pre` stands for.
+    """Rules of a byte-level tokenizer that `tokenizer.ggml.pre` stands for."""
 
-    Parameters
-    ----------
-    patterns : tuple of str
-        Regular expressions. Each one splits the pieces of the one before.
-    whole_words : bool
-        A piece that is a token is not split and merged.
-    add_bos : bool
-        A text begins with BOS if the file does not have `tokenizer.ggml.add_bos_token`.
-    """
-
-    patterns: tuple[str, ...]
-    whole_words: bool = False
-    add_bos: bool = False
+    patterns: tuple[str, ...]  # each one splits the pieces of the one before
+    whole_words: bool = False  # a piece that is a token is not split and merged
+    add_bos: bool = False  # if the file does not have `tokenizer.ggml.add_bos_token`
 
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

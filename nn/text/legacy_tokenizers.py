@@ -94,27 +94,13 @@ def _end_of_word(library: Any, directory: Path, settings: Settings) -> Any:
 
 
 class Legacy(NamedTuple):
-    """A class of transformers whose files this module reads.
+    """A class of transformers whose files this module reads."""
 
-    Parameters
-    ----------
-    make : callable
-        Returns the tokenizer from the library, the directory and the settings.
-    files : tuple of str
-        Files that it reads.
-    special : mapping
-        Special tokens that the settings may lack.
-    around : str
-        Special tokens around a text: "bert", "roberta", "eos", or "" for those of the settings.
-    mask_lstrip : bool
-        The mask includes the spaces before it.
-    """
-
-    make: Callable[[Any, Path, Settings], Any]
+    make: Callable[[Any, Path, Settings], Any]  # from the library, the directory and the settings
     files: tuple[str, ...]
-    special: Mapping[str, str]
-    around: str = ""
-    mask_lstrip: bool = False
+    special: Mapping[str, str]  # tokens that the settings may lack
+    around: str = ""  # special tokens: "bert", "roberta", "eos", or "" for those of the settings
+    mask_lstrip: bool = False  # the mask includes the spaces before it
 
 
 def _model_in(path: Path) -> Any:
