@@ -275,10 +275,7 @@ def _forget_threads() -> None:
 def hold_during_fork(lock: Callable[[], Any]) -> None:
     """Acquire a lock for each fork: else another thread could hold it in the new process forever.
 
-    Parameters
-    ----------
-    lock : function
-        Returns a Lock or RLock. Whoever holds it must not wait for another lock.
+    The function returns a Lock or RLock. Whoever holds it must not wait for another lock.
     """
     if hasattr(os, "register_at_fork"):
         release = lambda: lock().release()

@@ -40,13 +40,7 @@ class BatchedShape(tuple[int, ...]):
 
 
 class BatchedArray(NDArrayOperatorsMixin, OtherArray):
-    """Array of examples whose first axis is hidden.
-
-    Parameters
-    ----------
-    values : ndarray, shape (N, ...)
-        N examples. `shape`, `ndim` and `size` describe one example.
-    """
+    """Array of examples, whose first axis is hidden; `shape`, `ndim` and `size` are of one."""
 
     __slots__ = ("values",)
     __array_priority__ = 100.0

@@ -47,11 +47,6 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
 
     Functions of NumPy return it. Take real values, such as `np.abs(z)` or `z.real`, before
     `backward()`. It cannot be changed in place.
-
-    Parameters
-    ----------
-    real, imag : Tensor or array
-        Parts of one shape.
     """
 
     __slots__ = ("real", "imag")

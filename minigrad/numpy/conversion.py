@@ -227,11 +227,7 @@ def _functions_of_scipy() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _options(function: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that a call gives, unless they change no result.
 
-    Parameters
-    ----------
-    function : callable
-    given : dict
-        Local variables of the function, or of a decorator with `args` and `kwargs`.
+    `given` are local variables of the function, or of a decorator with `args` and `kwargs`.
     """
     try:
         parameters = inspect.signature(function).parameters

@@ -125,15 +125,7 @@ def _position_of_out(function: Callable[..., Any]) -> int | None:
 def aligned(
     like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False
 ) -> list[Any]:
-    """Return the parts of `tree` at the leaves of `like`.
-
-    Parameters
-    ----------
-    like, tree : object
-        Trees of the same structure; another structure raises a ValueError.
-    is_leaf : callable, optional
-        As in `leaves`.
-    """
+    """Return the parts of `tree` at the leaves of `like`, a tree of the same structure."""
     if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
         return [tree]
     if isinstance(like, dict):

@@ -17,12 +17,7 @@ __all__: list[str] = []
 
 
 class SparseMatrix(NDArrayOperatorsMixin, OtherArray):
-    """Matrix of scipy.sparse, which can be multiplied by arrays and is not differentiated.
-
-    Parameters
-    ----------
-    matrix : scipy.sparse.csr_matrix or another format with `data`
-    """
+    """Matrix of scipy.sparse, which can be multiplied by arrays and is not differentiated."""
 
     __slots__ = ("matrix", "values")
     ndim = 2

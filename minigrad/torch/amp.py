@@ -11,13 +11,7 @@ __all__ = ["GradScaler", "autocast"]
 
 
 class GradScaler:
-    """Scaler of losses that changes nothing.
-
-    Parameters
-    ----------
-    enabled : bool
-        Must be False: float32 needs no scaling.
-    """
+    """Scaler of losses that changes nothing; it must not be enabled, as float32 needs none."""
 
     def __init__(self, device: Any = "cpu", *, enabled: bool = True, **options: Any) -> None:
         if enabled:

@@ -468,15 +468,7 @@ def start_run(translator: Translator, trainer: Trainer, args: argparse.Namespace
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Train, translate the test sentences, and return the summary of the run.
 
-    Parameters
-    ----------
-    argv : list of str, optional
-        Arguments of the command; those of the process by default.
-
-    Returns
-    -------
-    dict of str to Any
-        Contents of summary.json; empty for other processes of mpiexec than the first.
+    It is empty for other processes of mpiexec than the first.
     """
     began = time.perf_counter()
     args = parse(argv)

@@ -132,10 +132,7 @@ class FastDropout(FastLayer, Dropout):
 class FusedLayers:
     """Linear layers of one input, computed by one product.
 
-    Parameters
-    ----------
-    layers : sequence of Linear
-        Their weights and biases become views of the arrays of this object.
+    Their weights and biases become views of the arrays of this object.
     """
 
     weight: np.ndarray | Int8Stack

@@ -69,13 +69,9 @@ class Blocks:
 
 
 class Int8Matrix(Blocks):
-    """Read-only matrix of 8-bit integers with scales.
+    """Read-only matrix of 8-bit integers (out, in) with scales (out, parts) of parts of each row.
 
-    Parameters
-    ----------
-    values : array of int8, shape (out, in)
-    scales : array of float, shape (out, parts)
-        Factors of the equal parts of each row. Their dtype is the dtype of the matrix.
+    The dtype of the scales is the dtype of the matrix.
     """
 
     ndim = 2
@@ -104,14 +100,7 @@ class Int8Matrix(Blocks):
     ) -> Int8Matrix:
         """Round a matrix block by block, with one scale for each row: max |row| / 127.
 
-        The error of a value is at most half the scale.
-
-        Parameters
-        ----------
-        read : callable
-            Returns the given rows, as floats.
-        shape : (int, int)
-        dtype : dtype
+        The error of a value is at most half the scale. `read` returns the given rows, as floats.
         """
         values, scales = np.empty(shape, np.int8), np.empty((shape[0], 1), dtype)
         for rows in row_blocks(shape[0], shape[1], QUANTIZED_BLOCK):
@@ -154,12 +143,7 @@ class Int8Matrix(Blocks):
 
 
 class Int8Stack(Blocks):
-    """Matrices of equal width, one below the other, that are multiplied at once.
-
-    Parameters
-    ----------
-    matrices : sequence of Int8Matrix
-    """
+    """Matrices of equal width, one below the other, that are multiplied at once."""
 
     def __init__(self, matrices: Sequence[Int8Matrix]) -> None:
         super().__init__()

@@ -242,15 +242,7 @@ def soft_cap(x: Any, cap: float) -> Tensor:
 
 
 class CappedLinear(Linear):
-    """A linear layer whose outputs y are replaced by cap * tanh(y / cap), as in Gemma 2.
-
-    Other parameters: as `Linear`.
-
-    Parameters
-    ----------
-    cap : float, optional
-        Bound of the outputs. None: they are not replaced.
-    """
+    """A linear layer whose outputs y become cap * tanh(y / cap), as in Gemma 2, if `cap` is set."""
 
     def __init__(self, *sizes: Any, cap: float | None = None, **options: Any) -> None:
         super().__init__(*sizes, **options)

@@ -75,14 +75,7 @@ class RotaryPositions:
         self._cos_sin: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
 
     def __call__(self, x: Any, positions: Any = 0) -> Tensor:
-        """Return the rotated heads.
-
-        Parameters
-        ----------
-        x : Tensor, shape (N, h, L, d)
-        positions : int or array of int, shape (L,) or (N, L), default 0
-            Position of the first token, or of each one.
-        """
+        """Return heads (N, h, L, d), rotated; `positions` are the first one, or (L,) or (N, L)."""
         x = floating(x)
         if x.ndim != 4 or x.shape[-1] != self.head_dim:
             raise ValueError(
