@@ -1,8 +1,8 @@
 """Tensor: an array, its gradient, and its node in the graph.
 
-This file has construction, attributes and `backward`. `registry.py` sets operators and methods such
-as `__mul__` and `sum` on Tensor, and `protocols.py` the methods that NumPy calls. The base class in
-`data_model.py` has the methods that Python calls: `len(t)`, `float(t)`, `repr(t)`, copies.
+This file has construction, attributes, `backward`, and the methods that Python calls. On Tensor,
+`registry.py` sets operators and methods such as `__mul__` and `sum`, and `protocols.py` the methods
+that NumPy calls. A tensor converts to a number only if no gradient is lost.
 
 On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 """
@@ -10,7 +10,8 @@ On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,9 @@ import numpy as np
 
 from .arrays import Array, ArrayLike, DType, Function, as_array
 from .changes import LOG, NEVER, logs, mark_changed, tick
-from .data_model import DataModel
 from .errors import GradientError
 from .graph import Backward, Node, kind_of, notes_of, shown_grad
+from .methods import Methods
 from .modes import MODE, set_grad_enabled
 
 __all__ = ["Tensor"]
@@ -42,7 +43,14 @@ extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, s
 """
 
 
-class Tensor(DataModel):
+_KEEP = (
+    "to keep it, write NumPy's functions instead of those of math (np.sin(x), not math.sin(x)), "
+    "and np.stack([...]) or a tensor such as minigrad.zeros(3) instead of an ndarray that values "
+    "are written into; without it, write x.item()"
+)
+
+
+class Tensor(Methods):
     """NumPy array whose operations can be recorded for differentiation.
 
     Parameters
@@ -327,6 +335,105 @@ class Tensor(DataModel):
         if copy is None and dtype is None:
             return np.asarray(self._array)
         return np.array(self._array, dtype, copy=copy)
+
+    # -- what Python calls: len(t), float(t), repr(t), copies
+
+    def __repr__(self) -> str:
+        values = np.array2string(self._array, separator=", ", prefix="tensor(")
+        try:
+            node = self._node
+        except GradientError:  # a write cut the gradient
+            node = None
+        made_by = ""
+        if node is not None:
+            made_by = ", requires_grad=True" if node.op is None else f", op={node.op.name}"
+        return f"tensor({values}, dtype={self._array.dtype}{made_by})"
+
+    def __format__(self, spec: str) -> str:
+        return (
+            format(self._array.item(), spec)
+            if spec and self._array.size == 1
+            else format(str(self), spec)
+        )
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Array) -> bool:
+        return bool((self._array == (value._array if isinstance(value, Tensor) else value)).any())
+
+    def __bool__(self) -> bool:
+        return bool(self._array)
+
+    def __float__(self) -> float:
+        return float(self._number("float"))
+
+    def __int__(self) -> int:
+        return int(self._number("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex"))
+
+    def _number(self, kind: str) -> Any:
+        """Return the value of one element as a number, which has no gradient."""
+        mode = MODE.get()
+        if self._node is not None and mode.traced and mode.record:
+            raise GradientError(
+                f"{kind}() of a tensor inside a function that is being differentiated would lose "
+                f"its gradient; {_KEEP}"
+            )
+        if self._node is not None and mode.record:
+            warnings.warn(
+                f"{kind}() of a tensor that requires gradients returns a number without a "
+                f"gradient; {_KEEP}",
+                stacklevel=3,
+            )
+        return self.item()
+
+    def __index__(self) -> int:
+        return self._array.__index__()
+
+    __hash__ = object.__hash__
+
+    def __copy__(self) -> Tensor:
+        """Return a leaf with a copy of the array, or `clone()` of a computed tensor."""
+        if self.is_leaf:
+            return type(self)(self._array.copy(), self.requires_grad)
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise GradientError(
+                "deepcopy: only a leaf can be copied with its gradient; use detach() or clone()"
+            )
+        copy = object.__new__(type(self))
+        memo[id(self)] = copy
+        copy._array = self._array.copy()
+        copy._node = copy._first = None
+        copy.requires_grad = self.requires_grad
+        if self.grad is not None:
+            copy.__setstate__(self.grad._array.copy())
+        return copy
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise GradientError("pickle: only a leaf can be pickled; use detach()")
+        return (
+            type(self),
+            (self._array, self.requires_grad),
+            None if self.grad is None else self.grad._array,
+        )
+
+    def __setstate__(self, gradient: np.ndarray) -> None:
+        requires_grad = self.requires_grad
+        self.requires_grad = True  # a frozen tensor can have a gradient, too
+        self.grad = gradient
+        self.requires_grad = requires_grad
 
 
 for _name, _doc in {

@@ -75,7 +75,7 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
         return np.result_type(self.real.dtype, self.imag.dtype, np.complex64)
 
     @property  # type: ignore[misc]
-    def requires_grad(self) -> bool:  # type: ignore[override]
+    def requires_grad(self) -> bool:
         """True if a part requires gradients."""
         return bool(self.real.requires_grad or self.imag.requires_grad)
 
