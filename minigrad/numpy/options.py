@@ -84,24 +84,9 @@ def astype(x: Any, dtype: Any, *, casting: Any = "unsafe", copy: bool = True) ->
 def sum(
     x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None, where: Any = None
 ) -> Tensor:
-    """Sum the elements over `axis`.
+    """Return the sum of the elements over `axis`.
 
-    Parameters
-    ----------
-    x : array_like
-    axis : int, tuple of int or None
-        All axes by default.
-    keepdims : bool
-        Keep the reduced axes with length 1; False by default.
-    dtype : dtype, optional
-        Dtype of the sum.
-    where : array of bool, broadcastable to x, optional
-        True = the element counts.
-
-    Returns
-    -------
-    Tensor
-        Shape of x without the reduced axes.
+    Parameters and result: as `numpy.sum`.
     """
     x = x if dtype is None else shape.astype(x, dtype)
     if where is not None and where is not True:
@@ -117,12 +102,7 @@ def mean(
 ) -> Tensor:
     """Compute the mean over `axis`.
 
-    Other parameters and the result: as `sum`.
-
-    Parameters
-    ----------
-    dtype : dtype, optional
-        Dtype of the computation and the result.
+    Parameters and result: as `numpy.mean`.
     """
     x = x if dtype is None else shape.astype(x, dtype)
     if where is None or where is True:
@@ -160,7 +140,7 @@ def var(
 ) -> Tensor:
     """Compute the variance over `axis`.
 
-    Other parameters and the result: as `sum`.
+    Other parameters and the result: as `numpy.var`.
 
     Parameters
     ----------
@@ -170,10 +150,6 @@ def var(
         Another name of `correction`.
     unbiased : bool
         True = correction 1, PyTorch's default; False = correction 0.
-    dtype : dtype, optional
-        Dtype of the computation and the result.
-    mean : array_like, optional
-        Mean of x with the reduced axes kept, if it is known.
     """
     divisors = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(divisors) > 1:
