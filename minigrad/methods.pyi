@@ -350,7 +350,7 @@ class Methods:
     def sub(self, b: Any, /) -> Tensor:
         """Subtract b from a."""
     def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """Sum the elements over `axis`."""
+        """Return the sum of the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
         """Return a view of x with two axes exchanged."""
     def swapdims(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:

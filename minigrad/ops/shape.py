@@ -104,29 +104,13 @@ def placeholder(shape: Shape) -> np.ndarray:
 
 @function(numpy=np.expand_dims, methods="expand_dims")
 def expand_dims(x: ArrayLike, axis: int | Sequence[int]) -> Tensor:
-    """Return x with new axes of length 1, a view.
-
-    Other parameters: as `reshape`.
-
-    Parameters
-    ----------
-    axis : int or sequence of int
-        Positions of the new axes in the result.
-    """
+    """Return x with new axes of length 1, a view."""
     return _reshape(x, shape=np.expand_dims(placeholder(shape_of(x)), axis).shape)
 
 
 @function(numpy=np.squeeze, methods="squeeze")
 def squeeze(x: ArrayLike, axis: Axis = None) -> Tensor:
-    """Return x without axes of length 1, a view.
-
-    Other parameters: as `reshape`.
-
-    Parameters
-    ----------
-    axis : int, tuple of int or None
-        Axes to remove; all axes of length 1 by default.
-    """
+    """Return x without axes of length 1, a view."""
     return _reshape(x, shape=np.squeeze(placeholder(shape_of(x)), axis).shape)
 
 
@@ -170,15 +154,7 @@ def transpose(x: ArrayLike, *axes: int | Shape | None) -> Tensor:
 
 @function(numpy=np.swapaxes, methods="swapaxes")
 def swapaxes(x: ArrayLike, axis1: int, axis2: int) -> Tensor:
-    """Return a view of x with two axes exchanged.
-
-    Other parameters: as `transpose`.
-
-    Parameters
-    ----------
-    axis1, axis2 : int
-        Axes to exchange.
-    """
+    """Return a view of x with two axes exchanged."""
     order = list(range(len(shape_of(x))))
     first, second = (one_axis("swapaxes", axis, len(order)) for axis in (axis1, axis2))
     order[first], order[second] = second, first
@@ -195,13 +171,7 @@ Tensor.mT = property(  # type: ignore
 
 @op(view=True, numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
 def broadcast_to(x, /, shape):
-    """Return a view of x, repeated to a shape by NumPy's rules of broadcasting.
-
-    Parameters
-    ----------
-    x : array_like
-    shape : tuple of int
-    """
+    """Return a view of x, repeated to a shape by NumPy's rules of broadcasting."""
     return np.broadcast_to(x, shape)
 
 
@@ -222,28 +192,13 @@ def _concatenate(*arrays, axis=0):
 
 @function(numpy=np.concatenate)
 def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Tensor:
-    """Return arrays joined along an existing axis.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-        Arrays whose shapes agree except along `axis`.
-    axis : int or None
-        0 by default; None joins the flattened arrays.
-    """
+    """Return arrays joined along an existing axis."""
     return _concatenate(*arrays, axis=axis)
 
 
 @function(numpy=np.stack)
 def stack(arrays: Sequence[ArrayLike], axis: int = 0) -> Tensor:
-    """Return arrays of one shape joined along a new axis.
-
-    Parameters
-    ----------
-    arrays : sequence of array_like
-    axis : int
-        Position of the new axis in the result; 0 by default.
-    """
+    """Return arrays of one shape joined along a new axis."""
     shapes = {shape_of(x) for x in arrays}
     if len(shapes) != 1:
         raise ValueError(f"stack: arrays must have one shape, got {sorted(shapes)}")
@@ -263,12 +218,6 @@ def where(condition, a, b, /):
     """Return elements of a where `condition` is True, else of b.
 
     The operand that is not chosen gets a gradient of exactly 0.
-
-    Parameters
-    ----------
-    condition : array_like of bool
-    a, b : array_like
-        Values for True and for False.
     """
     return np.where(condition, a, b)
 
