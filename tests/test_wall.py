@@ -203,8 +203,7 @@ def test_example_of_the_book_learns_the_toy_corpus_without_the_rings() -> None:
 
 def public_classes(path: Path) -> set[str]:
     """Return the names of the classes that a file defines, without those that begin with `_`."""
-    nodes = ast.parse(path.read_text(encoding="utf-8")).body
-    return {n.name for n in nodes if isinstance(n, ast.ClassDef) and not n.name.startswith("_")}
+    return {*re.findall(r"^class ([A-Za-z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)}
 
 
 def test_no_public_class_of_a_ring_has_the_name_of_a_class_of_the_book() -> None:

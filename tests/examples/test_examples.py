@@ -44,6 +44,7 @@ def test_toy_translation_learns_and_prints_its_figures(tmp_path: Path) -> None:
     assert out == ["hola mundo", "el mundo"]
 
 
+@pytest.mark.slow
 def test_toy_translation_resumes_a_run_and_refuses_to_overwrite_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

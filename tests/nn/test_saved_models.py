@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.environment import max_examples
 
 import nn
 from nn.text.tokenize import SpaceTokenizer
@@ -57,6 +58,7 @@ def outputs(model: Any) -> Any:
 seeds = st.integers(0, 2**32 - 1)
 
 
+@max_examples(12)
 @given(
     configs(), seeds, st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=3))
 )
@@ -79,6 +81,7 @@ def test_model_loaded_from_saved_weights_equals_it(
         np.testing.assert_array_equal(outputs(loaded), outputs(model), strict=True)
 
 
+@max_examples(12)
 @given(
     configs().filter(lambda config: isinstance(config, nn.TransformerConfig)),
     seeds,

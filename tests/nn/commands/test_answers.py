@@ -163,3 +163,29 @@ def test_fine_tune_of_a_language_model_refuses_what_does_not_fit(
     assert "must have an answer before token 2, got none; pass a larger --max-len" in error
     text_files(gpt, False)
     assert "no chat_template: not a model for chats" in error_of(fine_tune.main, line)
+
+
+def test_fine_tune_reports_the_loss_of_a_held_out_token_and_answers_within_the_limit(
+    gpt: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of unequal lengths, and a prompt that leaves room for one token of nine."""
+    rows = [("the cat sat on the mat the", "dog"), ("a dog", "the dog ran on the mat")]
+    (tmp_path / "test.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    lengths: list[int] = []
+    generate = nn.generate_text
+
+    def record(*args: Any, **options: Any) -> Any:
+        lengths.append(options["max_len"])
+        return generate(*args, **options)
+
+    monkeypatch.setattr(nn, "generate_text", record)
+    model, text, losses = nn.load(gpt).eval(), nn.text.load(gpt), []
+    for a, b in rows:
+        ids, mask = (part[:9] for part in encode_chat(text, messages(a, b)))
+        x = model([ids]).data[0].astype(float)
+        log_p = x - np.log(np.exp(x).sum(-1, keepdims=True))
+        losses += [-log_p[i - 1, ids[i]] for i in range(1, len(ids)) if mask[i]]
+    line = f"{gpt} {pairs} --test {tmp_path}/test.tsv --out {tmp_path}/out --epochs 1 --max-len 9"
+    done = call(fine_tune.main, line)
+    assert float(done.out[0].split()[8]) == pytest.approx(np.mean(losses), abs=6e-4)
+    assert lengths == [1, 4]  # four tokens are the longest answer to learn

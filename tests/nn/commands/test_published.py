@@ -134,8 +134,9 @@ def test_search_with_rerank_orders_lines_by_a_cross_encoder(
 ) -> None:
     monkeypatch.setattr(search, "CANDIDATES", 3)
     lines.write_text("".join(f"the {word} sat\n" for word in WORDS[5:12]))
-    model = nn.load(encoder, "classes", num_classes=1)
-    model.output.weight.data[...] = np.random.default_rng(5).standard_normal((1, 16))
+    rng = np.random.default_rng(5)
+    model = nn.load(encoder, "classes", num_classes=1, generator=rng)
+    model.output.weight.data[...] = rng.standard_normal((1, 16))
     nn.save(tmp_path / "cross", model, nn.text.load(encoder))
     rerank = nn.reranker(tmp_path / "cross")
     line = f"{encoder} {lines} 'the dog'"

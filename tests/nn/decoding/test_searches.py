@@ -266,7 +266,7 @@ def test_beam_search_of_a_model_equals_one_by_forward_passes(
     "names",
     [(), *((name,) for name in each_rule(4)), ("first", "last"), ("first", "begin_suppress")],
 )
-@max_examples(25)
+@max_examples(15)
 @given(data=st.data())
 def test_greedy_search_of_long_texts_follows_each_rule(
     names: tuple[str, ...], data: st.DataObject

@@ -25,7 +25,8 @@ def config_of(model_type: str, layers: int, **settings: Any) -> Any:
     """Return our configuration; None leaves a key out."""
     written = SIZES | {"num_hidden_layers": layers} | settings
     present = {name: value for name, value in written.items() if value is not None}
-    return read_config(Settings(present, "config.json"), FAMILIES[model_type])
+    config = Settings(present, "config.json")
+    return read_config(config, FAMILIES[model_type].variant(config))
 
 
 @given(st.sampled_from(["qwen2", "qwen3"]), layer_counts, st.data())
@@ -62,6 +63,60 @@ def test_layers_of_smollm3_without_rotary_positions(
         expected = [i for i, rotate in enumerate(rotates) if not rotate]
     found = config_of("smollm3", layers, **settings).positions.no_rotary_layers
     assert [*found] == expected
+
+
+WINDOWED: dict[str, tuple[str, str, int, Any]] = {
+    "gemma2": ("sliding_window", "sliding_window_pattern", 2, lambda i, step: (i + 1) % step),
+    "gemma3_text": ("sliding_window", "sliding_window_pattern", 6, lambda i, step: (i + 1) % step),
+    "modernbert": ("local_attention", "global_attn_every_n_layers", 3, lambda i, step: i % step),
+}
+"""Keys of the window and of the interval of layers without it, its default, and which layers have it."""
+
+
+@given(
+    name=st.sampled_from(list(WINDOWED)),
+    step=st.none() | st.integers(1, 4),
+    layers=st.integers(1, 7),
+    window=st.integers(2, 9),
+    is_encoder=st.booleans(),
+    data=st.data(),
+)
+def test_layers_with_a_window_are_those_of_the_interval_or_of_layer_types(
+    name: str, step: int | None, layers: int, window: int, is_encoder: bool, data: st.DataObject
+) -> None:
+    """The window of an encoder spans both directions, and half of it each of them."""
+    window_key, step_key, default, has_window = WINDOWED[name]
+    settings: dict[str, Any] = {window_key: window, step_key: step}
+    kinds = st.sampled_from(["sliding_attention", "full_attention"])
+    types = data.draw(st.none() | st.lists(kinds, min_size=layers, max_size=layers + 1))
+    settings["layer_types"] = types
+    if name == "modernbert":
+        settings |= dict.fromkeys(("num_key_value_heads", "bos_token_id", "eos_token_id"))
+    else:
+        settings["head_dim"] = 4
+    is_encoder = name == "modernbert" or (is_encoder and name == "gemma3_text")
+    if is_encoder and name != "modernbert":
+        settings["use_bidirectional_attention"] = True
+    found = config_of(name, layers, **settings).attention
+    expected = [i for i in range(layers) if has_window(i, step or default)]
+    if types is not None:
+        expected = [i for i, kind in enumerate(types[:layers]) if kind == "sliding_attention"]
+    assert [*found.window_layers] == expected
+    assert found.window == (window // 2 + 1 if is_encoder else window)
+
+
+@given(st.none() | st.just(16), st.none() | st.just(12), st.sampled_from(["llama3", "yarn"]))
+def test_original_length_of_rotary_positions_is_that_of_the_config_or_of_the_scaling(
+    of_config: int | None, of_scaling: int | None, kind: str
+) -> None:
+    key = "original_max_position_embeddings"
+    scaling = {"rope_type": kind, "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    if kind == "yarn":
+        scaling = {"rope_type": kind, "factor": 2.0}
+    scaling |= {} if of_scaling is None else {key: of_scaling}
+    config = config_of("llama", 1, rope_scaling=scaling, **{key: of_config})
+    expected = of_config or of_scaling or SIZES["max_position_embeddings"]
+    assert config.positions.rotary_scaling[key] == expected
 
 
 @given(st.booleans(), st.sampled_from([1 / 255, 1 / 128, None]))

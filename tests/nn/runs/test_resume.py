@@ -144,7 +144,7 @@ def assert_same_files(whole: Path, again: Path) -> None:
             assert one.read_bytes() == other.read_bytes()
 
 
-@max_examples(20)
+@max_examples(10)
 @given(
     run=runs(),
     stops=st.lists(st.integers(0, 12), min_size=1, max_size=3),

@@ -56,7 +56,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 # -- steps equal those of one process ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [2, 5])
+@pytest.mark.parametrize("processes", [2, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("blocks")
 def test_steps_of_model_equal_those_of_one_process(processes: int) -> None:
     check_steps(DataParallel, processes)
@@ -467,6 +467,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shard, code", [(1, -signal.SIGKILL), (0, 0)], ids=["killed", "not closed"]
 )
