@@ -32,7 +32,7 @@ attentions = st.builds(
     num_kv_heads=st.sampled_from((None, 1)),
     head_dim=st.sampled_from((None, 4, 6)),
     scale=st.sampled_from((None, 0.3)),
-    bias=st.sampled_from((None, True, False, "qv", "ko")),
+    bias=st.sampled_from((None, True, False, "qv", "ko", "qkvo")),
     qk_norm=st.booleans(),
     softcap=st.sampled_from((None, None, 0.8)),
 )
@@ -362,6 +362,7 @@ def test_loss_of_a_padded_batch_equals_the_definition_of_each_sequence(
         for reduction in ("mean", "sum", "none")
     }
     assert batch.num_targets(model) == count
+    assert smoothing or batch.loss(model).data == losses["mean"]
     assert losses["sum"] == close(total) and losses["mean"] == close(total / max(count, 1))
     assert losses["none"].sum() == close(total) and np.count_nonzero(losses["none"]) <= count
 

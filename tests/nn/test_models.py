@@ -244,3 +244,19 @@ def test_layer_of_ones_own_changes_every_sublayer_of_a_model(
         np.testing.assert_allclose(copy(ids).data, model(ids).data, rtol=1e-5)
     model.loss(ids).backward()
     assert all(np.any(layer.gate.grad.data) for layer in layers)
+
+
+@pytest.mark.parametrize(("scale", "std"), [(True, 0.125), (0.5, 0.125), (False, 1.0), (1.0, 1.0)])
+def test_initial_embeddings_have_the_size_that_their_factor_needs(scale: Any, std: float) -> None:
+    """Vaswani et al. (2017), section 3.4: sqrt(d_model) times the weights has size 1."""
+    embeddings = nn.EmbeddingConfig(scale=scale)
+    config = nn.DecoderOnlyConfig(500, 64, 2, 1, 8, tie=False, embeddings=embeddings)
+    weight = nn.LanguageModel(config, np.random.default_rng(0)).embedding.tokens.weight.data
+    assert np.std(weight[1:]) == pytest.approx(std, rel=0.05)
+
+
+def test_embedding_without_positions_begins_at_position_0() -> None:
+    config = nn.DecoderOnlyConfig(9, 8, 2, 1, 8, positions="learned", max_len=5)
+    embed = nn.LanguageModel(config, np.random.default_rng(0)).eval().embedding
+    x = embed.tokens([[4, 5]]).data * embed.scale + embed.positions.weight.data[:2]
+    np.testing.assert_allclose(embed([[4, 5]]).data, x, rtol=1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+import nn
 from minigrad import Tensor
 from nn import functional as F
 
@@ -40,6 +41,7 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
         [normal(70_000, 4), normal(3, 4)],
     ),
     "embedding": (lambda w: mg.embedding(w, np.zeros(5000, int)), [normal(3, 2)]),
+    "batch_norm": (lambda x: nn.BatchNorm1d(8, dtype=x.dtype)(x), [300 * normal(64, 8)]),
     "mean": (mg.mean, [normal(70_000) / 99]),
     "logsumexp": (mg.logsumexp, [normal(70_000) / 99]),
     "softmax, where": (lambda x: mg.softmax(x, where=EVEN), [normal(140_000) / 99]),

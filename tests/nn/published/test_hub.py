@@ -103,6 +103,19 @@ def test_shards_of_the_index_are_downloaded(hub: HubServer, tmp_path: Path) -> N
     assert not hub.requests
 
 
+def test_pickle_that_an_index_names_is_not_downloaded(hub: HubServer, tmp_path: Path) -> None:
+    whole = nn.load(language_model_folder(tmp_path / "whole"))
+    folder = serve(hub, "org/mixed", tmp_path / "mixed")
+    nn.save(folder, whole, max_shard_size=5000)
+    index = folder / "model.safetensors.index.json"
+    first = min(folder.glob("model-*.safetensors"))
+    index.write_text(index.read_text().replace(first.name, "pytorch_model-00001.bin"))
+    first.rename(folder / "pytorch_model-00001.bin")
+    with pytest.raises(OSError, match="pytorch_model-00001.bin: no such file"):
+        nn.load("org/mixed")
+    assert "pytorch_model-00001.bin" not in hub.downloads()
+
+
 def test_sentence_encoder_and_classifier_by_name(hub: HubServer, tmp_path: Path) -> None:
     folder = serve(hub, "org/encoder", sentence_encoder_folder(tmp_path / "encoder"))
     vector = nn.sentence_encoder("org/encoder").encode("the cat")
