@@ -33,8 +33,9 @@ class SparseMatrix(NDArrayOperatorsMixin, OtherArray):
     def dtype(self) -> np.dtype[Any]:
         return self.matrix.dtype
 
-    def swapaxes(self, first: int, second: int) -> SparseMatrix:
-        """Return the transposed matrix."""
+    @property
+    def mT(self) -> SparseMatrix:
+        """The transposed matrix."""
         return SparseMatrix(self.matrix.T)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
