@@ -63,7 +63,7 @@ from .nested import untracked
 from .tensor import Tensor, extension, seen_of, wrap
 
 if TYPE_CHECKING:
-    from .op import Op
+    from .registry import Op
 
 # Names that begin with _ belong to the template. The others are parameters of the op, its result
 # `y`, and `saved`, the second value that the forward function of a kernel returns.

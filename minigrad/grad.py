@@ -20,7 +20,7 @@ from .errors import GradientError
 from .graph import Backward, Node, topological
 from .modes import MODE, set_grad_enabled, traced
 from .nested import leaves, rebuilt
-from .op import alias
+from .registry import alias
 from .tensor import Tensor, wrap
 
 __all__ = ["grad", "gradients", "value_and_grad"]

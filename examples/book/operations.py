@@ -7,8 +7,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.fuse import fuse, fusible
-from minigrad.op import either
-from minigrad.registry import FORMS, function, op, ufunc
+from minigrad.registry import FORMS, either, function, op, ufunc
 
 x = np.array([1.0, 2.0])
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..numpy.forms import refusing_gradients
-from ..op import Op, Rule
+from ..registry import Op, Rule
 from ..tensor import Tensor
 
 __all__ = ["custom_op"]

@@ -19,8 +19,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..arguments import all_axes
 from ..arrays import all_values
-from ..op import Op
 from ..ops.reduce import keepdims_shape
+from ..registry import Op
 from ..tensor import Tensor, extension, unwrap, wrap
 from .batched import all_true
 from .elementwise import ratio

@@ -22,12 +22,11 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..nested import needs_gradient
-from ..op import Op, either
 from ..ops import reduce as reduction
 from ..ops.arithmetic import safe_divide, square
 from ..ops.network import matmul
 from ..ops.shape import astype, clone, concatenate, getitem
-from ..registry import function, op
+from ..registry import Op, either, function, op
 from ..tensor import Tensor, to_array, unwrap
 from .batched import all_true
 from .elementwise import ratio

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import either
-from ..registry import function, op
+from ..registry import either, function, op
 from ..tensor import Tensor
 
 __all__ = ["einsum"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice
-from ..op import Op, either
+from ..registry import Op, either
 from ..tensor import Tensor
 from .complex_tensor import FUNCTIONS, ComplexTensor, is_complex, parts
 from .forms import ADAPTED, numpy_form

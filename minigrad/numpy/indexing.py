@@ -12,10 +12,9 @@ import numpy as np
 from ..arguments import booleans, check_choice, integers, one_axis, shape_of
 from ..arrays import all_values
 from ..changes import shares_memory
-from ..op import Op
 from ..ops.arithmetic import add
 from ..ops.shape import _scatter, _scattered, getitem, plain_index
-from ..registry import function
+from ..registry import Op, function
 from ..tensor import Tensor, unwrap
 from .forms import numpy_form
 from .shape import ravel

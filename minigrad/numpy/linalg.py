@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..arguments import all_axes, one_axis, shape_of
-from ..op import Op, either
 from ..ops import reduce as reduction
 from ..ops.arithmetic import multiply
 from ..ops.network import matmul
 from ..ops.shape import astype, reordered, reshape, swapaxes, where
-from ..registry import function, op
+from ..registry import Op, either, function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true
 from .einsum import einsum

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import check_choice
-from ..op import either
 from ..ops.shape import getitem, swapaxes
-from ..registry import function, op
+from ..registry import either, function, op
 from ..tensor import Tensor, as_operand, unwrap
 from .batched import all_true
 from .indexing import scatter

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Op
 from ..ops.arithmetic import safe_divide
-from ..registry import OPS
+from ..registry import OPS, Op
 from ..tensor import to_array
 from . import activations as activations  # registers erf, whose rule is used here
 from . import special as special

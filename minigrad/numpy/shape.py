@@ -10,9 +10,8 @@ import numpy as np
 
 from ..arguments import all_axes, check_choice, shape_of
 from ..arrays import as_array
-from ..op import Op
 from ..ops.shape import broadcast_to, clone, placeholder, reordered, reshape
-from ..registry import add_methods, function
+from ..registry import Op, add_methods, function
 from ..tensor import Tensor
 
 __all__ = [

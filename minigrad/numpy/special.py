@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import as_array
-from ..op import Op, either
 from ..ops.arithmetic import add, safe_divide
 from ..ops.shape import getitem, where
-from ..registry import add_methods, answer, function, op, ufunc
+from ..registry import Op, add_methods, answer, either, function, op, ufunc
 from ..tensor import Tensor, as_operand, to_array, wrap
 from ..tensor import unwrap as untracked
 from .batched import all_true

@@ -17,7 +17,7 @@ from ..fuse import use_definitions
 from ..grad import is_array
 from ..modes import MODE, Mode, leave
 from ..nested import leaves, rebuilt
-from ..op import Op, either
+from ..registry import Op, either
 from ..tensor import Tensor
 from .batched import VMAPPED, BatchedArray
 from .nested import aligned

@@ -29,8 +29,8 @@ from ..arrays import all_values
 from ..changes import LOG, NEVER, changed, check_unchanged, logs, owner_of
 from ..errors import GradientError
 from ..graph import Node, notes_of, shown_grad
-from ..op import Op
 from ..ops.shape import _is_distinct, _scattered
+from ..registry import Op
 from ..tensor import Tensor, first_of, frozen_node, seen_of
 from .batched import BatchedArray
 from .vmap import _hidden, _shown

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import Array, Function, as_array
-from ..op import Op, either
-from ..registry import op, ufunc
+from ..registry import Op, either, op, ufunc
 
 __all__ = [
     "absolute",

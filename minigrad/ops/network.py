@@ -19,9 +19,8 @@ import numpy as np
 from ..arguments import booleans
 from ..arrays import Array, ArrayLike, Function, Mask, Shape, as_array
 from ..fuse import fusible
-from ..op import either
 from ..random import random_words
-from ..registry import function, op
+from ..registry import either, function, op
 from ..tensor import Tensor
 from .arithmetic import over_cosh_squared, sqrt, square
 from .reduce import centring_mean, largest, mean, total

@@ -18,8 +18,7 @@ from ..arguments import booleans, check_choice, integers, ints, one_axis, shape_
 from ..arrays import Array, ArrayLike, Axis, Function, Ids, Index, Mask, Shape, as_array
 from ..fuse import fusible
 from ..nested import needs_gradient
-from ..op import either
-from ..registry import function, op
+from ..registry import either, function, op
 from ..tensor import Tensor, as_operand, unwrap
 
 __all__ = [

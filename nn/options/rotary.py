@@ -10,8 +10,8 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.arguments import check_choice, checked_number
-from minigrad.op import either
 from minigrad.ops.shape import floating
+from minigrad.registry import either
 from minigrad.tensor import Tensor
 
 from ..layers import checked_positions
