@@ -290,7 +290,7 @@ solution("matmul_gradients")
 # The array inside a tensor is its `data`.
 #
 # The loop that you wrote is `Backward._walk` in `minigrad/graph.py`. [Read the code in an
-# evening](../reading.md#tensor-and-graph) leads to it, and through all that lies around it.
+# evening](../reading.md#the-loss-becomes-gradients) leads to it, and through all that lies around it.
 
 # %%
 x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))

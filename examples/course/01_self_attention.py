@@ -166,7 +166,7 @@ solution("softmax_rows")
 # every word has a mean of its own.
 #
 # These three steps are the function `_attention` in `minigrad/ops/attention.py`: see [Read the
-# code in an evening](../reading.md#the-operations).
+# code in an evening](../reading.md#a-batch-becomes-a-loss).
 
 # %%
 scores = scaled_scores(q, k)

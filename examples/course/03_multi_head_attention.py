@@ -160,7 +160,7 @@ solution("multi_head")
 # PyTorch keeps $W^Q$, $W^K$ and $W^V$ below each other in one).
 #
 # Ours is `MultiHeadAttention.forward` in `nn/attention.py`, in the same order as yours: project, split, attend, merge,
-# project. [Read the code in an evening](../reading.md#layers) shows what comes before and after it.
+# project. [Read the code in an evening](../reading.md#a-batch-becomes-a-loss) shows what comes before and after it.
 
 # %%
 words = rng.standard_normal((8, 24))

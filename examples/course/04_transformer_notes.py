@@ -220,7 +220,7 @@ with figure(6, 2.6, "Beside it, weights with the mask: nothing right of the diag
 # The loss is larger than before, and the translations are right. A smaller loss is better only if the task is the same.
 #
 # The library makes this mask in `nn/attention.py`, and hides the scores in `minigrad/ops/attention.py`, before the softmax,
-# too. Their places in the whole are in [Read the code in an evening](../reading.md#layers).
+# too. Their places in the whole are in [Read the code in an evening](../reading.md#a-batch-becomes-a-loss).
 #
 # ## What a word needs from the source
 #

@@ -481,7 +481,7 @@ show_page(explored, sentence)
 # `minigrad translate runs/build_a_transformer "我 有 一只 猫"` can use it.
 #
 # The same parts in the library are files that one reads in an evening: [Read the code in an
-# evening](../reading.md#the-second-half-the-transformer) lists them in order, from the layers to the loop of training.
+# evening](../reading.md#the-transformer) lists them in order, from the layers to the loop of training.
 # These are the lines of the encoder layer, which you wrote in part 5:
 
 # %%
