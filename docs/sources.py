@@ -9,12 +9,11 @@ import io
 import json
 import os
 import re
-import resource
 import runpy
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ import labels
 import nbformat
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
+from jupyter_core.utils import run_sync
+from nbclient import NotebookClient
 
 from nn.commands import COMMANDS
 from nn.commands import main as run_command
@@ -48,11 +49,13 @@ def write_pages(app: Any) -> None:
     write_labels()
     if not chinese:
         write_command_line()
-    for script in lessons():
-        notebook = lesson_notebook(script, chinese)
-        if app.builder.name != "gettext":
-            add_outputs(notebook, recorded_outputs(script), "zh" if chinese else "en")
-        write(MADE / f"{script.stem}.ipynb", nbformat.writes(notebook))
+    with lesson_kernel() as kernel:
+        for script in lessons():
+            notebook = lesson_notebook(script, chinese)
+            if app.builder.name != "gettext":
+                outputs = recorded_outputs(script, kernel)
+                add_outputs(notebook, outputs, "zh" if chinese else "en")
+            write(MADE / f"{script.stem}.ipynb", nbformat.writes(notebook))
     for script in sorted(STATEMENTS.glob("*.py")):
         if app.builder.name != "gettext":
             name = f"statements_{script.stem}"
@@ -73,7 +76,19 @@ def lesson_notebook(script: Path, chinese: bool) -> Any:
     return notebook
 
 
-def recorded_outputs(script: Path) -> list[Any]:
+@contextlib.contextmanager
+def lesson_kernel() -> Iterator[Any]:
+    """Give the kernel in which all lessons run: a start with its imports takes as long as a short lesson."""
+    client = NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3")
+    kernel = client.create_kernel_manager()
+    try:
+        yield kernel
+    finally:
+        if kernel.has_kernel:
+            run_sync(kernel.shutdown_kernel)(now=True)
+
+
+def recorded_outputs(script: Path, kernel: Any) -> list[Any]:
     """Return the outputs of the cells of a lesson, computed now or since its code changed.
 
     Their words are in both languages: a lesson runs once.
@@ -86,18 +101,15 @@ def recorded_outputs(script: Path) -> list[Any]:
     code = hashlib.sha256(b"".join(parts)).hexdigest()
     found = json.loads(record.read_text("utf-8")) if record.is_file() else {}
     if found.get("code") != code:
-        from nbclient import NotebookClient
-
         MADE.mkdir(parents=True, exist_ok=True)
         print(f"lesson {script.stem} ...", flush=True)
-        began = resource.getrusage(resource.RUSAGE_CHILDREN)
-        client = NotebookClient(
-            notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": MADE}}
-        )
+        began = time.monotonic()
+        notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+        where = {"metadata": {"path": MADE}}
+        client = NotebookClient(notebook, km=kernel, timeout=600, resources=where)
         client.execute(env={**os.environ, "COURSE_LANGUAGE": "both"})
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-        print(f"lesson {script.stem}: {seconds:.0f} s of a core", flush=True)
+        client.kc.stop_channels()
+        print(f"lesson {script.stem}: {time.monotonic() - began:.0f} s", flush=True)
         found = {"code": code, "outputs": [cell.outputs for cell in cells]}
         write(record, json.dumps(found, ensure_ascii=False))
     return found["outputs"]

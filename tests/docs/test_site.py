@@ -110,6 +110,14 @@ def test_lessons_link_to_sections_of_their_appendix(chinese: bool) -> None:
     assert count > 8
 
 
+def test_lessons_link_to_sections_of_the_page_for_readers() -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "reading.md").read_text("utf-8"), re.M)
+    anchors = {re.sub(r"[^\w -]", "", text).strip().lower().replace(" ", "-") for text in headings}
+    texts = [path.read_text("utf-8") for path in part("sources").lessons()]
+    links = {link for text in texts for link in re.findall(r"reading\.md#([\w-]+)", text)}
+    assert links and links <= anchors
+
+
 def test_course_page_has_a_card_with_a_picture_for_each_lesson() -> None:
     text = (ROOT / "docs" / "course.md").read_text("utf-8")
     card = r":::\{grid-item-card\} (.+)\n:img-top: (.+)\n:img-alt: .+\n:link: course/(\w+)\n"
@@ -171,17 +179,18 @@ def test_outputs_are_added_in_each_language_and_computed_again_after_a_change(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     record = tmp_path / "made" / "records" / "00_lesson.json"
     records: set[str] = set()
-    for changed, runs in (("", 1), ("Text", 1), ("word", 2)):
-        script.write_text(text.replace(changed or " ", "other" if changed else " "), "utf-8")
-        sources.recorded_outputs(script)
-        records.add(record.read_text("utf-8"))
-        assert len(records) == runs
+    with sources.lesson_kernel() as kernel:
+        for changed, runs in (("", 1), ("Text", 1), ("word", 2)):
+            script.write_text(text.replace(changed or " ", "other" if changed else " "), "utf-8")
+            sources.recorded_outputs(script, kernel)
+            records.add(record.read_text("utf-8"))
+            assert len(records) == runs
     assert [path.name for path in sources.course_files(script)][1:] == ["shown.py", "labels.py"]
     for language in ("en", "zh"):
         notebook = sources.jupytext.read(script)
         if language == "zh":
             sources.translate_notebook(notebook, {})
-        sources.add_outputs(notebook, sources.recorded_outputs(script), language)
+        sources.add_outputs(notebook, sources.recorded_outputs(script, None), language)
         assert notebook.cells[-1].outputs[0].text == f"{language} other\n"
 
 
