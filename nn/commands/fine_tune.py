@@ -84,23 +84,13 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--resume", action="store_true", help="continue the run in --out, with its settings")
     args = parser.parse_args(argv)
     if args.resume:
-        args = with_settings_of_run(args, parser, argv)
+        file, names = args.out / "run" / SETTINGS, settings_of(args).keys()
+        args = resumed_options(parser, argv, args, file, "", names, MAY_CHANGE)
     if args.save_adapter and args.train not in (None, "lora"):
         parser.error("--save-adapter needs --train lora")
     if args.save_adapter == args.out:
         parser.error("--save-adapter must be another directory than --out")
     return args
-
-
-def with_settings_of_run(
-    args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str] | None
-) -> argparse.Namespace:
-    """Return the options with the settings of the run in `args.out` as defaults."""
-    path = args.out / "run" / SETTINGS
-    if not path.exists():
-        note(f"nothing in {args.out} to continue: beginning")
-        return args
-    return resumed_options(parser, argv, read_json(path), settings_of(args).keys(), MAY_CHANGE)
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:

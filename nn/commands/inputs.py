@@ -15,7 +15,6 @@ from typing import Any
 
 import nn
 from minigrad.io import read_json
-from minigrad.io.json import Settings
 from minigrad.io.reading import printable, require_file
 from nn import text
 from nn.commands.console import CONTROLS, Parser, count, note, piped
@@ -74,16 +73,22 @@ def columns_of(text: str) -> list[str]:
 def resumed_options(
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None,
-    settings: Settings,
+    args: argparse.Namespace,
+    file: Path,
+    part: str,
     names: Collection[str],
     may_change: Collection[str],
 ) -> argparse.Namespace:
     """Return the options of a run that is resumed, whose defaults are the settings of the run.
 
-    Each of the `names` must be a setting that is a value of its option. Errors of the parser begin
-    with the file of the settings.
+    The settings are a part of `file`, or all of it. Without this file, `args` is returned. Each of
+    the `names` must be a setting that is a value of its option. Errors of the parser begin with the
+    file.
     """
-    file = settings.where.partition(": ")[0]
+    if not file.exists():
+        note(f"nothing in {args.out} to continue: beginning")
+        return args
+    settings = read_json(file).object(part) if part else read_json(file)
     for action in [action for action in parser._actions if action.dest in names]:
         if action.dest not in settings:
             raise ValueError(

@@ -26,7 +26,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.fast.runtime import available_cores
-from minigrad.io import read_json, write_json
+from minigrad.io import write_json
 from minigrad.optim import (
     Adam,
     cosine_schedule,
@@ -134,7 +134,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
         args.out = Path("runs") / (Path(args.data[0]).name.split(".")[0] if args.data else pair)
     if args.resume:
-        args = with_settings_of_run(args, parser, argv)
+        file, names = args.out / "config.json", vars(args).keys() - CALL_OPTIONS
+        if not file.exists() and any(args.out.glob("[!.]*")):
+            parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
+        parser.set_defaults(out=args.out)
+        args = resumed_options(parser, argv, args, file, "settings", names, MAY_CHANGE)
     elif (args.out / "last.safetensors").exists():
         parser.error(f"{args.out} holds a run already: pass --resume, or another --out")
     elif (args.out / "config.json").exists() and not is_run(args.out):
@@ -155,21 +159,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if args.processes is None:
         args.processes = min(4, available_cores())  # one if the system cannot fork
     return args
-
-
-def with_settings_of_run(
-    args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str] | None
-) -> argparse.Namespace:
-    """Return the options with the settings of the run in `args.out` as defaults."""
-    path = args.out / "config.json"
-    if not path.exists():  # interrupted before its first step, or another directory
-        if any(args.out.glob("[!.]*")):
-            parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
-        note(f"nothing in {args.out} to continue: beginning")
-        return args
-    parser.set_defaults(out=args.out)
-    names = vars(args).keys() - CALL_OPTIONS
-    return resumed_options(parser, argv, read_json(path).object("settings"), names, MAY_CHANGE)
 
 
 # -- sentences -------------------------------------------------------------------------------------
