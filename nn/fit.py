@@ -45,6 +45,9 @@ class TrainingLoop:
         Loss of each step.
     """
 
+    epoch: int = 0
+    step: int = 0
+
     def __init__(
         self,
         model: Any,
@@ -61,18 +64,7 @@ class TrainingLoop:
             checked_count("TrainingLoop", "max_epochs", max_epochs, 0)
         self.max_epochs = max_epochs
         self.initial_rates = [group["lr"] for group in optimizer.param_groups]
-        self._epochs = self._steps = 0
         self.losses: list[float] = []
-
-    @property
-    def epoch(self) -> int:
-        """Number of whole epochs."""
-        return self._epochs
-
-    @property
-    def step(self) -> int:
-        """Number of steps."""
-        return self._steps
 
     def fit(self) -> list[Any]:
         """Return the loss of each step, after training to the end."""
@@ -103,10 +95,10 @@ class TrainingLoop:
         batch : sequence
             Arguments of `model.loss`.
         """
-        self._steps += 1
+        self.step += 1
         if self.rate is not None:
             for group, lr in zip(self.optimizer.param_groups, self.initial_rates):
-                group["lr"] = lr * self.rate(self._steps)
+                group["lr"] = lr * self.rate(self.step)
         loss = self.model.loss(*batch, **self.options)
         self.optimizer.zero_grad()
         loss.backward()
@@ -115,4 +107,4 @@ class TrainingLoop:
 
     def end_epoch(self) -> None:
         """Count an epoch whose batches have all been taken."""
-        self._epochs += 1
+        self.epoch += 1

@@ -195,12 +195,12 @@ class Trainer(TrainingLoop):
         self._has_buffers = False
 
     @property
-    def step(self) -> int:
+    def step(self) -> int:  # type: ignore[override]
         """Number of steps done."""
         return self.state.counters.step
 
     @property
-    def epoch(self) -> int:
+    def epoch(self) -> int:  # type: ignore[override]
         """Number of whole epochs done."""
         return self.state.counters.epoch
 
