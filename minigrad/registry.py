@@ -408,7 +408,8 @@ def _publish(entry: Any, call: Function, numpy: Functions, methods: str) -> Func
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
     if entry.numpy and call.__doc__ and "Parameters" not in call.__doc__:
-        first = f"{entry.numpy[0].__module__}.{entry.numpy[0].__name__}"
+        module = getattr(entry.numpy[0], "__module__", "numpy")  # which ufuncs of NumPy 2.0 lack
+        first = f"{module}.{entry.numpy[0].__name__}"
         call.__doc__ = f"{inspect.cleandoc(call.__doc__)}\n\nParameters and result: as `{first}`."
     if not _OPTIONS.isdisjoint(names_of(call)):
         call = _with_forms(call)
