@@ -447,7 +447,8 @@ class WriteMachine(RuleBasedStateMachine):
             return
         along = lambda gs: sum((g * d).sum() for g, d in zip(gs, direction))
         slope, expected = float(along(gs).data), difference(f)
-        scale = max(1, abs(expected), *[np.abs(g.data).sum() for g in gs])
+        rounding = 1e-5 * max([np.abs(a).max(initial=0) for a in base.values])  # of differences
+        scale = max(1, abs(expected), rounding, *[np.abs(g.data).sum() for g in gs])
         assert abs(slope - expected) < 1e-6 * scale, (slope, expected)
         if self.may_freeze:  # a gradient of other leaves would have other frozen values
             return
