@@ -20,6 +20,7 @@ import functools
 import math
 import weakref
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -420,12 +421,15 @@ def _visible(
     The mask is None if all was written. The others are pairs of the number of an entry and what it
     has in common with the place, without indices if the entry has no node.
     """
-    both = [e.common(place) for e in entries]
-    if len(entries) == 1 and (only := both[0]) is not None:
+    both: list[Any] = [e.common(place) for e in entries]
+    if None not in both and _are_disjoint(both):
+        parts = [(i, part) for i, part in enumerate(both) if part.size]
+        if sum([part.size for _, part in parts]) == math.prod(place.shape):
+            return None, parts
         kept = np.ones(place.shape, bool)
-        if only.size:
-            (kept.reshape(-1) if only.is_flat else kept)[only.mine] = False
-        return kept if only.size < kept.size else None, [(0, only)] if only.size else []
+        for _, part in parts:
+            (kept.reshape(-1) if part.is_flat else kept)[part.mine] = False
+        return kept, parts
     places = [place, *[e.place for e in entries]]
     low, high = min([p.low for p in places]), max([p.high for p in places])
     steps = [s for p in places for s, length in zip(p.strides, p.shape) if length > 1]
@@ -439,7 +443,7 @@ def _visible(
     numbers = np.zeros((high - low) // unit + 1, np.min_scalar_type(len(entries)))
     for i, e in enumerate(entries, 1):  # a later entry replaces an earlier one
         e.paint(numbers, low, unit, i)
-    last, parts = place.of(numbers, low, unit), list[tuple[int, Any]]()
+    last, parts = place.of(numbers, low, unit), []
     counts = np.bincount(last.ravel(), minlength=len(entries) + 1).tolist()
     for i, (e, part, count) in enumerate(zip(entries, both, counts[1:])):
         if count and (part is None or part.size != count):
@@ -453,6 +457,13 @@ def _visible(
         if count:
             parts.append((i, part))
     return last == 0 if counts[0] else None, parts
+
+
+def _are_disjoint(parts: list[Any]) -> bool:
+    """Return whether no element is in two parts of a place, as far as this is seen fast."""
+    spans = sorted([(part.mine.start, part.mine.stop) for part in parts if part.is_flat])
+    is_seen = len(spans) == len(parts) and all(a[1] <= b[0] for a, b in pairwise(spans))
+    return is_seen or len(parts) == 1
 
 
 def _visible_parts(
@@ -546,7 +557,7 @@ class Memory:
                 self.lost.append(e.place)
             else:
                 _in_kind(e.place.view(self.values), e.is_batched)[e.index] = e.old
-        if any(p.low < place.high and place.low < p.high for p in self.lost):
+        if self.lost and any(p.low < place.high and place.low < p.high for p in self.lost):
             return None
         return place.view(self.values).copy()
 

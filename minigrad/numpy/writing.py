@@ -46,16 +46,7 @@ from .write_log import (
 
 
 def write(t: Tensor, index: Any, value: Any, name: str) -> None:
-    """Write a value into `t[index]`, and record where it came from.
-
-    Parameters
-    ----------
-    t : Tensor
-    index : index of NumPy
-    value : array_like
-    name : str
-        Name of the write in errors.
-    """
+    """Write a value into `t[index]`, and record where it came from; `name` is for errors."""
     is_recorded = MODE.get().record
     if isinstance(value, (list, tuple)) and needs_gradient(value):
         value = tensor(value)
@@ -66,7 +57,7 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     _check_memory(t, new, name)
     if node is None and not is_view and not _has_nodes(t, first):
         index = without_tensors(index)
-        _change_constant(t, first, lambda: t._array.__setitem__(index, new))
+        change(t, lambda: t._array.__setitem__(index, new))
         return
     index = plain_index(index, t if is_recorded else None)
     parts = index if type(index) is tuple else (index,)
@@ -92,18 +83,10 @@ _SELECTS = (np.ndarray, OtherArray, bool, np.bool_)
 
 def change(t: Tensor, function: Callable[[], Any]) -> None:
     """Call a function that writes values without a gradient into the memory of `t`."""
-    _check_memory(t, None, "a write")
     first = first_of(t)
-    if _has_nodes(t, first):
-        _record(first, t._array, ..., None, "a write", function)
-    else:
-        _change_constant(t, first, function)
-
-
-def _change_constant(t: Tensor, first: Tensor, function: Callable[[], Any]) -> None:
-    """Call a function that writes constants into memory without known nodes."""
-    if first._last_node is None and frozen_node(first) is None:
-        _record(first, t._array, ..., None, "", function, keeps_old=False)
+    has_nodes = _has_nodes(t, first)
+    if has_nodes or (first._last_node is None and frozen_node(first) is None):
+        _record(first, t._array, ..., None, "a write", function, keeps_old=has_nodes)
     else:
         function()
         mark_changed(t._array)
@@ -127,7 +110,7 @@ def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
     if node is not None:
         _check_receives(t, name)
     elif not _has_nodes(t, first):
-        _change_constant(t, first, function)
+        change(t, function)
         return
     time = _record(first, t._array, ..., node, name, function)
     if first is t and MODE.get().record:
@@ -204,9 +187,7 @@ def _record(
     owner = values if values.base is None else owner_of(values)
     log = logs.get(id(owner)) or Log(owner)
     place = log.place if values is owner else place_of(values, log.address)
-    cut = "" if keeps_old else THROUGH_ANOTHER
-    if not MODE.get().record:
-        cut = UNDER_NO_GRAD
+    cut = UNDER_NO_GRAD if not MODE.get().record else "" if keeps_old else THROUGH_ANOTHER
     i = log.replaced(place, index, keeps_old)
     written = getattr(first, "_written", None)
     if written is None:
@@ -222,16 +203,14 @@ def _record(
                 f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
                 "instead of t += u, or change a clone() of it"
             )
-        old = None
-        if keeps_old:
-            old = view.copy() if index is ... else view[index]
+        old = None if not keeps_old else view.copy() if index is ... else view[index]
         e = Entry(place, values is not view, index, cut, old)
         function()
         log.entries.append(e)
     else:
         function()
-        e, replaced = log.entries[i], log.entries[i:]
-        for gone in replaced:
+        e = log.entries[i]
+        for gone in log.entries[i:]:
             written.pop(gone.time, None)
         del log.entries[i + 1 :]
         e.cut, e.is_batched = cut, values is not view
@@ -240,7 +219,8 @@ def _record(
     e.has_node = node is not None
     if node is not None:
         written[e.time] = node
-        log.first_node = min(log.first_node, e.time)
+        if log.first_node is NEVER:
+            log.first_node = e.time
     if first._last_node is not None and first._last_node.notes is not None:
         read((first,))
     return e.time
@@ -268,6 +248,7 @@ def _writes(name: str, numpy: Callable[..., Any], first: str, values: str, i: in
             mark_changed(target)
             return
         check_writable(target, name)
+        _check_memory(target, None, name)
         operands = map(unwrap, (target, *rest, *options.values()))
         is_plain = not any(isinstance(x, OtherArray) for x in operands)
         if is_constant and is_plain and not _has_nodes(target, first_of(target)):
