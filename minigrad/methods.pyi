@@ -384,7 +384,7 @@ class Methods:
     def trunc(self) -> Tensor:
         """Round towards zero to integers."""
     def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
-        """Split x into slices along `axis`: the inverse of `stack`."""
+        """Return slices of x along `axis`: the inverse of `stack`."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`."""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:

@@ -140,7 +140,12 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
     The gradient passes where x is inside the limits or equal to one, as in PyTorch's `clamp`.
 
-    Parameters and result: as `numpy.clip`.
+    Other parameters and the result: as `numpy.clip`.
+
+    Parameters
+    ----------
+    min, max : float or array_like, optional
+        The lower and the upper limit.
     """
     return _clip(x, min, max)
 

@@ -147,6 +147,9 @@ for _numpy in (np.vsplit, np.hsplit, np.dsplit):
 
 @function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split x into slices along `axis`: the inverse of `stack`."""
+    """Return slices of x along `axis`: the inverse of `stack`.
+
+    Parameters: as `array_split`.
+    """
     y = moveaxis(x, axis, 0)
     return tuple([getitem(y, i) for i in range(len(y))])
