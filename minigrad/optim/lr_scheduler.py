@@ -249,13 +249,12 @@ def StepLR(optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> Schedule
 def MultiStepLR(optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> Schedule:
     """Return a schedule that multiplies the rate by `gamma` at each milestone.
 
+    Other parameters: as `StepLR`.
+
     Parameters
     ----------
-    optimizer : Optimizer
     milestones : sequence of int
         Epochs from which on the rate is lower; an epoch that occurs twice counts twice.
-    gamma : float
-        Factor; 0.1 by default.
     """
     checked_number("MultiStepLR", "gamma", gamma)
     epochs = sorted([checked_count("MultiStepLR", "milestones", epoch, 0) for epoch in milestones])
@@ -265,7 +264,7 @@ def MultiStepLR(optimizer: Optimizer, milestones: Sequence[int], gamma: float = 
 def ExponentialLR(optimizer: Optimizer, gamma: float) -> Schedule:
     """Return a schedule that multiplies the rate by `gamma` in each epoch.
 
-    Parameters: as `MultiStepLR`.
+    Parameters: as `StepLR`.
     """
     checked_number("ExponentialLR", "gamma", gamma)
     return Schedule(optimizer, lambda step: gamma ** (step - 1))

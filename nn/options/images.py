@@ -21,12 +21,7 @@ __all__ = ["PatchEmbedding"]
 class PatchEmbedding(Module):
     """Embeddings of images: a learned vector, then that of each patch, row by row.
 
-    Parameters
-    ----------
-    config : EncoderConfig
-        Options of the model.
-    generator : numpy.random.Generator, optional
-        Draws the weights, and the masks of dropout.
+    Parameters: as `EncoderModel`.
 
     References
     ----------

@@ -163,10 +163,10 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
     A gate of 0 removes a head. The gradient at a gate of 1 is the influence of the head on the
     loss.
 
+    Other parameters: as `record_attention`.
+
     Parameters
     ----------
-    model : Module
-        Any model with `MultiHeadAttention` layers.
     gates : mapping of str to array or Tensor, shape (h,) or (N, h)
         By the names of multi-head attentions: see `attentions_of`.
 

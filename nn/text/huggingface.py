@@ -124,10 +124,7 @@ class ModelText:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the tokens of ids. An id that is not in the vocabulary becomes "".
 
-        Parameters
-        ----------
-        ids : iterable of int
-            Ids of tokens.
+        Parameters: as `ModelText.stream`.
         """
         return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
 

@@ -73,10 +73,7 @@ class Tokenizer:
     def normal(self, text: str) -> str:
         """Return a string in lower case, if that was chosen.
 
-        Parameters
-        ----------
-        text : str
-            A sentence.
+        Parameters: as `Tokenizer.split`.
         """
         return text.lower() if self.lowercase else text
 
@@ -272,10 +269,7 @@ class BPETokenizer(Tokenizer):
     def words(self, text: str) -> list[str]:
         """Return the parts of a string that merges do not cross, with a character for each byte.
 
-        Parameters
-        ----------
-        text : str
-            A sentence.
+        Parameters: as `Tokenizer.split`.
         """
         return [
             word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(self.normal(text))
