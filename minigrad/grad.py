@@ -18,7 +18,7 @@ import numpy as np
 from .arrays import Array, ArrayLike, Function, Options, Tree, as_array
 from .errors import GradientError
 from .graph import Backward, Node, topological
-from .modes import MODE, set_grad_enabled, traced
+from .modes import MODE, traced
 from .nested import leaves, rebuilt
 from .registry import alias
 from .tensor import Tensor, wrap
@@ -64,7 +64,8 @@ def gradients(
     if len(gs) != len(ys):
         raise ValueError(f"gradients: gradient must have {len(ys)} items, got {len(gs)}")
     nodes = [x._needed_node("gradients") for x in xs]
-    grads = _propagated(ys, gs, nodes, retain_graph, create_graph)
+    seeds = _seeds(ys, gs, create_graph)
+    grads = Backward(wrap, retain_graph, create_graph).run(seeds, nodes)
     if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in grads]):
         raise GradientError(
             f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True to "
@@ -73,22 +74,10 @@ def gradients(
     return tuple([grads.get(node) for node in nodes])
 
 
-def _propagated(
-    ys: Sequence[Tensor],
-    gs: Sequence[Array],
-    nodes: list[Node],
-    retain_graph: bool,
-    create_graph: bool,
-    order: list[Node] | None = None,
-) -> dict[Node, Tensor]:
-    """Return the gradients of some nodes, those that have one; `order` as in `Backward.run`."""
-    seeds = [
-        (y._node, y._seed("gradients", g, create_graph))
-        for y, g in zip(ys, gs)
-        if y._node is not None
-    ]
-    with set_grad_enabled(create_graph):
-        return Backward(wrap, retain_graph, create_graph).run(seeds, nodes, order)
+def _seeds(ys: Sequence[Any], gs: Sequence[Array], create_graph: bool) -> list[tuple[Node, Array]]:
+    """Return the nodes of results with the gradients that start a backward pass."""
+    live = [(y, g) for y, g in zip(ys, gs) if y._node is not None]
+    return [(y._last_node, y._seed("gradients", g, create_graph)) for y, g in live]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -146,7 +135,8 @@ class TracedCall:
 
         `order` contains the nodes of `ys`, and is emptied.
         """
-        grads = _propagated(ys, gs, self.nodes, retain_graph, create_graph, order)
+        seeds = _seeds(ys, gs, create_graph)
+        grads = Backward(wrap, retain_graph, create_graph).run(seeds, self.nodes, order)
         return [
             grads[node] if node in grads else wrap(np.zeros_like(x._array), None)
             for x, node in zip(self.inputs, self.nodes)

@@ -22,7 +22,7 @@ from . import changes
 from .arrays import Array, Function, OtherArray, Shape, as_array
 from .changes import tick
 from .errors import GradientError
-from .modes import MODE
+from .modes import MODE, set_grad_enabled
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
@@ -186,9 +186,10 @@ class Backward:
                 self.useful = _leading_to(self.targets, order)
                 order[:] = [node for node in order if node in self.useful]
         grads: dict[Node, Array] = {}
-        for node, seed in seeds:
-            grads[node] = grads[node] + seed if node in grads else seed
-        self._walk(order, grads)
+        with set_grad_enabled(self.create_graph):
+            for node, seed in seeds:
+                grads[node] = grads[node] + seed if node in grads else seed
+            self._walk(order, grads)
         return self.gradients
 
     def _walk(self, order: list[Node], grads: dict[Node, Array]) -> None:

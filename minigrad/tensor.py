@@ -23,7 +23,7 @@ from .changes import LOG, NEVER, logs, mark_changed, tick
 from .errors import GradientError
 from .graph import Backward, Node, kind_of, notes_of, shown_grad
 from .methods import Methods
-from .modes import MODE, set_grad_enabled
+from .modes import MODE
 
 __all__ = ["Tensor"]
 
@@ -257,8 +257,7 @@ class Tensor(Methods):
                 "does, or they were computed under no_grad()"
             )
         seed = self._seed("backward", gradient, create_graph)
-        with set_grad_enabled(create_graph):
-            Backward(wrap, retain_graph, create_graph).run([(self._node, seed)])
+        Backward(wrap, retain_graph, create_graph).run([(self._node, seed)])
 
     def _seed(self, caller: str, gradient: Array, create_graph: bool) -> Array:
         """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""

@@ -17,7 +17,6 @@ import numpy as np
 from ..fuse import use_definitions
 from ..grad import Function, TracedCall, checked_results, grad, gradients, is_array, new_input
 from ..graph import Backward, Node
-from ..modes import set_grad_enabled
 from ..nested import leaves, rebuilt
 from ..ops.shape import stack
 from ..tensor import Tensor, to_array, wrap
@@ -220,13 +219,12 @@ def _rows_in_batches(run: TracedCall, y: Tensor, order: list[Node]) -> list[Tens
         batch = slice(start, start + length)
         seeds = np.eye(y.size, dtype=y.dtype)[batch].reshape(-1, *y.shape)
         if y._node is not None:
-            with set_grad_enabled(False):
-                backward = Backward(wrap, retain_graph=True, create_graph=False)
-                token = KEEPS.set(True)
-                try:
-                    grads = backward.run([(y._node, BatchedArray(seeds))], run.nodes)
-                finally:
-                    KEEPS.reset(token)
+            backward = Backward(wrap, retain_graph=True, create_graph=False)
+            token = KEEPS.set(True)
+            try:
+                grads = backward.run([(y._node, BatchedArray(seeds))], run.nodes)
+            finally:
+                KEEPS.reset(token)
             for row, node in zip(rows, run.nodes):
                 if node in grads:
                     c = grads[node]._array
