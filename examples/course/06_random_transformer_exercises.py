@@ -414,7 +414,7 @@ check(
 )
 
 # %% [markdown]
-# ![A tree of beginnings: how has 0.60 and leads to sentences of 0.20 each; hola has 0.40 and leads to hola mundo with 0.40, which a beam of two finds.](../pictures/beam.svg)
+# ![A tree of beginnings: how has 0.60 and leads to sentences of 0.30 and 0.20; hola has 0.40 and leads to hola mundo with 0.40, which a beam of two finds.](../pictures/beam.svg)
 #
 # The likeliest first word leads away from the likeliest sentence. A beam finds it here; it is no guarantee, since a beam
 # sees only a few of all sentences.
