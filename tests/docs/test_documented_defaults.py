@@ -63,4 +63,4 @@ def test_documented_defaults_are_those_of_the_signature() -> None:
                 compared.add((path, name))
                 if actual != default:
                     wrong.append(f"{path}: {name} must be {default} by default, got {actual}")
-    assert wrong == [] and len(compared) > 200
+    assert wrong == [] and len(compared) > 150
