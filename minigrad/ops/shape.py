@@ -141,11 +141,6 @@ def transpose(x: ArrayLike, *axes: int | Shape | None) -> Tensor:
         Axes of x in the new order, as ints or one tuple; reversed by default.
     """
     order = ints(axes)
-    if len(axes) == 2 == len(shape_of(x)) and order in ((0, 1), (-2, -1)):
-        raise ValueError(
-            f"transpose: axes must be in a new order, as in NumPy, got {order}; to exchange two "
-            "axes, as PyTorch does, write x.T"
-        )
     if len(order) == 2 < len(shape_of(x)):  # NumPy refuses it; PyTorch exchanges two axes
         return swapaxes(x, *order)
     return reordered(x, order if order != (None,) and (order or axes) else None)

@@ -145,7 +145,6 @@ CASES: list[tuple[str, str, list[str]]] = [
      ["np.sum(np.abs(x) ** p[2], 1) ** (1 / p[2])"]),
     ("write x.detach()", "np.from_dlpack(p)", ["np.from_dlpack(p.detach()) -> ndarray"]),
     ("pass dtype=complex", "mg.full_like(p, 1j)", ["mg.full_like(p, 1j, dtype=complex) -> Tensor"]),
-    ("write x.T", "x.transpose(0, 1)", ["x.T"]),
     ("convert to a dtype with astype, or reinterpret the memory with x.data.view(dtype)", "x.view(np.float32)",
      ["x.astype(np.float32)", "x.data.view(np.float32) -> ndarray"]),
     ("write x.max(axis=...), and x.argmax(axis=...) for the positions", "x.max(dim=1)",

@@ -65,6 +65,12 @@ def test_axis_out_of_range_is_refused(name: str, parameter: str, tracked: bool) 
             CALLS[name](*call.args, **call.kwargs)
 
 
+@pytest.mark.parametrize("axes", [(), (0, 1), (1, 0), (-2, -1), (-1, -2), ((0, 1),), ((1, 0),)])
+def test_transpose_of_a_matrix_orders_its_axes_as_numpy_does(axes: Any) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(mg.Tensor(x).transpose(*axes).data, x.transpose(*axes))
+
+
 @pytest.mark.parametrize("axes", [*itertools.permutations(range(3))])
 def test_gradient_of_transpose_is_transposed_back_by_axes_from_either_end(axes: Any) -> None:
     x = mg.Tensor(np.zeros((2, 3, 4)), requires_grad=True)
