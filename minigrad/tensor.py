@@ -77,12 +77,7 @@ class Tensor(Methods):
     _written: dict[int, Node]  # nodes of values that were written into this memory, by time
 
     def __init__(self, data: ArrayLike, requires_grad: bool = False, dtype: DType = None) -> None:
-        if (
-            isinstance(data, Tensor)
-            and data._node is not None
-            and not requires_grad
-            and MODE.get().record
-        ):
+        if isinstance(data, Tensor) and data._node is not None and MODE.get().record:
             raise GradientError(
                 "Tensor: data must not require gradients, which the new tensor would lose; write "
                 "data.clone() for a copy with a gradient, or data.detach()"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+import nn
 from minigrad import Tensor
 
 
@@ -17,7 +18,7 @@ def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
     a = np.ones(3)
     assert Tensor(a).data is a
     assert not np.shares_memory(mg.tensor(a).data, a)
-    assert Tensor(Tensor(a)).data is a and Tensor(Tensor(a, True), True).is_leaf
+    assert Tensor(Tensor(a)).data is Tensor(Tensor(a).detach(), True).data is a
     assert Tensor([1, 2]).dtype == int and Tensor([1.0], dtype=np.float32).dtype == np.float32
 
 
@@ -31,6 +32,19 @@ def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
 def test_tensor_of_other_data_is_refused(data: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Tensor(data)
+
+
+@pytest.mark.parametrize("cls", [Tensor, nn.Parameter])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tensor_of_a_tensor_with_a_gradient_is_refused(cls: Any, requires_grad: bool) -> None:
+    leaf = Tensor([1.0, 2.0], requires_grad=True)
+    for data in (leaf, leaf * 2):
+        with pytest.raises(mg.GradientError, match="data must not require gradients"):
+            cls(data, requires_grad)
+        new = cls(data.detach(), requires_grad)
+        assert new.is_leaf and new.requires_grad is requires_grad
+        with mg.no_grad():
+            assert cls(data, requires_grad).requires_grad is requires_grad
 
 
 def test_tensor_has_the_attributes_of_an_array() -> None:
