@@ -15,7 +15,7 @@ a rule in plain NumPy. The first parameter of a rule is `g`, the gradient of the
 - `y`: the result
 - `x_shape`: the shape of operand `x`, without its array
 - `needs`: a tuple of bool, True for operands that need a gradient
-- `saved`: what the forward function of a kernel returned beside its result
+- `saved`: what the forward function of a kernel returned beside its result, for a `vjp`
 
 A value that no rule names is not saved.
 
@@ -152,7 +152,8 @@ class Op:
     def _check(self) -> None:
         """Raise a TypeError for names that an operand, an option or a rule must not have."""
         shapes = [f"{operand}_shape" for operand in self.operands]
-        readable = ("y", *self.operands, *self.options, "needs", "saved", *shapes)
+        saved = ["saved"] * (self.definition is not None and self.joint)  # else not differentiated
+        readable = ("y", *self.operands, *self.options, "needs", *saved, *shapes)
         for reads in self.reads.values():
             if unknown := [read for read in reads if read not in readable]:
                 raise TypeError(
@@ -167,6 +168,14 @@ class Op:
                 raise TypeError(
                     f"{self.name}: parameters must not be named y, needs, saved or _..., got "
                     f"{name!r}. Rename it: a rule reads the result as y"
+                )
+        if self.definition is not None and self.joint:
+            (reads,) = self.reads.values()
+            needed = self.options + self.operands * ("y" in reads or "saved" in reads)
+            if missing := [name for name in needed if name not in reads]:
+                raise TypeError(
+                    f"{self.name}: vjp must read {', '.join(missing)}, which higher derivatives "
+                    "pass to the definition; add the parameter to vjp"
                 )
         if self.variadic and not self.joint:
             raise TypeError(f"{self.name}: an op of *{self.operands[0]} must have a vjp")

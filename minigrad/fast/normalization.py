@@ -12,7 +12,7 @@ from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
 
 
 def _row_norm_vjp(
-    g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any
+    g: Any, x: Any, weight: Any, bias: Any, eps: Any, centred: Any, saved: Any, needs: Any
 ) -> tuple[Any, ...]:
     """Return s (h - mean(h) - c s² mean(h c)) for centred rows c, factors s and h = g · weight."""
     shape, (means, scale) = g.shape, saved

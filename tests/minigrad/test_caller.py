@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import custom_op
 from minigrad.fast.stepper import HAS_FLAGS
-from minigrad.registry import OPS
+from minigrad.registry import OPS, Op
 
 RNG = np.random.default_rng(0)
 
@@ -26,6 +27,31 @@ RNG = np.random.default_rng(0)
 def test_op_called_wrongly_names_itself_and_the_argument(call: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "rules,message",
+    [
+        ({"vjp": lambda g, x: (g * 2 * x,)}, "vjp must read shift, which higher derivatives"),
+        ({"vjp": lambda g, shift: (g,)}, None),
+        ({"vjp": lambda g, y, shift: (g * 2 * (y - shift),)}, "vjp must read x, which higher"),
+        ({"vjp": lambda g, shift, saved: (g * saved,)}, "vjp must read x, which higher"),
+        ({"x": lambda g, saved: g * saved}, r"must read some of y, x, .*, got \['saved'\]"),
+    ],
+)
+def test_kernel_needs_what_its_definition_reads_for_higher_derivatives(
+    rules: Any, message: str | None
+) -> None:
+    def _kernel_with_an_option(x, /, shift):  # type: ignore[no-untyped-def]
+        return x + shift, np.ones_like(x)
+
+    definition = lambda x, shift: x + shift
+    if message is None:
+        Op(_kernel_with_an_option, {}, definition=definition, **rules)
+        return
+    with pytest.raises(TypeError, match=message):
+        vjp = rules.pop("vjp", None)
+        Op(_kernel_with_an_option, rules, definition=definition, vjp=vjp)
 
 
 def test_debugger_in_an_op_shows_its_generated_source() -> None:

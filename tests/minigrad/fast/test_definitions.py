@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ import minigrad as mg
 from minigrad import Tensor
 from minigrad.fast import cross_entropy, forward_attention, gelu_in_place
 from minigrad.fuse import FUSIBLE as KERNELS
+from minigrad.fuse import fuse, fusible
 from minigrad.graph import topological
+from minigrad.registry import OPS
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -159,3 +163,13 @@ def test_use_definitions_replaces_some_or_all_kernels_of_its_thread_within_its_b
 def test_use_definitions_of_unknown_kernel_is_refused() -> None:
     with pytest.raises(ValueError, match="use_definitions: names must be of .*, got softmax"):
         mg.use_definitions("linear", "softmax").__enter__()
+
+
+def test_kernel_of_contributing_has_the_derivatives_of_its_definition() -> None:
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = page.partition("## Add a kernel")[2].partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {"fuse": fuse, "fusible": fusible, "mg": mg, "np": np}
+    with mock.patch.dict(KERNELS), mock.patch.dict(OPS):
+        exec(code, names)
+    mg.gradcheck(names["swish"], [X])
+    mg.gradcheck(lambda x: mg.grad(lambda x: names["swish"](x).sum())(x), [X])
