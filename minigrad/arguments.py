@@ -63,7 +63,7 @@ def check_choice(name: str, option: str, value: object, *choices: str) -> None:
 
 
 def number(name: str, argument: str, value: ArrayLike) -> float | Tensor:
-    """Return a real number as a float, or a tensor without axes unchanged."""
+    """Return a real number as a float, or a 0-d tensor that requires gradients unchanged."""
     if not np.ndim(value) and to_array(value).dtype.kind in "fiu":
         return value if isinstance(value, Tensor) and value.requires_grad else float(value)
     got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)

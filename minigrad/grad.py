@@ -2,7 +2,7 @@
 
 `gradients` returns the gradients of some tensors of a graph with respect to others. `grad` runs a
 function on new leaves and calls `gradients` on its result. Arguments are arrays or trees of arrays
-(`trees.py`), and no `.grad` changes. Each function works inside another one and inside an ordinary
+(`nested.py`), and no `.grad` changes. Each function works inside another one and inside an ordinary
 graph: results are recorded if the inputs require gradients. Look at `gradients` and `TracedCall`,
 whose `new_input` makes derivatives nest: inside another one, an input is a new node of its graph.
 """

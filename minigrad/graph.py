@@ -2,7 +2,7 @@
 
 Each recorded operation leaves one `Node`. A node refers only to the nodes of its operands, so a
 graph has no reference cycles and is freed together with its last result. This file depends on no
-operation and not on `Tensor`.
+operation, and of a `Tensor` it reads only two attributes.
 
 On a first reading: `Node`, `topological`, and the methods `_walk` and `_collect` of
 `Backward`. They are all of reverse-mode differentiation. `_walk` visits the nodes from the last to
@@ -86,7 +86,7 @@ class Notes:
     frozen : bool
         The tensor of a leaf does not require gradients now, so the leaf collects none.
     home : object or None
-        Where the gradient of a leaf is collected (`minigrad.fast.parallel.gradients`). Its method
+        Where the gradient of a leaf is collected (`minigrad.fast.parallel.memory`). Its method
         `keep` takes the first gradient of a pass, and callers get copies by `shown`.
     """
 

@@ -177,7 +177,7 @@ class enable_grad(set_grad_enabled):
 class traced:
     """Context in which a function runs for its derivative.
 
-    Operations are recorded, and a number taken out of a tensor raises an error.
+    Operations are recorded, and the conversion of a tensor to a number raises an error.
     """
 
     def __enter__(self) -> None:

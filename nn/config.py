@@ -1,7 +1,7 @@
 """Configurations of models: sizes and choices as data.
 
-Look at `TransformerConfig`: its defaults are the paper's. A model reads its configuration. What
-came later is in subclasses, such as `nn.EncoderDecoderConfig`.
+Look at `TransformerConfig`: its defaults are the paper's, except `tie`. A model reads its
+configuration. What came later is in subclasses, such as `nn.EncoderDecoderConfig`.
 """
 
 from __future__ import annotations

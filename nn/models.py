@@ -1,8 +1,8 @@
 """The models: encoder-decoder (Vaswani et al. 2017), and decoder-only (Radford et al. 2019).
 
 Look at `Transformer.loss`, which encodes the source and predicts each token of the target from
-those before it, then at `start` and `step`, which decoding calls. Token ids enter in
-`Model._batch`, are checked, and get a mask. `DecodingState` is what a step of decoding changes.
+those before it, then at `start` and `step`, which decoding calls. `checked_ids` checks token ids,
+and `Model._batch` those of inputs, with their mask. A step of decoding changes a `DecodingState`.
 """
 
 from __future__ import annotations

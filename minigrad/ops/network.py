@@ -198,7 +198,7 @@ def dropout_mask(
 ) -> tuple[np.ndarray, float]:
     """Return a mask that is True with probability 1 - q, and 1 / (1 - q).
 
-    q = k / 256 is the nearest to p with 0 < k < 256.
+    q = k / 256 is the nearest to p with 0 < k < 256; k is 0 only for p = 0.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p must be at least 0 and less than 1, got {p}")

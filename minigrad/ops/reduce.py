@@ -70,7 +70,7 @@ def reduced(ufunc: np.ufunc, x: Array, axis: Axis, keepdims: Any = False) -> Arr
     return y[..., None] if keepdims else y
 
 
-# -- sums, means, products
+# -- sums, means, variances
 
 
 @op(numpy=np.sum, methods="sum", x=lambda g, x_shape, axis: _spread(g, x_shape, axis))
