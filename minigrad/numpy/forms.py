@@ -68,12 +68,13 @@ class ArgumentAdapter:
         if count is None:
             return self.function(*args, **self._options(kwargs, names))
         parameters = list(self._defaults)
-        options = dict(zip(parameters[count:], args[count:])) | kwargs
+        options = {**dict(zip(parameters[count:], args[count:])), **kwargs}
         dtype = options.get("dtype")
         if dtype is not None and np.dtype(dtype).kind in "iub":  # integers have no gradient
             return as_tensors(on_arrays(self.numpy, args, kwargs))
-        by_name = [options.pop(x) for x in parameters[len(args) : count] if x in options]
-        return self.function(*args[:count], *by_name, **self._options(options, names))
+        if len(args) < count:  # operands by name
+            args += tuple([options.pop(x) for x in parameters[len(args) : count] if x in options])
+        return self.function(*args[:count], **self._options(options, names))
 
     @functools.cached_property
     def _overwrites(self) -> bool:
@@ -98,8 +99,8 @@ class ArgumentAdapter:
                 continue
             if name not in names:
                 raise TypeError(refusal(numpy_name(self.numpy), name, value))
-            is_kept = isinstance(value, (int, str)) or needs_gradient(value)
-            options[name] = value if is_kept else without_tensors(value)
+            is_plain = isinstance(value, (int, float, str))
+            options[name] = value if is_plain or needs_gradient(value) else without_tensors(value)
         return options
 
 
