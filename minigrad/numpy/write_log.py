@@ -314,7 +314,7 @@ def look(t: Tensor, log: Log) -> None:
         if any(e.cut != UNDER_NO_GRAD for e in log.later(max(seen_of(first), origin.seq), place)):
             raise _cut_error("a leaf that requires gradients was", THROUGH_ANOTHER)
         return
-    seen, t._seen = seen_of(t), log.time
+    seen, node = seen_of(t), None
     written = getattr(first, "_written", {})
     value = written.get(e.time) if e.index is ... and e.place == place else None
     if value is not None and (
@@ -323,18 +323,17 @@ def look(t: Tensor, log: Log) -> None:
         value = None  # of fewer axes, or of all examples
     if first is not t and origin is not None and _goes_through(first, origin, t, value):
         read((first,))
-        set_node(t, Node(_WRITTEN, *_through(first, log, place, length), array))
-        return
-    if value is not None:  # as after t += u
+        node = Node(_WRITTEN, *_through(first, log, place, length), array)
+    elif value is not None:  # as after t += u
         node = Node(_WRITTEN, ((value, _gradient, (None, None)),), (value,), array)
     elif entries := log.later(seen if old is not None else max(seen, log.first_node - 1), place):
         parts = _visible_parts(t, place, written, entries)
-        if not parts and old is None:  # constants among constants
-            return
-        node = Node(_WRITTEN, *_edges(parts, length), array)
+        if parts or old is not None:  # no constants among constants
+            node = Node(_WRITTEN, *_edges(parts, length), array)
     elif old is not None and first is not t:  # a view beside all that was written
         node = Node(_WRITTEN, ((old, _gradient, (None, None)),), (old,), array)
-    else:
+    t._seen = log.time  # there was no error
+    if node is None:
         return
     set_node(t, node)
     if first is t:

@@ -299,9 +299,10 @@ def at(ufunc: np.ufunc, target: Any, index: Any, *values: Any) -> None:
     if ufunc not in (np.add, np.subtract):
         raise GradientError(
             f"{name}: only np.add.at and np.subtract.at have a rule for gradients; write "
-            f"t[index] = np.{ufunc.__name__}(t[index], values) for an index without repetitions"
+            f"t[index] = np.{ufunc.__name__}(t[index]{', values' * len(values)}) for an index "
+            "without repetitions"
         )
-    moved = values[0] if ufunc is np.add else -values[0]
+    moved = values[0] if ufunc is np.add else np.negative(values[0])
     write(target, ..., index_add(target, index=index, values=moved), name)
 
 

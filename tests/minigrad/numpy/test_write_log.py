@@ -13,6 +13,7 @@ from support.environment import max_examples
 from support.write_machine import FreezingMachine, WriteMachine
 
 import minigrad as mg
+from minigrad import GradientError
 from minigrad.changes import logs, owner_of
 from minigrad.numpy.write_log import address_of, common, place_of
 
@@ -100,3 +101,17 @@ def test_stencil_of_large_views_has_gradients_of_finite_differences(shape: tuple
         return u
 
     assert mg.gradcheck(f, (np.random.default_rng(0).standard_normal(shape),))
+
+
+@pytest.mark.parametrize("read_first", [False, True])
+def test_gradient_that_a_write_cut_raises_at_each_read(read_first: bool) -> None:
+    y = mg.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True) * 1.0
+    y[1:] *= 2.0
+    with mg.no_grad():
+        y[0] = 0.0
+    if read_first:  # a large view, for which the whole tensor may be looked at
+        y[1:3].sum().backward()
+    for _ in range(2):
+        for part in (slice(None), slice(3), slice(1)):
+            with pytest.raises(GradientError, match="written under no_grad"):
+                y[part] * 2.0
