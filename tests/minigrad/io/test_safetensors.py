@@ -42,6 +42,14 @@ def test_read_and_map_of_file_written_by_hand_return_its_arrays(tmp_path: Path) 
     assert [file.read(name, float).dtype for name in "ab"] == [np.float64, np.int16]
 
 
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_arrays_of_no_values_can_begin_where_another_begins(names: str, tmp_path: Path) -> None:
+    """In any order of the header."""
+    entries = {"a": entry(), "b": entry("F32", (0,), 0, 0)}
+    file = SafetensorsFile(by_hand(tmp_path / "x", {n: entries[n] for n in names}, bytes(8)))
+    assert [file.read(name).shape for name in "ab"] == [(2,), (0,)]
+
+
 @pytest.mark.parametrize(
     "bits, rounded",
     [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.edges import beside
 
@@ -121,11 +122,12 @@ def test_quotient_of_numbers_of_any_size_is_in_range(
     np.testing.assert_allclose(slope.data, 0, atol=1e-5)
 
 
-@pytest.mark.parametrize("exponent", [0, 0.0, 1, 2, 0.5, 1 + 1j, 0j, 3 - 2j])
+@pytest.mark.parametrize("exponent", [0, 0.0, 1, 2, 9, 0.5, 1 + 1j, 0j, 2j, 3 - 2j])
 def test_power_of_complex_zero_is_that_of_numpy(exponent: complex) -> None:
     zero = np.zeros(2)
-    y = (mg.Tensor(zero, requires_grad=True) + 0j) ** exponent
-    np.testing.assert_array_equal(y.data, (zero + 0j) ** exponent)
+    with np.errstate(invalid="ignore"):
+        y = (mg.Tensor(zero, requires_grad=True) + 0j) ** exponent
+        np.testing.assert_array_equal(y.data, (zero + 0j) ** exponent)
 
 
 def test_square_root_of_negative_and_zero_values_is_that_of_numpy() -> None:
@@ -205,3 +207,26 @@ def test_complex_values_without_gradients_are_those_of_numpy() -> None:
     x = mg.Tensor(X, requires_grad=True)
     with mg.no_grad():
         assert type(1j * x) is type(np.fft.fft(x)) is mg.Tensor
+
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
+NUMBERS = [2, 0.5, 1 + 2j, np.float32(2), np.complex64(1j), np.float64(0.5), np.complex128(2j)]
+
+
+@given(
+    function=st.sampled_from(OPERATORS),
+    number=st.sampled_from(NUMBERS),
+    swaps=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+@example(operator.truediv, 1 + 2j, False, np.float32)
+@example(operator.truediv, 1 + 2j, True, np.float32)
+def test_operator_of_complex_values_and_a_number_has_the_dtype_of_numpy(
+    function: Any, number: Any, swaps: bool, dtype: Any
+) -> None:
+    x = np.fft.fft(X.astype(dtype))
+    z = np.fft.fft(mg.Tensor(X.astype(dtype), requires_grad=True))
+    expected = function(number, x) if swaps else function(x, number)
+    found = function(number, z) if swaps else function(z, number)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.data, expected, rtol=2e-4)

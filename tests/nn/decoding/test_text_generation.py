@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from support.tiny_folders import language_model_folder
 
 import minigrad as mg
 import nn
-from nn.decoding.text_generation import until_stop
+from nn.decoding.text_generation import options_of_directory, until_stop
 
 needs("tokenizers")
 
@@ -106,3 +107,24 @@ def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"got int\d+ \(2,\); put a single sequence in a list"):
         model(text.encode("the cat"))
     assert model([text.encode("the cat")]).shape == model(*text.batch(["the cat"])[:2]).shape
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+def test_max_length_of_the_directory_counts_the_prompt(length: int, tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    settings = {"max_length": length, "eos_token_id": None}
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    model = nn.load(tmp_path)
+    if length > 3:
+        assert options_of_directory(model, {}, 3)["max_len"] == length - 3
+    else:
+        with pytest.raises(ValueError, match=f"above the 3 tokens of the prompt, got {length}"):
+            nn.generate_text(model, nn.text.load(tmp_path), "the cat sat")
+
+
+def test_bad_words_of_the_directory_are_kept_but_for_eos_alone(tmp_path: Path) -> None:
+    language_model_folder(tmp_path)
+    settings = {"bad_words_ids": [[2], [2, 5], [5], [5, 2]], "eos_token_id": 2}
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    options = options_of_directory(nn.load(tmp_path), {}, 3)
+    assert options["bad_words"] == [(2, 5), (5,), (5, 2)]
