@@ -38,9 +38,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
         model.output.weight.data[...] = 3 * rng.standard_normal((outputs, 16))
         found[outputs] = tmp_path_factory.mktemp("model")
         nn.save(found[outputs], model, nn.text.load(encoder))
-        path = found[outputs] / "config.json"
-        settings = json.loads(path.read_text()) | {"model_max_length": 10 * LIMIT}
-        path.write_text(json.dumps(settings))
+        for name in ("config.json", "tokenizer_config.json"):
+            path = found[outputs] / name
+            settings = json.loads(path.read_text()) | {"model_max_length": 10 * LIMIT}
+            path.write_text(json.dumps(settings))
     return found
 
 
