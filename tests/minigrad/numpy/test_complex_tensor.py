@@ -47,6 +47,17 @@ def test_transform_has_the_values_of_numpy_and_derivatives(
 
 
 @pytest.mark.parametrize(
+    "f", [np.fft.irfft, np.fft.hfft, np.fft.irfft2, np.fft.irfftn, np.fft.ifft2]
+)
+def test_transform_of_no_values_is_0(f: Any) -> None:
+    """For some functions, NumPy returns memory that it has not written."""
+    x = mg.Tensor(np.zeros((2, 0)), requires_grad=True)
+    y = f(x, 3) if f in (np.fft.irfft, np.fft.hfft) else f(x, (2, 3))
+    assert y.shape == (2, 3) and not y.data.any()
+    assert mg.gradients(np.real(y).sum(), x)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "np.fft.irfftn(np.fft.rfftn(x.reshape(2, 3), (4, 5), (0, 1)) * 1j, (4, 5), (0, 1))",

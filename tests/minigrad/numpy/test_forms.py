@@ -43,6 +43,9 @@ OLDER = {
 }  # fmt: skip
 """Functions that take other forms before NumPy 2.4."""
 
+TO_REAL = {np.fft.irfft, np.fft.irfft2, np.fft.irfftn, np.fft.hfft}
+"""Transforms to real values."""
+
 UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.svd}
 """Functions that read one half of a symmetric matrix, or whose vectors have any sign; opinfo tests their gradients."""
 
@@ -195,6 +198,8 @@ def check(call: Call, seed: int) -> None:
     """Compare a call with NumPy, without and with gradients."""
     if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
         return  # NumPy does not check that, and returns something
+    if call.function in TO_REAL and any(np.size(value) == 0 for value in call.args):
+        return  # NumPy returns memory that it has not written
     expected = outcome(call, np.copy)
     for tracked in (False, True):
         leaves: list[Tensor] = []
