@@ -193,9 +193,6 @@ def set_layers(
 class ExtendedEncoder(Encoder):
     """A stack of encoder layers with all options; a shared one is used `num_layers` times."""
 
-    repeats = 1
-    output_scale = 1.0
-
     def __init__(
         self,
         config: Any,
@@ -231,8 +228,6 @@ class ExtendedDecoder(Decoder):
 
     Parameters: as `Decoder`.
     """
-
-    output_scale = 1.0
 
     def __init__(self, config: Any, num_layers: int, generator: Generator | None = None) -> None:
         self.output_scale = config.output_scale

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from support.scripts import started
 import nn
 from minigrad import optim
 from minigrad.io import load_arrays, save_arrays
+from nn.runs.objectives import _every, _rows
+from nn.runs.progress import ProgressLine
 
 
 def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
@@ -35,6 +38,68 @@ def test_fit_learns_and_writes_its_history(tmp_path: Path) -> None:
     assert metadata["step"] == t.best_step
     assert best.evaluate(best.valid) == pytest.approx(t.best, rel=1e-5)
     assert not t.model.training
+
+
+@pytest.mark.parametrize("log_every", [1, 3, 100])
+def test_history_has_the_mean_loss_of_the_targets_since_the_last_entry(
+    log_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every `log_every` steps, and at the end of an epoch."""
+    steps: list[tuple[float, float]] = []
+    step = nn.Trainer._step
+
+    def record(self: nn.Trainer, batches: Any) -> Any:
+        result = step(self, batches)
+        steps.append(result[:2])
+        return result
+
+    monkeypatch.setattr(nn.Trainer, "_step", record)
+    t = trainer(max_epochs=2, log_every=log_every)
+    entries, begin = [entry for entry in t.fit() if "loss" in entry], 0
+    assert entries[-1]["step"] == len(steps)
+    for entry in entries:
+        losses, counts = np.array(steps[begin : entry["step"]]).T
+        assert entry["loss"] == pytest.approx((losses * counts).sum() / counts.sum(), rel=1e-9)
+        begin = entry["step"]
+
+
+def test_progress_of_fit_shows_the_figures_of_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line after a validation has four digits of its figures."""
+    shown: dict[int, dict[str, str]] = {}
+    monkeypatch.setattr(
+        ProgressLine, "milestone", lambda line, step, **figures: shown.update({step: figures})
+    )
+    history = trainer(max_epochs=2).fit()
+    validated = [entry for entry in history if "valid_loss" in entry]
+    assert len(validated) == 2 and [*shown] == [entry["step"] for entry in validated]
+    for entry in validated:
+        assert shown[entry["step"]] == {"valid_loss": f"{entry['valid_loss']:.4g}"}
+
+
+@pytest.mark.parametrize("kind", [tuple, list, lambda parts: dict(zip("xy", parts))])
+def test_every_second_row_of_a_batch_of_any_form_has_that_form(kind: Any) -> None:
+    """A list in a batch is a column, and a batch that is a list has columns."""
+    x, y = np.arange(8).reshape(4, 2), [3, 1, 4, 1]
+    assert _rows(kind([x, y])) == 4
+    half = _every(kind([x, y]), 1, 2)
+    assert type(half) is type(kind([x, y]))
+    first, second = half.values() if isinstance(half, dict) else half
+    assert first.tolist() == [[2, 3], [6, 7]] and second == [1, 1]
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_fit_in_an_epoch_without_batches_raises(full: int) -> None:
+    model, rows = nn.Linear(2, 1), [np.ones((3, 2), np.float32)]
+    t = nn.Trainer(
+        model,
+        optim.SGD(model.parameters(), 0.1),
+        lambda epoch: rows if epoch < full else [],
+        objective=lambda model, x: model(x).mean(),
+        max_epochs=3,
+        progress=False,
+    )
+    with pytest.raises(ValueError, match=f"at least one batch in epoch {full}, got none"):
+        t.fit()
 
 
 def test_evaluate_without_targets_raises() -> None:
