@@ -104,6 +104,25 @@ def test_fit_in_an_epoch_without_batches_raises(full: int) -> None:
         t.fit()
 
 
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 5])
+@pytest.mark.parametrize("max_steps", [None, 1, 99])
+def test_progress_of_fit_ends_at_the_last_step(accumulate: int, max_steps: int | None) -> None:
+    """Four batches an epoch, of which `accumulate` make a step."""
+    model = nn.Linear(2, 1)
+    t = nn.Trainer(
+        model,
+        optim.SGD(model.parameters(), 0.1),
+        [np.ones((3, 2), np.float32)] * 4,
+        objective=lambda model, x: model(x).mean(),
+        accumulate=accumulate,
+        max_epochs=2,
+        max_steps=max_steps,
+        progress=False,
+    )
+    t.fit()
+    assert t._line.total == t.step
+
+
 def test_evaluate_without_targets_raises() -> None:
     with pytest.raises(ValueError, match="batches must have at least one target, got none"):
         trainer().evaluate([])
