@@ -68,6 +68,7 @@ ACCEPTED = {
     np.linalg.cross: "integer",
     np.linalg.outer: "must be one-dimensional",  # as np.outer, which flattens
     np.insert: "'list' object has no attribute 'ndim'",  # a list of booleans as positions
+    np.pad: "unsupported keyword arguments for mode",  # reflect_type="even", the default
     np.linalg.vector_norm: "must be None, an integer or a tuple",  # a list of axes
 }
 """Errors of NumPy where minigrad returns a result."""
