@@ -91,7 +91,6 @@ nitpick_ignore_regex = [("py:.*", ".*")]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
-nb_merge_streams = True
 nb_output_stderr = "warn"  # a warning on a page fails the build with -W
 # of code or its output
 nb_code_prompt_show, nb_code_prompt_hide = (

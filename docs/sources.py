@@ -106,7 +106,9 @@ def recorded_outputs(script: Path, kernel: Any) -> list[Any]:
         began = time.monotonic()
         notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
         where = {"metadata": {"path": MADE}}
-        client = NotebookClient(notebook, km=kernel, timeout=600, resources=where)
+        client = NotebookClient(
+            notebook, km=kernel, timeout=600, coalesce_streams=True, resources=where
+        )
         client.execute(env={**os.environ, "COURSE_LANGUAGE": "both"})
         client.kc.stop_channels()
         print(f"lesson {script.stem}: {time.monotonic() - began:.0f} s", flush=True)

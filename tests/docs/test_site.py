@@ -169,7 +169,10 @@ def test_outputs_are_added_in_each_language_and_computed_again_after_a_change(
 ) -> None:
     needs("nbclient", "ipykernel")
     sources, labels = part("sources"), part("labels")
-    text = '# %%\nfrom shown import show\n\n# %% [markdown]\n# Text\n\n# %%\nprint(show("word"))\n'
+    text = (
+        "# %%\nfrom shown import show\n\n# %% [markdown]\n# Text\n\n# %%\nimport sys\n\n"
+        'print("first")\nsys.stdout.flush()\nprint(show("word"))\n'
+    )
     (tmp_path / "labels.py").write_text(Path(labels.__file__).read_text("utf-8"), "utf-8")
     shown = 'from labels import in_each\n\n\ndef show(word):\n    return in_each(lambda to: f"{to} {word}")\n'
     (tmp_path / "shown.py").write_text(shown, "utf-8")
@@ -191,7 +194,7 @@ def test_outputs_are_added_in_each_language_and_computed_again_after_a_change(
         if language == "zh":
             sources.translate_notebook(notebook, {})
         sources.add_outputs(notebook, sources.recorded_outputs(script, None), language)
-        assert notebook.cells[-1].outputs[0].text == f"{language} other\n"
+        assert notebook.cells[-1].outputs[0].text == f"first\n{language} other\n"
 
 
 # -- statements ----------------------------------------------------------------------------------------
