@@ -1,10 +1,12 @@
-"""Compare the paths in docs/reading.md, and its command of the debugger, with the calls."""
+"""Compare the paths in docs/reading.md, with the calls, and run its commands."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.properties import normal
 
 import minigrad as mg
 import nn
 from minigrad import optim
+from minigrad.graph import topological, unbroadcast
 from minigrad.optimizer import Stepper
 
 ROOT = Path(__file__).parents[1]
@@ -113,25 +117,38 @@ def test_calls_visit_the_listed_functions_in_order(
         assert any(called is code for called in calls), f"{name} of {file} is not called there"
 
 
-def breakpoint_of_page() -> tuple[str, str]:
-    """Return the file and the line of the debugger's command."""
+def test_short_loop_of_the_page_computes_the_gradients_of_backward() -> None:
     page = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
-    return re.findall(r"break \$PWD/(nn/attention\.py):(\d+)", page)[0]
+    (code,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    x, w, b = (mg.Tensor(normal(0, *n), requires_grad=True) for n in ((2, 3), (3, 4), (4,)))
+    y = (mg.softmax(mg.tanh(x @ w + b) * x.mean()) ** 2).sum()
+    expected = mg.gradients(y, [x, w, b], retain_graph=True)
+    grads = {y._node: np.ones(())}
+    exec(code, {"order": topological([y._node]), "grads": grads, "unbroadcast": unbroadcast})
+    for t, g in zip((x, w, b), expected, strict=True):
+        np.testing.assert_allclose(t.grad.data, g.data, rtol=1e-12)
 
 
-def test_line_of_the_debugger_is_the_first_of_attention() -> None:
-    code, number = breakpoint_of_page()
-    forward = code_of(code, "MultiHeadAttention.forward")
-    lines = {line for *_, line in forward.co_lines() if line} - {forward.co_firstlineno}
-    assert int(number) == min(lines)
+def commands_of_page() -> list[list[str]]:
+    page = (ROOT / "docs/reading.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines = "".join(blocks).replace("$PWD", ROOT.as_posix()).splitlines()
+    return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.slow
-def test_command_of_the_debugger_stops_in_attention() -> None:
-    code, number = breakpoint_of_page()
-    command = ["-m", "pdb", "-c", f"break {ROOT / code}:{number}", "-c", "continue"]
-    program = ROOT / "examples/book/translator.py"
+@pytest.mark.parametrize("command", commands_of_page(), ids=lambda command: command[-3])
+def test_commands_of_the_page_run_and_the_debugger_stops_where_q_exists(command: list[str]) -> None:
+    assert command[0] == "python"
     run = subprocess.run(
-        [sys.executable, *command, str(program)], input="q\n", capture_output=True, text=True
+        [sys.executable, *command[1:]],
+        input="p q.shape\nstep\nq\n",
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONUTF8": "1"},
+        cwd=ROOT,
     )
-    assert f"attention.py({number})forward()" in run.stdout, run.stdout + run.stderr
+    expected = (
+        r"attention.py\(\d+\)forward[^*]*\(64, 4, \d+, 32\)" if "pdb" in command else "right,"
+    )
+    assert re.search(expected, run.stdout), run.stdout + run.stderr

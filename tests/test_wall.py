@@ -101,7 +101,7 @@ def test_names_of_rings_are_not_in_the_code_of_the_book_of_nn() -> None:
 ALONE = """
 import json, sys
 
-sys.path.insert(0, f"{sys.argv[1]}/tests/support")
+sys.path.insert(0, f"{sys.argv[1]}/examples/book")
 import alone
 import minigrad as mg
 import nn
@@ -183,7 +183,7 @@ def test_models_alone_learn_and_decode_as_in_the_library() -> None:
 EXAMPLE = """
 import json, pathlib, runpy, sys
 program = sys.argv.pop()
-sys.path.insert(0, str(pathlib.Path(program).parents[2] / "tests/support"))
+sys.path.insert(0, str(pathlib.Path(program).parents[2] / "examples/book"))
 import alone
 runpy.run_path(program)
 print(json.dumps([name for name in sys.modules if name.startswith(("minigrad.", "nn."))]))

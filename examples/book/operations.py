@@ -37,14 +37,15 @@ def softplus_of(x, /):
     return np.log1p(np.exp(x))
 
 
-@function(numpy=np.i0)
-def halves(x, axis=0):
-    return x.sum(axis) / 2
+@function(numpy=np.rollaxis)
+def axis_first(x, axis):
+    """Move an axis of a vector or matrix to the front."""
+    return x.swapaxes(0, axis)
 
 
 slope = mg.grad(lambda t: t.soft().sum())
 assert mg.grad(lambda t: slope(t).sum())(np.zeros(2)).tolist() == [0.25] * 2
-assert mg.grad(lambda t: np.fabs(t).sum() + np.i0(t))(x).tolist() == [1.5, 1.5]
+assert mg.grad(lambda t: (np.fabs(t) * np.rollaxis(t, 0)).sum())(x).tolist() == [2, 4]
 
 
 # Another form of a call: `axes=` in place of `axis=`.
@@ -53,7 +54,7 @@ def by_another_name(function, args, options):
 
 
 FORMS.append(by_another_name)
-assert halves(mg.Tensor(np.ones((2, 3))), axes=1).tolist() == [1.5, 1.5]
+assert axis_first(mg.Tensor(np.ones((2, 3))), axes=1).shape == (3, 2)
 
 
 # A kernel runs instead of the definition of a function; higher derivatives use the definition.

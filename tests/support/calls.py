@@ -64,6 +64,7 @@ def main(mode: str, *lines: str) -> None:
     sys.path.insert(0, str(ROOT))
     definitions: Any = contextlib.nullcontext()
     if mode == "alone":
+        sys.path.insert(0, str(ROOT / "examples/book"))
         importlib.import_module("alone")
     else:
         import minigrad

@@ -1,12 +1,15 @@
-"""Import the book alone: `import alone` comes before any import of minigrad or nn.
+"""Run a program of this directory with the book alone: no kernels, so every definition runs.
+
+    python examples/book/alone.py PROGRAM [ARGUMENT ...]
 
 The packages `minigrad` and `nn` get the public names of the files directly in `minigrad/`,
 `minigrad/ops/` and `nn/`. Their `__init__.py`, which imports everything else, does not run, and the
-other packages cannot be imported.
+other packages cannot be imported. `import alone` does the same, before an import of either.
 """
 
 import importlib
 import importlib.abc
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -36,3 +39,9 @@ for directory in ("minigrad", "minigrad/ops", "nn"):
 # names of packages of the library, for modules of the book
 sys.modules["minigrad.optim"] = sys.modules["minigrad"].optim = sys.modules["minigrad.optimizer"]
 sys.modules["nn.init"] = sys.modules["nn"].init = sys.modules["nn.initial"]
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    sys.argv = [str(Path(__file__).with_name(Path(sys.argv[1]).name)), *sys.argv[2:]]
+    runpy.run_path(sys.argv[0], run_name="__main__")
