@@ -109,7 +109,8 @@ def changed(name: str, value: np.ndarray) -> GradientError:
     """Return the error for an array that op `name` saved and that was changed."""
     return GradientError(
         f"{name}: an array of shape {value.shape} that its gradient needs was changed "
-        "in place after it was used; change it after backward(), or use a clone() of it"
+        "in place after it was used; change it after backward(), or use a clone() of it "
+        "(detect_anomaly() around both names the line)"
     )
 
 

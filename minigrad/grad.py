@@ -190,6 +190,8 @@ def _value_and_aux(result: Any) -> tuple[Any, Any]:
 
 def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
     """Return the positions of the chosen arguments, counted from the first of `count`."""
+    if not count:
+        raise TypeError(f"{name}: the argument must be given by position, as in {name}(f)(x)")
     several = argnums if isinstance(argnums, (Sequence, np.ndarray)) else [argnums]
     for i in several:
         if isinstance(i, bool) or not isinstance(i, (int, np.integer)):
@@ -199,7 +201,7 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
                 f"{name}: argnums must be from {-count} to {count - 1} for {count} arguments, got "
                 f"{i}"
             )
-    if count and not len(several):
+    if not len(several):
         raise ValueError(f"{name}: argnums must contain at least one position, got {argnums!r}")
     positions = [int(i) % count for i in several]
     if len(set(positions)) < len(positions):

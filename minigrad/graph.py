@@ -220,7 +220,8 @@ class Backward:
                 continue
             edges: Any = node.edges or ()
             if changes.last > node.seq:  # a saved array may have been changed since
-                edges = changes.LOG["restored"](self.memory, op.name, node.seq, edges)
+                name = op.name if self.watch is None else self.watch._name(node)
+                edges = changes.LOG["restored"](self.memory, name, node.seq, edges)
             joint = iter(self._apply_joint(node, edges, g)) if op.joint else None
             for parent, rule, values in edges:
                 if joint is not None:

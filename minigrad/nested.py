@@ -9,7 +9,10 @@ trees: nested dicts, lists, tuples and named tuples, with arrays or anything els
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from .arrays import Array, Function, Tree
 from .modes import MODE
@@ -38,6 +41,17 @@ def without_tensors(value: Tree) -> Tree:
     if isinstance(value, dict):
         return {key: without_tensors(part) for key, part in value.items()}
     return map_parts(value, without_tensors)
+
+
+def numpy_name(function: Function) -> str:
+    """Return the name of a function as users write it, such as np.linalg.norm."""
+    name = function.__name__.lstrip("_")
+    if isinstance(function, np.ufunc):  # which has no module before NumPy 2.3
+        modules = ("numpy", "scipy.special")
+        module = next((m for m in modules if hasattr(sys.modules.get(m), name)), "")
+    else:
+        module = getattr(function, "__module__", None) or "numpy"
+    return f"{module.replace('numpy', 'np', 1)}.{name}".lstrip(".")
 
 
 def untracked(name: str, option: str, value: Tree) -> Tree:

@@ -20,7 +20,7 @@ from .arrays import Array, ArrayLike, Function, Index, Options, Tree, as_array
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
-from .nested import needs_gradient, without_tensors
+from .nested import needs_gradient, numpy_name, without_tensors
 from .tensor import DISPATCH, Tensor, extension, first_of, unwrap, wrap
 
 # -- functions
@@ -56,8 +56,7 @@ def _other(function: Function, method: str, args: tuple[Tree, ...], kwargs: Opti
         if result is not NotImplemented:
             return result
     if needs_gradient((args, kwargs)):
-        module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
-        name = f"{module}.{function.__name__}" + ("" if method == "__call__" else f".{method}")
+        name = numpy_name(function) + ("" if method == "__call__" else f".{method}")
         raise TypeError(
             f"{name} has no rule for Tensors; use .detach() or .data if no gradient is needed, or "
             "add a rule with custom_op"
@@ -91,7 +90,7 @@ def check_writable(t: Tensor, name: str) -> None:
     if MODE.get().record and first._last_node is not None and first._last_node.op is None:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations "
-            "are recorded; change it under no_grad(), as in a training step, or make a new tensor"
+            "are recorded; write x = x.copy() before, or change a parameter under no_grad()"
         )
 
 

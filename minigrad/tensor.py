@@ -36,7 +36,8 @@ extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, s
 """Functions that a package around the book may set, as attributes.
 
 `answer(function)` returns what `function(tensor)` calls for a NumPy function, or None.
-`conversion()` returns advice for a tensor that is converted to an ndarray.
+`conversion()` returns advice for a tensor that is converted to an ndarray, `conversion(advice)`
+for one that is converted to a number.
 `complex(op, operands, options)` returns the complex result of an op on real tensors.
 `size(array)` returns the number of elements, `x.size`.
 `write(t, index, value, name)` and `update(t, ufunc, other)` write into the memory of a tensor.
@@ -46,7 +47,7 @@ extension = SimpleNamespace(answer=DISPATCH.get, conversion=str, complex=None, s
 _KEEP = (
     "to keep it, write NumPy's functions instead of those of math (np.sin(x), not math.sin(x)), "
     "and np.stack([...]) or a tensor such as minigrad.zeros(3) instead of an ndarray that values "
-    "are written into; without it, write x.item()"
+    "are written into; "
 )
 
 
@@ -379,12 +380,12 @@ class Tensor(Methods):
         if self._node is not None and mode.traced and mode.record:
             raise GradientError(
                 f"{kind}() of a tensor inside a function that is being differentiated would lose "
-                f"its gradient; {_KEEP}"
+                f"its gradient; {extension.conversion(_KEEP)}without it, write x.item()"
             )
         if self._node is not None and mode.record:
             warnings.warn(
                 f"{kind}() of a tensor that requires gradients returns a number without a "
-                f"gradient; {_KEEP}",
+                f"gradient; {extension.conversion(_KEEP)}without it, write x.item()",
                 stacklevel=3,
             )
         return self.item()

@@ -84,6 +84,11 @@ class detect_anomaly(Watch):
         super().recorded(node)
         self._recorded[node] = caller_line(), _checksum(node)
 
+    def _name(self, node: Node) -> str:
+        """Return the name of an operation and the line that called it."""
+        line = self._recorded.get(node, (None, 0))[0]
+        return f"{node.op.name}, called at {line}" if line else node.op.name
+
     def backward(self, node: Node, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
         """Run a rule and check its saved arrays and its results."""
         line, checksum = self._recorded.get(node, (None, None))

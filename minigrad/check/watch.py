@@ -40,6 +40,10 @@ class Watch:
             return function(*args, **options)
         return self._outer.forward(op, function, args, options)
 
+    def _name(self, node: Any) -> str:
+        """Return the name of an operation in errors of the backward pass."""
+        return node.op.name if self._outer is None else self._outer._name(node)
+
     def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
         """Return `rule(g, *args)`, the call of a rule of `node`.
 

@@ -16,6 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..arrays import OtherArray, all_values
 from ..errors import GradientError
+from ..nested import numpy_name
 
 EXAMPLES = "examples"
 """Name of the hidden axis: `x.sum(axis=EXAMPLES)` sums over the examples."""
@@ -67,6 +68,14 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
     @property
     def base(self) -> Any:
         return self.values
+
+    @property
+    def real(self) -> BatchedArray:
+        return BatchedArray(self.values.real)
+
+    @property
+    def imag(self) -> BatchedArray:
+        return BatchedArray(self.values.imag)
 
     @property
     def mT(self) -> BatchedArray:
@@ -214,18 +223,18 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         if method == "accumulate" and out is None:
             return _along_one(ufunc.accumulate, 0)(*inputs, **options)
         if method != "__call__" or any(isinstance(o, BatchedArray) for o in options.values()):
-            raise TypeError(f"np.{ufunc.__name__}.{method} has no batching rule")
+            raise TypeError(f"{numpy_name(ufunc)}.{method} has no batching rule")
         if ufunc is np.matmul:
             y = _matmul(*inputs)
         elif ufunc.signature:
-            raise TypeError(f"np.{ufunc.__name__} has no batching rule")
+            raise TypeError(f"{numpy_name(ufunc)} has no batching rule")
         else:
             y = ufunc(*_aligned(inputs), **options)
         if out is None:
             return BatchedArray(y) if ufunc.nout == 1 else tuple(map(BatchedArray, y))
         if not isinstance(out[0], BatchedArray):
             raise TypeError(
-                f"np.{ufunc.__name__} cannot write different results for the examples into "
+                f"{numpy_name(ufunc)} cannot write different results for the examples into "
                 "one array"
             )
         out[0].values[...] = y
@@ -236,7 +245,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
             return NotImplemented  # a Tensor answers
         rule = RULES.get(function)
         if rule is None:
-            raise TypeError(f"np.{function.__name__} has no batching rule; write the batch axis")
+            raise TypeError(f"{numpy_name(function)} has no batching rule; write the batch axis")
         return rule(*args, **kwargs)
 
 
@@ -318,7 +327,7 @@ def _along_one(function: Callable[..., Any], default: int | None) -> Callable[..
     def rule(a: BatchedArray, axis: Any = default, *args: Any, **options: Any) -> BatchedArray:
         if axis is None:
             if options.get("keepdims"):
-                raise TypeError(f"np.{function.__name__} of all axes must not have keepdims=True")
+                raise TypeError(f"{numpy_name(function)} of all axes must not have keepdims=True")
             a, axis = a.reshape(-1), 0
         return BatchedArray(function(a.values, _axes(axis, a.ndim), *args, **options))
 

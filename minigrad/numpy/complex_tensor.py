@@ -114,12 +114,12 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
     ) -> Any:
         if out is not None and any(x is self for x in out):
             raise TypeError(
-                f"np.{ufunc.__name__}: a complex tensor cannot be changed in place; write "
+                f"{numpy_name(ufunc)}: a complex tensor cannot be changed in place; write "
                 "z = z * w instead of z *= w"
             )
         function = FUNCTIONS.get(ufunc) if method == "__call__" else None
         if function is None or options or out is not None:
-            raise TypeError(f"np.{ufunc.__name__} {_INSTEAD}")
+            raise TypeError(f"{numpy_name(ufunc)} {_INSTEAD}")
         return function(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -112,7 +112,7 @@ def _same(value: Any, default: Any) -> bool:
 
 def check_ufunc_options(ufunc: np.ufunc, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that its function takes; raise a TypeError for others that matter."""
-    name = f"np.{ufunc.__name__}"
+    name = numpy_name(ufunc)
     for option, value in options.items():
         if option == "where" and value is not True:
             raise TypeError(

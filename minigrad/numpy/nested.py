@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import as_array
 from ..changes import mark_changed, shares_memory
-from ..nested import map_parts, without_tensors
+from ..nested import map_parts, numpy_name, without_tensors
 from ..protocols import check_writable
 from ..tensor import Tensor, extension, wrap
 from .batched import BatchedArray
@@ -29,12 +29,6 @@ IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before 
 def signature(numpy: Any) -> inspect.Signature:
     """Return the signature of a NumPy function."""
     return inspect.signature(IN_C.get(numpy, numpy))
-
-
-def numpy_name(function: Any) -> str:
-    """Return the name of a NumPy function as users write it, such as np.linalg.norm."""
-    module = getattr(function, "__module__", None) or "numpy"
-    return f"{module.replace('numpy', 'np', 1)}.{function.__name__}"
 
 
 def as_tensors(value: Any, arguments: Any = ()) -> Any:

@@ -60,12 +60,12 @@ def _write_into(
     if any(isinstance(o, Tensor) for o in out):
         y = getattr(ufunc, method)(*inputs, **options)
         ys = [y] if len(out) == 1 else y
-        name = f"np.{ufunc.__name__}"
+        name = numpy_name(ufunc)
         ys = [part if o is None else write_out(name, o, part) for o, part in zip(out, ys)]
         return ys[0] if len(out) == 1 else tuple(ys)
     if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
         raise TypeError(
-            f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be "
+            f"{numpy_name(ufunc)}: the result of a tensor that requires gradients cannot be "
             "written into an ndarray (by out= or +=); write y = a + x instead of a += x, make a "
             "a tensor by minigrad.tensor(a), or write x.detach() if no gradient is needed"
         )

@@ -77,6 +77,9 @@ class _Examples:
             return rule(g, *args)
         return self._outer.backward(node, rule, g, args)
 
+    def _name(self, node: Any) -> str:
+        return node.op.name if self._outer is None else self._outer._name(node)
+
     def recorded(self, node: Any) -> None:
         if self._outer is not None:
             self._outer.recorded(node)

@@ -50,6 +50,11 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     is_recorded = MODE.get().record
     if isinstance(value, (list, tuple)) and needs_gradient(value):
         value = tensor(value)
+    if isinstance(value, Tensor) and value.dtype.kind == "c" and value.requires_grad:
+        raise TypeError(
+            f"{name}: a complex value that requires gradients cannot be written; write "
+            "np.stack([...]) of the elements"
+        )
     first, new, node, is_view = first_of(t), unwrap(value), None, False
     if is_recorded and isinstance(value, Tensor):
         is_view = first_of(value) is first

@@ -332,19 +332,59 @@ DISTRIBUTIONS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
 }
 """Arguments of distributions, what is computed from x, and what must be constant in their integrals."""
 
+SPLINES = {
+    "Akima1DInterpolator": "interpolate.Akima1DInterpolator(points, np.sin(points))",
+    "BSpline": "interpolate.make_interp_spline(points, np.sin(points))",
+    "CubicHermiteSpline": "interpolate.CubicHermiteSpline(points, np.sin(points), np.cos(points))",
+    "CubicSpline": "interpolate.CubicSpline(points, np.sin(points))",
+    "InterpolatedUnivariateSpline": "interpolate.InterpolatedUnivariateSpline(points, np.sin(points))",
+    "LSQUnivariateSpline": "interpolate.LSQUnivariateSpline(points, np.sin(points), [3.0, 6.0])",
+    "PPoly": "interpolate.PPoly(np.ones((4, 1)), [0.0, 1.0])",
+    "PchipInterpolator": "interpolate.PchipInterpolator(points, np.sin(points))",
+    "UnivariateSpline": "interpolate.UnivariateSpline(points, np.sin(points), s=0.1)",
+}
+"""Splines with derivatives by their points, by class."""
+
+OPTIONS = {
+    "axis": ["0", "1"], "axes": ["0"], "b": ["np.ones(12)"], "bc_type": ["'natural'", "'clamped'", "'periodic'"],
+    "bounds_error": ["False"], "compute_uv": ["False"], "cval": ["1.5"], "deg": ["1"], "delta": ["0.5"], "deriv": ["1"],
+    "down": ["2"], "dx": ["0.5"], "eigvals_only": ["True"], "epsilon": ["2.0"], "extrapolate": ["False", "'periodic'"],
+    "fill_value": ["1.5", "'extrapolate'", "None"], "full_matrices": ["False"], "k": ["2"], "keepdims": ["True"],
+    "kernel": ["'linear'"], "kind": ["'cubic'"], "loc": ["0.3", "1"], "lower": ["True"],
+    "metric": ["'sqeuclidean'", "'cosine'"], "method": ["'cubic'", "'direct'", "'gust'"],
+    "mode": ["'same'", "'valid'", "'wrap'", "'constant'", "'r'"], "norm": ["'ortho'"], "nu": ["1", "2"], "ord": ["1"],
+    "order": ["1", "2"], "origin": ["1"], "orthogonalize": ["True"], "p": ["3"], "padlen": ["2"],
+    "padtype": ["'even'", "'mean'", "'minimum'", "None"], "pivoting": ["True"], "return_sign": ["True"], "scale": ["2.0"],
+    "smoothing": ["0.1"], "trans": ["1"], "transposed": ["True"], "truncate": ["2.0"], "type": ["1", "3", "'constant'"],
+    "up": ["2"], "w": ["np.ones(2)", "np.arange(1.0, 7.0)"], "window": ["'hamming'"], "x": ["np.array([0, 1, 4])"],
+    "x0": ["np.ones(3)"], "zi": ["np.ones(1)", "np.ones((1, 2))"],
+}  # fmt: skip
+"""Values of options, of which an error recommends a formula only if the result is that of the call."""
+
 REFUSED: dict[str, dict[str, str]] = {
     "scipy.cluster.vq.vq(A, B)[1]": {"A": "x.reshape(6, 2)", "B": "x[:4].reshape(2, 2) + 0.3"},
     "scipy.fft.dct(x)": {},
     "scipy.fft.dst(x)": {},
     "scipy.fft.idct(x)": {},
     "scipy.fft.idst(x)": {},
-    "scipy.integrate.simpson(x)": {},
+    "scipy.integrate.simpson(y)": {"y": "x.reshape(4, 3)"},
     "scipy.interpolate.BSpline(knots, x, k)(at)": {},
     "scipy.interpolate.BarycentricInterpolator(points, x)(at)": {},
+    **{
+        f"scipy.interpolate.{name}.__call__(spline, x)": {"spline": code}
+        for name, code in SPLINES.items()
+    },
     "scipy.interpolate.CubicSpline(points, x)(at)": {},
     "scipy.interpolate.KroghInterpolator(points, x)(at)": {},
-    "scipy.interpolate.RBFInterpolator(points[:, None], x)(at[:, None])": {},
-    "scipy.interpolate.RegularGridInterpolator((points,), x)(at)": {},
+    "scipy.interpolate.RBFInterpolator(points, x)(at)": {
+        "points": "np.arange(12.0)[:, None]",
+        "at": "AT[:, None]",
+    },
+    "scipy.interpolate.RegularGridInterpolator(points, x)(at)": {
+        "x": "x.reshape(2, 3, 2)",
+        "points": "(np.arange(2), np.arange(3))",
+        "at": "np.array([[0.3, 1.2]])",
+    },
     "scipy.interpolate.barycentric_interpolate(points, x, at)": {},
     "scipy.interpolate.interp1d(points, x)(at)": {},
     "scipy.interpolate.krogh_interpolate(points, x, at)": {},
@@ -371,14 +411,15 @@ REFUSED: dict[str, dict[str, str]] = {
     "scipy.linalg.solve(A, b)": {"b": "x[9:]"},
     "scipy.linalg.solve_banded((l, u), ab, b)": {"ab": "A", "b": "x[9:]"},
     "scipy.linalg.solve_triangular(A, b)": {"b": "x[9:]"},
-    "scipy.linalg.solve_triangular(A, b, lower=True)": {"b": "x[9:]"},
     "scipy.linalg.svd(A)[1]": {},
     "scipy.linalg.svdvals(A)": {},
-    "scipy.ndimage.convolve1d(x, h)": {},
-    "scipy.ndimage.correlate1d(x, h)": {},
+    "scipy.ndimage.convolve1d(x, weights)": {"weights": "h"},
+    "scipy.ndimage.correlate1d(x, weights)": {"weights": "h"},
     "scipy.ndimage.gaussian_filter1d(x, sigma)": {},
     "scipy.ndimage.spline_filter1d(x)": {},
     "scipy.ndimage.uniform_filter1d(x, size)": {},
+    "scipy.sparse.linalg.cg(A, b)[0]": {"A": "SPARSE", "b": "x[9:]"},
+    "scipy.sparse.linalg.spsolve(A, b)": {"A": "SPARSE", "b": "x[9:]"},
     "scipy.signal.convolve(x, h)": {"h": "x[:3]"},
     "scipy.signal.correlate(x, h)": {"h": "x[:3]"},
     "scipy.signal.detrend(x)": {},
@@ -458,6 +499,7 @@ def vocabulary() -> dict[str, Any]:
         "scipy": scipy,
         "np": np,
         "mg": mg,
+        "SPARSE": scipy.sparse.csc_array(np.diag([2.0, 3.0, 4.0]) + 0.5),
         "POINTS": np.arange(12.0),
         "AT": np.array([0.3, 4.7]),
         # operands of the calls in REFUSED
@@ -479,10 +521,15 @@ def with_operands(call: str, operands: dict[str, str]) -> Any:
     """Return the function of x that computes a call with operands that depend on x."""
     names = vocabulary()
 
+    *statements, value = call.split("; ")
+
     def f(x: Any) -> Any:
         A = x[:9].reshape(3, 3)
         local = {**names, "x": x, "A": A, "S": A @ A.T + 3 * names["np"].eye(3)}
-        return eval(call, {**local, **{name: eval(code, local) for name, code in operands.items()}})
+        local |= {name: eval(code, local) for name, code in operands.items()}
+        for statement in statements:
+            exec(statement, local)
+        return eval(value, local)
 
     return f
 

@@ -27,12 +27,27 @@ except ImportError:
 
 CASES: list[tuple[str, str, list[str]]] = [
     # what the message contains; the call that raises it; the calls that it recommends
-    ("write np.stack([...]) or minigrad.tensor([...]) instead of np.array([...])", "np.array([p[0] * p[1], p[2]])",
-     ["np.stack([p[0] * p[1], p[2]])", "mg.tensor([p[0] * p[1], p[2]])", "mg.tensor([[p[0], 1.0], [2.0, p[1]]])"]),
-    ("np.stack([...])", "np.exp([p[0], p[1]])", ["np.exp(np.stack([p[0], p[1]]))"]),
+    ("write minigrad.tensor([...]) instead of np.array([...]) or a list", "np.array([[p[0], 1.0], [2.0, p[1]]])",
+     ["mg.tensor([p[0] * p[1], p[2]])", "mg.tensor([[p[0], 1.0], [2.0, p[1]]])"]),
+    ("A @ x instead of A.dot(x)", "np.eye(3).dot(p)", ["np.eye(3) @ p"]),
+    ("np.full converts it; to keep them, write np.broadcast_to(fill_value, shape)", "np.full((2, 2), p[0])",
+     ["np.broadcast_to(p[0], (2, 2))"]),
+    ("write np.stack([...]) of the elements", "written(mg.zeros(2), p[0] * 1j)", ["np.abs(np.stack([p[0] * 1j, p[1]]))"]),
+    ("the argument must be given by position, as in grad(f)(x)", "mg.grad(lambda x: x * x)(x=2.0)",
+     ["mg.grad(lambda x: x * x)(2.0) -> Tensor"]),
+    ("scipy.special.voigt_profile has no rule for Tensors; use .detach()", "scipy.special.voigt_profile(p, 1.0, 1.0)",
+     ["scipy.special.voigt_profile(p.detach(), 1.0, 1.0) -> ndarray"]),
+    ("np.linalg.lstsq has no batching rule; write the batch axis",
+     "mg.vmap(lambda v: np.linalg.lstsq(np.eye(3), v)[0])(x.detach())", []),
+    ("minigrad.tensor([...])", "np.exp([p[0], p[1]])", ["np.exp(mg.tensor([p[0], p[1]]))"]),
     ("a tensor such as minigrad.zeros(3) instead of an ndarray that is written into",
      "zeros.__setitem__(slice(0, 3), p)", ["written(mg.zeros(3), p[0])"]),
-    ("minigrad.matmul(A, x) if A is a scipy.sparse matrix", "np.asarray(x)", ["mg.matmul(sparse, x)"]),
+    ("scipy.sparse converts it; to keep them, write minigrad.matmul(A, x)", "sparse @ x", ["mg.matmul(sparse, x)"]),
+    ("scipy.sparse.dot converts it; to keep them, write minigrad.matmul(A, x)", "sparse.dot(x)", ["mg.matmul(sparse, x)"]),
+    ("scipy.sparse converts it; to keep them, write minigrad.matmul(A, x)", "scipy.sparse.csr_matrix(sparse) * x",
+     ["mg.matmul(scipy.sparse.csr_matrix(sparse), x)"]),
+    ("no formula for these arguments is known", "sparse * x", []),
+    ("scipy.integrate.quad converts it, and no formula is known", "mg.grad(lambda p: integral(p[0]))(p)", []),
     ("without them, write x.detach()", "x.numpy()", ["x.detach().numpy() -> ndarray"]),
     ("write NumPy's functions instead of those of math (np.sin(x), not math.sin(x))",
      "mg.grad(lambda p: math.sin(p[0]))(p)", ["np.sin(p[0])", "mg.grad(lambda p: np.sin(p[0]))(p) -> Tensor"]),
@@ -113,8 +128,8 @@ CASES: list[tuple[str, str, list[str]]] = [
      "np.maximum.at(f(p), [0, 2], p[:2])", ["written(f(p), np.maximum(f(p)[0], p[1]))"]),
     ("write t = t + u instead of t += u, and np.where(mask, u, t) instead of t[mask] = u",
      "write_in_the_book(f(p), 0, 1.0, '+=')", ["f(p) + 1.0", "np.where(mask[0], 1.0, f(p))"]),
-    ("change it under no_grad(), as in a training step, or make a new tensor", "p.__setitem__(0, 1.0)",
-     ["under_no_grad() -> Tensor"]),
+    ("write x = x.copy() before, or change a parameter under no_grad()", "p.__setitem__(0, 1.0)",
+     ["written(p.copy(), 1.0)", "under_no_grad() -> Tensor"]),
     ("custom_op: x= must be a function, got a int; write a def or lambda that calls it", "mg.custom_op(x=3)(np.sin)",
      ["mg.custom_op(x=lambda g, x: g * np.cos(x))(lambda x, /: np.sin(x))(p)"]),
     ("use detach() on a computed tensor", "setattr(f(p), 'requires_grad', False)", ["f(p).detach() -> Tensor"]),
@@ -196,6 +211,12 @@ def under_no_grad() -> Tensor:
     return p.detach()
 
 
+def integral(p: Any) -> Any:
+    from scipy.integrate import quad
+
+    return quad(lambda t: t * p, 0, 1)[0]
+
+
 def write(p: Any) -> Any:
     array = np.zeros(2)
     array[0] = p[0]
@@ -273,7 +294,7 @@ def message_of(trigger: str) -> str:
 
 
 def needs_scipy(*calls: str) -> bool:
-    return scipy is None and re.search("scipy|sparse", " ".join(calls)) is not None
+    return scipy is None and re.search("scipy|sparse|integral", " ".join(calls)) is not None
 
 
 @pytest.mark.parametrize(("excerpt", "trigger", "fixes"), CASES, ids=[c[1][:50] for c in CASES])
