@@ -116,7 +116,7 @@ class Arrays:
             return self.values[i]
         if self.noted is not None:
             return next(self.noted)
-        self.notes.append(self.values[i].copy())
+        self.notes.append(self.values[i].copy(order="K"))
         return self.notes[-1]
 
     def run(self, s: Statement) -> None:
