@@ -92,6 +92,19 @@ def as_array(x: Array, dtype: DType = None) -> Array:
     return y
 
 
+def as_result(y: Array) -> Array:
+    """Return a result as an array: a number as a read-only one, since `+=` replaces numbers."""
+    result = as_array(y)
+    if isinstance(y, np.generic):
+        result.setflags(write=False)
+    return result
+
+
+def is_number(x: Array) -> bool:
+    """Return whether NumPy would have a number in place of an array of no axes."""
+    return not x.ndim and (isinstance(x, OtherArray) or not x.flags.writeable)
+
+
 ADAPTERS: list[Callable[[Array], OtherArray | None]] = []
 """Functions that return an operand of another library as an `OtherArray`, or None."""
 

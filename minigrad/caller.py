@@ -25,7 +25,7 @@ The rules of `multiply` read `b` and `a`. Its function is
         except _FAILURES as _error:
             raise _op.explain(_error, (a, b), {}) from None
         if type(y) is not _ndarray:
-            y = _asarray(y)
+            y = _as_result(y)
         _tensor = _new(_Tensor)
         _tensor._array = y
         _tensor._first = None
@@ -55,7 +55,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import Array, Function, Options, as_array, as_forward_operand
+from .arrays import Array, Function, Options, as_array, as_forward_operand, as_result, is_number
 from .changes import LOG, NEVER, logs, shares_memory, tick
 from .graph import Node
 from .modes import MODE
@@ -80,7 +80,7 @@ def call({parameters}):
     except _FAILURES as _error:
         raise _op.explain(_error, {operands}, {options}) from None
     if type(y) is not _ndarray:
-        y = _asarray(y)
+        y = _as_result(y)
     _tensor = _new(_Tensor)
     _tensor._array = y
     _tensor._first = None
@@ -137,7 +137,9 @@ _VIEW = """\
         if y is {0} or _base is not None and (
             _base is {0} or _base is {0}.base or _shares_memory(y, {0})
         ):
-            if not _mode.record:
+            if not {0}.ndim and _is_number({0}):
+                y = _tensor._array = y.copy()
+            elif not _mode.record:
                 _tensor._seen = _NEVER
             else:
                 _tensor._first = _whole
@@ -255,6 +257,8 @@ def caller(op: Op) -> Callable[..., Tensor]:
         "_as_forward_operand": as_forward_operand,
         "_NEVER": NEVER,
         "_asarray": as_array,
+        "_as_result": as_result,
+        "_is_number": is_number,
         "_forward": op.forward,
         "_get_mode": MODE.get,
         "_kept": lambda x: x.copy() if hasattr(x, "copy") else x,  # a mask, which callers reuse

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array, ArrayLike, Function, Index, Options, Tree, as_array
+from .arrays import Array, ArrayLike, Function, Index, Options, Tree, as_array, as_result, is_number
 from .changes import mark_changed
 from .errors import GradientError
 from .modes import MODE
@@ -76,7 +76,7 @@ for _compare_arrays, _sign in (
 ):  # fmt: skip
 
     def _compare(self: Tensor, other: Array, /, compare: Function = _compare_arrays) -> Tensor:
-        return wrap(as_array(compare(self._array, without_tensors(other))), None)
+        return wrap(as_result(compare(self._array, without_tensors(other))), None)
 
     _compare.__doc__ = f"Compute a {_sign} b for each element."
     setattr(Tensor, f"__{_compare_arrays.__name__}__", _compare)
@@ -142,6 +142,8 @@ for _name, _ufunc in {
 }.items():  # fmt: skip
 
     def _in_place(self: Tensor, other: Array, /, ufunc: np.ufunc = _ufunc) -> Tensor:
+        if is_number(self._array):
+            return ufunc(self, other)  # type: ignore[no-any-return]
         check_writable(self, ufunc.__name__)
         _check_class(other)
         if ufunc is np.matmul and np.ndim(other) < 2:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import as_array
+from ..arrays import as_array, as_result, is_number
 from ..changes import mark_changed, shares_memory
 from ..nested import map_parts, numpy_name, without_tensors
 from ..protocols import check_writable
@@ -38,9 +38,11 @@ def as_tensors(value: Any, arguments: Any = ()) -> Any:
     """
     if not isinstance(value, (np.ndarray, np.generic, BatchedArray)):
         return map_parts(value, lambda part: as_tensors(part, arguments))
-    t = wrap(as_array(value), None)
+    t = wrap(as_result(value), None)
     for x in _tensors_in(arguments):
         if shares_memory(t._array, x._array):
+            if is_number(x._array):
+                return wrap(t._array.copy(), None)
             t._share(x)
     return t
 
