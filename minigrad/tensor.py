@@ -151,6 +151,7 @@ class Tensor(Methods):
         *index : int
             By default the only element of a one-element tensor.
         """
+        self._check_kept("item")
         if index:
             return self._array.item(*index)
         if self._array.size != 1:
@@ -159,6 +160,7 @@ class Tensor(Methods):
 
     def tolist(self) -> Any:
         """Return the values as nested Python lists."""
+        self._check_kept("tolist")
         return self._array.tolist()
 
     # -- the gradient
@@ -374,18 +376,22 @@ class Tensor(Methods):
     def __complex__(self) -> complex:
         return complex(self._number("complex"))
 
-    def _number(self, kind: str) -> Any:
-        """Return the value of one element as a number, which has no gradient."""
+    def _check_kept(self, kind: str) -> None:
+        """Raise an error if numbers would lose a gradient that a caller needs."""
         mode = MODE.get()
-        if self._node is not None and mode.traced and mode.record:
+        if mode.traced and mode.record and self._node is not None:
             raise GradientError(
                 f"{kind}() of a tensor inside a function that is being differentiated would lose "
-                f"its gradient; {extension.conversion(_KEEP)}without it, write x.item()"
+                f"its gradient; {extension.conversion(_KEEP)}without it, write x.detach().item()"
             )
-        if self._node is not None and mode.record:
+
+    def _number(self, kind: str) -> Any:
+        """Return the value of one element as a number, which has no gradient."""
+        self._check_kept(kind)
+        if self._node is not None and MODE.get().record:
             warnings.warn(
                 f"{kind}() of a tensor that requires gradients returns a number without a "
-                f"gradient; {extension.conversion(_KEEP)}without it, write x.item()",
+                f"gradient; {extension.conversion(_KEEP)}without it, write x.detach().item()",
                 stacklevel=3,
             )
         return self.item()

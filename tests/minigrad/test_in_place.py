@@ -350,7 +350,7 @@ def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_wa
     with mg.no_grad():
         assert float(x) == 1.5
     for convert in (float, int, complex):
-        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write x.item\(\)"):
+        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write x.detach\(\).item\(\)"):
             assert convert(x) == convert(1.5)
 
 
@@ -370,3 +370,62 @@ def test_two_threads_add_into_the_gradient_of_one_large_leaf(with_buffer: bool) 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(work, range(2)))
     np.testing.assert_array_equal(p.grad.data, 4.0 * rounds)
+
+
+# -- numbers, which += replaces
+
+
+def accumulated(program: list[tuple[int, int, int]], numbers: Any) -> Any:
+    """Return numbers that operators in place replaced, and those that kept their names."""
+    names = [numbers[0], numbers.sum(), numbers.max() - numbers[1], numbers @ numbers]
+    for i, j, k in program:
+        names.append(names[i])
+        names[i] = list(OPERATORS)[k](names[i], names[j])
+    return np.stack(names)
+
+
+PROGRAMS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=6)
+
+
+@given(PROGRAMS, st.permutations([1.3, 1.6, 1.9]))
+def test_numbers_keep_other_names_when_an_operator_replaces_one(
+    program: list[tuple[int, int, int]], values: list[float]
+) -> None:
+    """NumPy's numbers are immutable: `old = s; s += v` leaves `old` as it was."""
+    with np.errstate(all="ignore"):
+        expected = accumulated(program, np.array(values))
+        y, pullback = mg.vjp(lambda x: accumulated(program, x), np.array(values))
+        for found in (y, accumulated(program, mg.tensor(values)), mg.vmap(lambda x: accumulated(program, x))(np.array([values]))[0]):  # fmt: skip
+            np.testing.assert_allclose(found.data, expected, rtol=1e-12)
+        if not np.isfinite(expected).all() or np.abs(expected).max() > 1e3:
+            return
+        for i, (g,) in enumerate([pullback(e) for e in np.eye(len(expected))]):
+            for k in range(3):
+                h = 1e-6 * np.eye(3)[k]
+                ends = [accumulated(program, np.array(values) + s * h)[i] for s in (1, -1)]
+                np.testing.assert_allclose(g.data[k], (ends[0] - ends[1]) / 2e-6, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("view", [lambda s: s.ravel(), lambda s: s.reshape(1), np.ravel, lambda s: s[None], lambda s: s[...]])  # fmt: skip
+@pytest.mark.parametrize("grad", [True, False])
+def test_array_of_a_number_has_memory_of_its_own(view: Any, grad: bool) -> None:
+    x = Tensor([1.0, 2.0], grad)
+    number = x[0]
+    array = view(number)
+    array *= 3
+    array[...] += 1
+    assert number.item() == 1 and array.item() == 4
+    with pytest.raises(ValueError, match="read-only"):
+        number[...] = 2
+    if grad:
+        (array.sum() * number).backward()
+        assert x.grad.tolist() == [7, 0]
+
+
+@pytest.mark.parametrize("take", [lambda x: x[0].item(), lambda x: x.tolist()[0], lambda x: x.item(0)])  # fmt: skip
+def test_number_taken_out_inside_a_derivative_raises(take: Any) -> None:
+    with pytest.raises(GradientError, match=r"(item|tolist)\(\) of a tensor inside a function"):
+        mg.grad(lambda x: take(x) * x.sum())(np.ones(2))
+    assert mg.grad(lambda x: take(x.detach()) * x.sum())(np.ones(2)).tolist() == [1, 1]
+    x = Tensor(np.ones(2), requires_grad=True)
+    assert take(x) == 1

@@ -53,7 +53,7 @@ CASES: list[tuple[str, str, list[str]]] = [
      "mg.grad(lambda p: math.sin(p[0]))(p)", ["np.sin(p[0])", "mg.grad(lambda p: np.sin(p[0]))(p) -> Tensor"]),
     ("np.stack([...]) or a tensor such as minigrad.zeros(3) instead of an ndarray that values are written into",
      "mg.grad(write)(p)", ["np.stack([p[0], p[1]])", "written(mg.zeros(3), p[0])"]),
-    ("write x.item()", "warned(lambda: float(p[0]))", ["p[0].item() -> float"]),
+    ("write x.detach().item()", "warned(lambda: float(p[0]))", ["p[0].detach().item() -> float"]),
     ("write jacobian(f)", "mg.grad(lambda p: p * p)(p)",
      ["mg.jacobian(lambda p: p * p)(p) -> Tensor", "mg.grad(lambda p: (p * p).sum())(p) -> Tensor"]),
     ("choose with np.where, or call the function in a loop: np.stack([f(x) for x in xs])",
