@@ -249,7 +249,8 @@ def _sqrt(z: ComplexTensor) -> ComplexTensor:
 def _power(z: Any, exponent: Any) -> Any:
     if isinstance(exponent, (int, np.integer)) and 0 < exponent < 9:
         return functools.reduce(operator.mul, [z] * int(exponent))
-    z, (e_real, e_imag) = ComplexTensor(*parts(z)), map(unwrap, parts(exponent))
+    z = ComplexTensor(*parts(_in_dtype_of(exponent, z)))
+    e_real, e_imag = map(unwrap, parts(exponent))
     zero = (unwrap(z.real) == 0) & (unwrap(z.imag) == 0)
     if all_true(~zero):
         return np.exp(np.multiply(exponent, _log(z)))

@@ -350,7 +350,9 @@ def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_wa
     with mg.no_grad():
         assert float(x) == 1.5
     for convert in (float, int, complex):
-        with pytest.warns(UserWarning, match=rf"{convert.__name__}\(\) of .*write x.detach\(\).item\(\)"):
+        with pytest.warns(
+            UserWarning, match=rf"{convert.__name__}\(\) of .*write x.detach\(\).item\(\)"
+        ):
             assert convert(x) == convert(1.5)
 
 

@@ -125,7 +125,10 @@ class Arrays:
             s.function(self.values[s.target], own, *[self.read(i, s.no_grad) for i in s.operands])
             return
         y = np.asarray(s.function(*[self.values[i] for i in s.operands]))
-        is_view = owner_of(y) is owner_of(self.values[s.operands[0]])
+        source = self.values[s.operands[0]]
+        is_view = owner_of(y) is owner_of(source) and (
+            source.ndim > 0 or s.detach
+        )  # an array of a number is new
         read = [self.read(i, s.no_grad) for i in s.operands]
         if is_view and (s.detach or s.no_grad or s.operands[0] in self.frozen):
             self.frozen.add(len(self.values))

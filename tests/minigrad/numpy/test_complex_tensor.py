@@ -232,6 +232,7 @@ NUMBERS = [2, 0.5, 1 + 2j, np.float32(2), np.complex64(1j), np.float64(0.5), np.
 )
 @example(operator.truediv, 1 + 2j, False, np.float32)
 @example(operator.truediv, 1 + 2j, True, np.float32)
+@example(operator.pow, 2, True, np.float32)
 def test_operator_of_complex_values_and_a_number_has_the_dtype_of_numpy(
     function: Any, number: Any, swaps: bool, dtype: Any
 ) -> None:
