@@ -237,7 +237,7 @@ def value_and_grad(
     argnums : int or sequence of int
         Positions of the arguments to differentiate with respect to; 0 by default. An argument is an
         array, a list of numbers, or nested dicts, lists, tuples and named tuples of arrays.
-        Integers are converted to float64.
+        Arrays and lists of integers are converted to float64.
     has_aux : bool
         `f` returns a pair of its value and any other object; False by default.
 

@@ -40,6 +40,17 @@ def test_page_examples_print_what_they_show(name: str, capsys: pytest.CaptureFix
     assert doctest.DocTestRunner().run(test).failed == 0, capsys.readouterr().out
 
 
+def test_examples_of_the_page_on_numpy_run(capsys: pytest.CaptureFixture[str]) -> None:
+    needs("scipy")
+    page = (ROOT / "docs/numpy.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        if "SCIPY_ARRAY_API" not in block:  # read by SciPy when it is imported
+            exec(compile(block, "docs/numpy.md", "exec"), names)
+            said = capsys.readouterr().out.strip()
+            assert not said or said == block.strip().splitlines()[-1].partition("  # ")[2]
+
+
 def test_links_of_readme_exist() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)

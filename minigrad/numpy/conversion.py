@@ -288,7 +288,7 @@ CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
         f"scipy.interpolate.{name}.__call__": lambda given: np.ndim(given["self"](0.0)) == 0
         for name in SPLINES
     },
-    "scipy.integrate.simpson": lambda given: _tracks_only(0, given) and np.ndim(given.get("x")) < 2,
+    "scipy.integrate.simpson": lambda given: _tracks_only(0, given) and np.ndim(given["x"]) < 2,
     "scipy.interpolate.RegularGridInterpolator": lambda given: (
         _tracks_only(1, given) and (given["fill_value"] is None or np.isnan(given["fill_value"]))
     ),
