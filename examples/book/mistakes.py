@@ -54,7 +54,7 @@ for mistake, advice in [
     (lambda: (leaf(3) * 2).backward(), "reduce the tensor first"),
     (twice, "retain_graph=True"),
     (write_after_use, "change it after backward()"),
-    (lambda: operator.iadd(leaf(2), 1), "change it under no_grad()"),
+    (lambda: operator.iadd(leaf(2), 1), "change a parameter under no_grad()"),
     (lambda: mg.Tensor([1, 2], requires_grad=True), "the dtype must be floating-point"),
     (lambda: leaf(2) * np.ma.array([1.0, -999.0], mask=[False, True]), "write x.filled(value)"),
     (lambda: mg.grad(lambda x: float(x) ** 2)(1.0), "np.sin(x), not math.sin(x)"),
