@@ -113,6 +113,8 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
 @function(numpy=np.interp)
 def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     """Interpolate linearly between points."""
+    if np.iscomplexobj(unwrap(fp)):
+        return interp(x, xp, np.real(fp)) + 1j * interp(x, xp, np.imag(fp))
     # as NumPy: differences of unsigned integers wrap around
     x, xp, fp = (astype(v, float) for v in (x, xp, fp))
     at, knots = x.data, xp.data

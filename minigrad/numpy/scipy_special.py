@@ -92,7 +92,8 @@ def _binomial_density(k: Any, n: Any, p: Any) -> Any:
 
 
 def _slope_of_expn(n: Any, x: Any) -> Any:
-    """Return expn(n - 1, x), also for n = 0."""
+    """Return expn(n - 1, x), also for n = 0; as SciPy, for the whole part of n."""
+    n = np.trunc(n)
     first = np.exp(-x) * (1 + 1 / x) / x
     return np.where(n == 0, first, sp.expn(np.maximum(n - 1, 0), x))
 
@@ -240,7 +241,7 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     ),
     "kv": (None, lambda g, v, x: -g * (sp.kv(v - 1, x) + sp.kv(v + 1, x)) / 2),
     "yv": (None, lambda g, v, x: g * (sp.yv(v - 1, x) - sp.yv(v + 1, x)) / 2),
-    "yn": (None, lambda g, n, x: g * (sp.yn(n - 1, x) - sp.yn(n + 1, x)) / 2),
+    "yn": (None, lambda g, n, x: g * (sp.yv(np.trunc(n) - 1, x) - sp.yv(np.trunc(n) + 1, x)) / 2),
     "kve": (None, lambda g, y, v, x: g * (y - (sp.kve(v - 1, x) + sp.kve(v + 1, x)) / 2)),
     "y0": (lambda g, x: -g * sp.y1(x),),
     "y1": (lambda g, x: g * (sp.y0(x) - sp.yv(2.0, x)) / 2,),

@@ -132,3 +132,16 @@ def test_slope_of_zero_times_logarithm_by_the_zero_is_the_logarithm_or_zero() ->
     assert rule is not None
     a, b = np.array([0.0, 0.0, 0.0, 2.0]), np.array([-1.0, -1.5, -0.5, 2.0])
     np.testing.assert_allclose(rule(2.0, a, b), [0, 0, 2 * math.log(0.5), 2 * math.log(3)])
+
+
+@pytest.mark.parametrize("name", ["expn", "yn"])
+@given(n=st.integers(0, 4), part=st.floats(0, 0.9), x=POSITIVE)
+def test_slope_for_an_order_with_decimals_is_that_of_its_whole_part(
+    name: str, n: int, part: float, x: float
+) -> None:
+    """SciPy truncates these orders."""
+    rule = RULES[name][1]
+    assert rule is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scipy_special, "sp", SimpleNamespace(**DEFINITIONS))
+        assert rule(1.0, n + part, x) == rule(1.0, float(n), x)

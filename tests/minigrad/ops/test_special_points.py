@@ -350,6 +350,16 @@ def test_interp_between_infinite_values_equals_numpy(values: list[float]) -> Non
         np.testing.assert_array_equal(mg.interp(x, knots, values).data, expected)
 
 
+def test_interp_between_complex_values_equals_numpy() -> None:
+    x, knots, values = np.array([-1.0, 0.25, 1.5, 3]), [0.0, 1.0, 2.0], [1 + 1j, 2, 3 - 1j]
+    y, pullback = mg.vjp(lambda x: np.abs(np.interp(x, knots, values)), x)
+    np.testing.assert_allclose(y.data, np.abs(np.interp(x, knots, values)), rtol=1e-15)
+    h = 1e-6
+    ends = [np.abs(np.interp(x + s, knots, values)) for s in (h, -h)]
+    (g,) = pullback(np.ones(4))
+    np.testing.assert_allclose(g.data, (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("p", [None, 1, -1, 2, -2, "fro", np.inf])
 def test_cond_of_singular_matrices_equals_numpy(p: Any) -> None:
     x = np.array([[[2.0, 1], [1, 3]], np.ones((2, 2)), np.zeros((2, 2))])
