@@ -1,9 +1,9 @@
 """Array types: names for annotations, and the types that may stand in for ndarrays.
 
 Operations and their rules call NumPy's functions, so they also work on other array types that
-answer NumPy's protocols. A type of `minigrad.numpy` shows one of many examples. This is one of the
-extension points that `registry.py` lists. A first reader can skip this file: for ndarrays,
-`as_array` is `np.asarray`.
+answer NumPy's protocols. `vmap` of `minigrad.numpy` passes an array that shows a function one
+example of a batch. This is one of the extension points that `registry.py` lists. A first reader can
+skip this file: for ndarrays, `as_array` is `np.asarray`.
 """
 
 from __future__ import annotations

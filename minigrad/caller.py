@@ -41,7 +41,8 @@ The rules of `multiply` read `b` and `a`. Its function is
         return _tensor
 
 `print(minigrad.multiply.op.source)` shows all of it, and a debugger steps through it. Look at the
-template `_CALL`.
+template `_CALL`. A first reader can skip what serves writes into memory (`_logs`, `_log`, `_first`,
+`_seen`) and tools (`_mode.watch`).
 """
 
 from __future__ import annotations
@@ -130,6 +131,8 @@ _UNWRAP_OPTION = """\
     if isinstance({0}, _Tensor):
         {0} = _untracked(_op.name, "{0}", {0})
 """
+
+# NumPy's `base` of a view x[0] is x, or x.base if x is itself a view.
 
 _VIEW = """\
     if isinstance(_whole, _Tensor):

@@ -102,10 +102,10 @@ def check_unchanged(name: str, since: int, values: Iterable[Tree]) -> None:
             when > since and low < end and start < high
             for (start, end), when in list(ranges.items())
         ):
-            raise changed(name, value)
+            raise change_error(name, value)
 
 
-def changed(name: str, value: np.ndarray) -> GradientError:
+def change_error(name: str, value: np.ndarray) -> GradientError:
     """Return the error for an array that op `name` saved and that was changed."""
     return GradientError(
         f"{name}: an array of shape {value.shape} that its gradient needs was changed "
@@ -127,6 +127,8 @@ def _unchanged(memory: Any, name: str, since: int, edges: Any) -> Any:
 
 LOG: dict[str, Function] = {"restored": _unchanged}
 """Functions of a log.
+
+The book contains "restored"; a package that keeps `logs` sets the others.
 
 "read" gets the operands of an operation, gives each tensor the node of its values, and returns
 whether the memory of an operand has a log. "saved" then gets the new node. "needed" gets a tensor

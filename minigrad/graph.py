@@ -86,8 +86,8 @@ class Notes:
     frozen : bool
         The tensor of a leaf does not require gradients now, so the leaf collects none.
     home : object or None
-        Where the gradient of a leaf is collected (`minigrad.fast.parallel.memory`). Its method
-        `keep` takes the first gradient of a pass, and callers get copies by `shown`.
+        Where the gradient of a leaf is collected (`minigrad.fast.parallel.memory`): skip it on a
+        first reading. `keep` takes the first gradient of a pass, `shown` returns copies.
     """
 
     __slots__ = ("hooks", "retain", "frozen", "home")

@@ -62,11 +62,11 @@ def leave(block: object) -> None:
             f"{type(block).__name__}: a block must end in the thread or task where it began, and "
             "after the blocks inside it; decorate a generator instead of a block around its yield"
         )
-    MODE.set(mode.outer or _PLAIN)
+    MODE.set(mode.outer or _DEFAULT)
 
 
-_PLAIN = Mode(True, None, False, None, None)
-MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
+_DEFAULT = Mode(True, None, False, None, None)
+MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_DEFAULT)
 
 ENTERING: list[Function] = []
 """Checks of a block in a generator: `check(block, frame)`, for the frame of the generator."""
@@ -101,7 +101,10 @@ class set_grad_enabled(ContextDecorator):
         leave(self)
 
     def _in_generator(self, function: Function) -> Function:
-        """Return a generator function that runs in this mode, and its caller in its own."""
+        """Return a generator function that runs in this mode, and its caller in its own.
+
+        A block around a `yield` would also be the mode of the caller. A first reader can skip this.
+        """
 
         @functools.wraps(function)
         def generate(*args: Any, **kwargs: Any) -> Any:

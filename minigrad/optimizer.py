@@ -163,7 +163,7 @@ class Optimizer(OptimizerMethods):
             self._check_parameter(p)
         if len({*seen, *parameters}) < len(seen) + len(parameters):
             raise ValueError(f"{name}: a parameter is given twice")
-        for p in filter(is_changed, parameters):
+        for p in filter(is_trained, parameters):
             if not p._array.flags.writeable:
                 p._array = p._array.copy()
             self.state[p] = self.stepper.new_state(p, settings)
@@ -185,7 +185,7 @@ class Optimizer(OptimizerMethods):
         name = type(self).__name__
         if not isinstance(p, Tensor) or not p.is_leaf:
             raise TypeError(f"{name}: params must be leaf tensors, got {p!r:.80}")
-        if is_changed(p) and p.dtype == np.float16:
+        if is_trained(p) and p.dtype == np.float16:
             raise TypeError(
                 f"{name}: a parameter of shape {p.shape} is float16, whose steps would be rounded "
                 "away: below 2e-4 of a number they vanish, and gradients below 6e-8 with them; "
@@ -199,7 +199,7 @@ class Optimizer(OptimizerMethods):
             for p in settings["params"]:
                 if p in self.state:
                     groups.setdefault((i, p.dtype), []).append(p)
-                elif is_changed(p):
+                elif is_trained(p):
                     raise RuntimeError(
                         f"{type(self).__name__}: a parameter of shape {p.shape} was frozen when "
                         "the optimizer was made, or not added by add_param_group(); make the "
@@ -289,7 +289,7 @@ def norm_of(arrays: Sequence[np.ndarray], squares: float | None = None) -> float
     return peak * math.sqrt(sum_of_squares(np.divide(x, peak, dtype=np.float64) for x in arrays))
 
 
-def is_changed(p: Tensor) -> bool:
+def is_trained(p: Tensor) -> bool:
     """Return whether steps change a parameter: if it requires or has a gradient."""
     return p.requires_grad or grad_of(p) is not None
 

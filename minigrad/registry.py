@@ -137,7 +137,7 @@ class Op:
             if self.variadic:  # one name, for all operands
                 self.operands, self.options = (code.co_varnames[count],), names
             else:
-                first = code.co_posonlyargcount or count
+                first = code.co_posonlyargcount or count  # without a /, all are operands
                 self.operands, self.options = names[:first], names[first:]
             star = [f"*{self.operands[0]}"] if self.variadic else ["*"] * (len(positional) < count)
             self.parameters = ", ".join([*positional, *star, *names[len(positional) :]])
@@ -293,7 +293,8 @@ OPS: dict[str, Op] = {}
 FORMS: list[Callable[..., Callable[[], Any] | None]] = []
 """Other forms of calls: `form(function, args, options)` returns the call to make, or None.
 
-A form is tried if a function with an option in `_OPTIONS` does not accept its arguments.
+A form is tried if a function with an option in `_OPTIONS` does not accept its arguments. For
+`x.sum(dim=1)`, a form for names of PyTorch returns a call with `axis=1`.
 """
 
 _OPTIONS = {"axis", "keepdims", "dtype", "reduction"}

@@ -70,6 +70,7 @@ class Tensor(Methods):
     _array: ndarray
     _last_node: Node | None  # None if operations are not recorded
 
+    # for writes into memory and for frozen leaves; a first reader can skip these
     _first: Tensor | None  # tensor whose recorded view this is
 
     # most tensors have no value of these

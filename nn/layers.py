@@ -304,7 +304,7 @@ class FeedForward(Module):
     def forward(self, x: Array) -> Tensor:
         """Return the result (..., d_model) for x (..., d_model)."""
         h, options = self.linear1(x), {"training": self.training, "generator": self.generator}
-        if self.activation == "relu":
+        if self.activation == "relu":  # relu and dropout together have a kernel
             return self.linear2(relu_dropout(h, p=self.dropout, **options))
         return self.linear2(dropout(self.function(h), self.dropout, **options))
 

@@ -243,7 +243,7 @@ class Module(Methods):
         strict : bool, default True
             Refuse missing and unexpected names.
         """
-        current = self.state_dict()
+        current = self.state_dict()  # arrays that share memory with the parameters
         arrays = {
             name: as_array(x if isinstance(x, np.ndarray) else getattr(x, "data", x))
             for name, x in state.items()
@@ -370,7 +370,7 @@ def as_input(layer: Module, x: Array, dtype: np.dtype) -> Tensor:
     gradients raises a TypeError, since a conversion would change the dtype of its gradient.
     """
     if not isinstance(x, Tensor):
-        x = Tensor(converted(layer, np.asarray(x), dtype))
+        x = Tensor(in_dtype(layer, np.asarray(x), dtype))
     elif x.dtype != dtype:
         if x._node is not None:
             raise TypeError(
@@ -378,11 +378,11 @@ def as_input(layer: Module, x: Array, dtype: np.dtype) -> Tensor:
                 f"its parameters, got {x.dtype}; convert x by x.astype('{dtype}') or the layer by "
                 f".astype('{x.dtype}')"
             )
-        x = Tensor(converted(layer, x._array, dtype))
+        x = Tensor(in_dtype(layer, x._array, dtype))
     return x
 
 
-def converted(layer: Module, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def in_dtype(layer: Module, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array of numbers as `dtype`, the dtype of the layer's parameters."""
     if x.dtype == dtype:
         return x

@@ -72,7 +72,7 @@ def test_page_for_readers_lists_each_file_of_the_book_once() -> None:
 
 
 def test_names_of_rings_are_not_in_the_book_of_minigrad() -> None:
-    """Its files can be read without the packages around them, except for the doors' examples."""
+    """Its files can be read without the packages around them, except for examples of extension points."""
     rings = ("minigrad.torch", "minigrad.check", "minigrad.io", "minigrad.optim", "nn.")
     for path in BOOK:
         if path.parent != ROOT / "nn":
@@ -376,7 +376,7 @@ def assignments(path: Path) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def test_rings_assign_to_the_book_through_doors_alone() -> None:
+def test_rings_assign_to_the_book_at_extension_points_alone() -> None:
     found = {
         (assignment if assignment in DOORS else f"{path.relative_to(ROOT)}: {assignment}")
         for package in ("minigrad", "nn")

@@ -25,7 +25,7 @@ from ..optimizer import (
     Settings,
     State,
     Stepper,
-    is_changed,
+    is_trained,
     norm_of,
     sum_of_squares,
 )
@@ -236,7 +236,7 @@ class BlockedStepper(Stepper):
         if (
             not self.groups
             or not _are_same(members, self._members)
-            or any(map(is_changed, self._frozen))
+            or any(map(is_trained, self._frozen))
         ):
             self.groups = [
                 Group(i, parameters, [optimizer.state[p] for p in parameters])

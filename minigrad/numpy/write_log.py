@@ -27,7 +27,7 @@ import numpy as np
 
 from .. import changes
 from ..arrays import all_values
-from ..changes import LOG, NEVER, changed, check_unchanged, logs, owner_of
+from ..changes import LOG, NEVER, change_error, check_unchanged, logs, owner_of
 from ..errors import GradientError
 from ..graph import Node, notes_of, shown_grad
 from ..ops.shape import _is_distinct, _scattered
@@ -596,7 +596,7 @@ def _restored(value: Any, memories: dict[Any, Any], name: str, since: int) -> An
         memories[log] = Memory(log, owner_of(array))
     values = memories[log].at(since, place_of(array, log.address))
     if values is None:
-        raise changed(name, array)
+        raise change_error(name, array)
     return _in_kind(values, array is not value)
 
 

@@ -58,6 +58,7 @@ sign = ufunc(np.sign, "Return -1, 0 or 1; the derivative is 0.", "sign", x=lambd
 
 
 def _zeros(g: Array) -> Array:
+    """Return zeros that depend on g in the graph, so that they can be differentiated."""
     return np.where(False, g, 0)
 
 
@@ -87,7 +88,7 @@ def power(a, b, /):
         Shapes that broadcast.
     """
     if getattr(a, "dtype", np.dtype(bool)).kind == "b":
-        # ** of bools is int8, and of Python's numbers complex
+        # True ** True would be int8, and (-8) ** (1 / 3) of Python's numbers complex
         return np.power(a, b)
     return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
 
@@ -97,6 +98,7 @@ square = ufunc(np.square, "Compute x².", "square", x=lambda g, x: g * x * 2.0)
 # -- exponentials and logarithms
 
 exp = ufunc(np.exp, "Compute eˣ.", "exp", x=lambda g, y: g * y)
+# safe_divide(0, 0) is 0: see below
 log = ufunc(np.log, "Compute the natural logarithm.", "log", x=lambda g, x: safe_divide(g, x))
 sqrt = ufunc(np.sqrt, "Compute the square root.", "sqrt", x=lambda g, y: safe_divide(g, 2 * y))
 
@@ -125,7 +127,7 @@ over_cosh_squared: Function = either(
     ).function
 )
 
-# in place of g * (1 - y²), which cancels far from 0
+# in place of g * (1 - y²), which loses digits to cancellation if |y| is near 1
 tanh = ufunc(np.tanh, "Compute the hyperbolic tangent.", "tanh", x=over_cosh_squared)
 
 # -- division where a slope may be infinite

@@ -63,10 +63,10 @@ def merge_heads(x, /):
 
 
 def attention_weights(
-    query: ArrayLike,
-    key: ArrayLike,
+    query: Array,
+    key: Array,
     mask: Mask = None,
-    bias: ArrayLike = None,
+    bias: Array = None,
     scale: float | Tensor | None = None,
 ) -> Tensor:
     """Compute softmax(query @ key.T * scale + bias) of each head, (N, h, L_q, L_kv).
@@ -77,7 +77,9 @@ def attention_weights(
     scores = matmul(query, _repeat_heads(key, query.shape[1]).mT) * scale
     if bias is None:
         return softmax(scores, where=mask)
-    return softmax(scores + bias, where=True if mask is None else mask)  # zeros in a row of -inf
+    return softmax(
+        scores + bias, where=True if mask is None else mask
+    )  # True: 0 for rows of -inf, not NaN
 
 
 @fusible

@@ -98,7 +98,7 @@ def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothi
     return target.reshape(-1)
 
 
-def reduced(losses: ArrayLike, choice: str, divisor: ArrayLike) -> Tensor:
+def reduced(losses: Array, choice: str, divisor: ArrayLike) -> Tensor:
     """Return the losses, their sum, or for "mean" their sum divided by `divisor`."""
     if choice == "none":
         return losses
@@ -108,7 +108,7 @@ def reduced(losses: ArrayLike, choice: str, divisor: ArrayLike) -> Tensor:
     return reduce.sum(losses) / divisor
 
 
-def row_losses(log_probabilities: ArrayLike, targets: Targets) -> Tensor:
+def row_losses(log_probabilities: Array, targets: Targets) -> Tensor:
     """Return the cross-entropy of each row of log-probabilities (rows, C)."""
     rows = np.arange(log_probabilities.shape[0])
     loss = getitem(log_probabilities, (rows, targets.index)) * -targets.on_target
@@ -171,6 +171,7 @@ def _linear_cross_entropy(
     x: Array, weight: Array, bias: Array, targets: Targets, divisor: Array
 ) -> Tensor:
     """Compute the sum of the losses of linear(x, weight, bias), divided by `divisor`."""
+    # no kernel of cross_entropy: this is the reference for another kernel
     return reduce.sum(_cross_entropy.definition(linear(x, weight, bias), targets)) / divisor
 
 

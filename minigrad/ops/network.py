@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+# usual: a (N, L, k) and b (k, m). The cases of one axis are vectors.
+
+
 def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
     if b.ndim == 1:
         return g[..., None] * b

@@ -31,7 +31,7 @@ def keepdims_shape(shape: Shape, axis: Axis) -> Shape:
     return tuple(kept)
 
 
-def restored(g: ArrayLike, shape: Shape, axis: Axis) -> Array:
+def restored(g: Array, shape: Shape, axis: Axis) -> Array:
     """Return a value of the reduced shape in a shape that broadcasts to `shape`."""
     return g if g.ndim in (0, len(shape)) else g.reshape(keepdims_shape(shape, axis))
 
@@ -181,7 +181,7 @@ def min(x, /, axis=None, *, keepdims=False):
     return reduced(np.minimum, x, axis, keepdims)
 
 
-def largest(x: ArrayLike, axis: Axis, where: Mask = True) -> Array:
+def largest(x: Array, axis: Axis, where: Mask = True) -> Array:
     """Return the largest element of each slice, with keepdims; -inf if there are none."""
     if where is True and x.size and x.dtype.kind == "f":
         return reduced(np.maximum, x, axis, keepdims=True)

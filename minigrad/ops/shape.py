@@ -143,6 +143,7 @@ def transpose(x: ArrayLike, *axes: int | Shape | None) -> Tensor:
     order = ints(axes)
     if len(order) == 2 < len(shape_of(x)):  # NumPy refuses it; PyTorch exchanges two axes
         return swapaxes(x, *order)
+    # x.transpose(()) of a 0-d x is x; x.transpose() and x.transpose(None) reverse the axes
     return reordered(x, order if order != (None,) and (order or axes) else None)
 
 
@@ -257,15 +258,15 @@ _selected: Function = either(_getitem)
 _scattered: Function = either(_scatter)
 
 
-_PLAIN = (int, slice, type(None), type(...), np.generic)
+_BASIC = (int, slice, type(None), type(...), np.generic)
 
 
 def _is_distinct(index: Index) -> bool:
     """Return whether an index surely selects no element twice."""
-    if isinstance(index, _PLAIN):
+    if isinstance(index, _BASIC):
         return True
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [part for part in parts if not isinstance(part, _PLAIN)]
+    arrays = [part for part in parts if not isinstance(part, _BASIC)]
     return not arrays or (len(arrays) == 1 and as_array(arrays[0]).dtype == bool)
 
 
@@ -291,8 +292,8 @@ def plain_index(index: Index, x: ArrayLike = None) -> Array:
     Arrays are copied if x requires gradients, because they can change before the backward pass.
     """
     if isinstance(index, tuple):
-        return tuple([part if isinstance(part, _PLAIN) else _plain_part(part, x) for part in index])
-    return index if isinstance(index, _PLAIN) else _plain_part(index, x)
+        return tuple([part if isinstance(part, _BASIC) else _plain_part(part, x) for part in index])
+    return index if isinstance(index, _BASIC) else _plain_part(index, x)
 
 
 def _plain_part(index: Index, x: Array) -> Array:

@@ -28,7 +28,7 @@ from minigrad.tensor import Tensor, unwrap
 from ..attention import KeysAndValues, MultiHeadAttention, hide_later
 from ..block import Decoder, Encoder, TransformerDecoderLayer, TransformerEncoderLayer
 from ..layers import Dropout, Embedding, FeedForward, LayerNorm, Linear
-from ..module import CALL, Module, Parameter, converted
+from ..module import CALL, Module, Parameter, in_dtype
 from ..options.extended_layers import (
     CappedLinear,
     ExtendedAttention,
@@ -56,7 +56,7 @@ def plain(x: Any, layer: Any = None) -> np.ndarray:
     elif not isinstance(x, np.ndarray):
         x = np.asarray(x)
     if layer is not None and x.dtype != (dtype := layer.weight.dtype):
-        x = converted(layer, x, dtype)
+        x = in_dtype(layer, x, dtype)
     return x
 
 
