@@ -274,7 +274,6 @@ The words of a formula are the arguments that it uses. `, axis=axis` is left out
 axis. If the call has an argument that the formula does not use, the formula is not recommended.
 """
 
-_ENDS = (None, "clamped", "natural", "not-a-knot")
 CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     **{
         call.partition("(")[0]: functools.partial(_tracks_only, call.partition("{")[0].count(","))
@@ -287,6 +286,13 @@ CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     **{
         f"scipy.interpolate.{name}.__call__": lambda given: np.ndim(given["self"](0.0)) == 0
         for name in SPLINES
+    },
+    **{
+        f"scipy.interpolate.{name}": lambda given: (
+            _tracks_only(1, given)
+            and repr(given["bc_type"]) in ("None", "'clamped'", "'natural'", "'not-a-knot'")
+        )
+        for name in ("CubicSpline", "make_interp_spline")
     },
     "scipy.integrate.simpson": lambda given: _tracks_only(0, given) and np.ndim(given["x"]) < 2,
     "scipy.interpolate.RegularGridInterpolator": lambda given: (

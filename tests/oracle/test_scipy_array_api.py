@@ -69,6 +69,10 @@ def test_every_recommendation_is_tested() -> None:
         ("scipy.signal.sosfilt(x[:6].reshape(1, 6), x)", "no formula for these arguments is known"),
         ("scipy.integrate.simpson(a, x=x[:2])", "no formula for these arguments is known"),
         ("scipy.interpolate.interp1d(points, np.sin(points))(x)", "and no formula is known"),
+        (
+            "scipy.interpolate.CubicSpline(points[:3], x[[0, 1, 0]], bc_type='periodic')(1.5)",
+            "no formula for these arguments is known",
+        ),
         ("scipy.interpolate.CubicSpline(points, V2)(x)", "no formula for these arguments is known"),
         ("scipy.integrate.solve_ivp(lambda t, y: x[:1], (0, 1), [1.0]).y", "solve_ivp converts it"),
         ("scipy.integrate.quad(lambda t: t * x[0], 0, 1)[0]", "quad converts it, and no formula"),
