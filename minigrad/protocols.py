@@ -143,7 +143,7 @@ for _name, _ufunc in {
 
     def _in_place(self: Tensor, other: Array, /, ufunc: np.ufunc = _ufunc) -> Tensor:
         if is_number(self._array):
-            return ufunc(self, other)  # type: ignore[no-any-return]
+            return ufunc(self, other)
         check_writable(self, ufunc.__name__)
         _check_class(other)
         if ufunc is np.matmul and np.ndim(other) < 2:
