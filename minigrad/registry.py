@@ -26,8 +26,8 @@ none of its arguments. The engine undoes broadcasting and converts dtypes for al
 `vjp=` is one rule for all operands, which returns their gradients as a tuple. A kernel works in
 place and may save additional arrays. It has such a rule and a `definition`: the same function as a
 composition of ops, which `create_graph` differentiates instead. A definition gets zeros for an
-operand that the rule does not name. So a rule that reads `saved` also names every operand from
-which `saved` was computed.
+operand that the rule does not name. So the rule of a kernel names every option, and every operand
+if it reads `y` or `saved`. `fuse.py` has an example.
 
 `ufunc` declares the op of a NumPy ufunc, and `function` a composition of ops. Look at
 `Op.__init__`, then at `op`. Calls of ops are written by `caller.py`.

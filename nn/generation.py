@@ -150,7 +150,10 @@ def sampled(
 def drawn(
     chances: np.ndarray, log_probs: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a token of each row, drawn by the logarithms `chances`, and its log-probability."""
+    """Return a token of each row and its log-probability.
+
+    `chances` are the logarithms by which it is drawn: `log_probs`, or those of permitted tokens.
+    """
     ends = np.cumsum(np.exp(chances), axis=-1)
     tokens = (ends <= generator.random((len(ends), 1)) * ends[:, -1:]).sum(-1)  # none of chance 0
     return tokens, log_probs[np.arange(len(tokens)), tokens]

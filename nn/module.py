@@ -245,6 +245,7 @@ class Module(Methods):
         """
         current = self.state_dict()  # arrays that share memory with the parameters
         arrays = {
+            # the data of a tensor, also of PyTorch
             name: as_array(x if isinstance(x, np.ndarray) else getattr(x, "data", x))
             for name, x in state.items()
         }
