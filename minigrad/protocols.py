@@ -104,6 +104,8 @@ def _set_item(self: Tensor, index: Index, value: Array) -> None:
     """Write a value at an index."""
     check_writable(self, "item assignment")
     _check_class(value)
+    if is_number(self._array):  # whose values other tensors and the graph keep
+        self._array = self._array.copy()
     extension.write(self, index, value, "item assignment")
 
 

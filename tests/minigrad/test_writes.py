@@ -326,3 +326,15 @@ def test_elements_of_strided_views_come_from_their_last_write() -> None:
     np.testing.assert_array_equal(base.data, [1, 2, 0, 8, 0, 0])
     windows.sum().backward()
     np.testing.assert_array_equal(x.grad.data, [1 + 4, 2 + 8, 0, 4, 0, 0])
+
+
+def test_write_into_a_result_without_axes_keeps_earlier_values() -> None:
+    def written(x: Any) -> Any:
+        s = np.sum(x * x)
+        t = s * 2
+        s[...] = x[0] * 3
+        return s * t
+
+    x = np.array([1.0, 0.5])
+    expected = mg.grad(lambda x: x[0] * 3 * np.sum(x * x) * 2)(x)
+    np.testing.assert_allclose(mg.grad(written)(x), expected, rtol=1e-14)
