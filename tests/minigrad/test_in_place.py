@@ -417,8 +417,6 @@ def test_array_of_a_number_has_memory_of_its_own(view: Any, grad: bool) -> None:
     array *= 3
     array[...] += 1
     assert number.item() == 1 and array.item() == 4
-    with pytest.raises(ValueError, match="read-only"):
-        number[...] = 2
     if grad:
         (array.sum() * number).backward()
         assert x.grad.tolist() == [7, 0]
