@@ -335,6 +335,25 @@ def test_watch_page_has_the_depth_of_each_lesson_in_both_languages(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_words_after_each_part_are_not_cut_off_on_a_telephone(
+    recorded: Any, tmp_path: Path, driver: Any, language: str
+) -> None:
+    check = importlib.import_module("check")
+    driver.get("about:blank")
+    driver.get(f"{write_watch(recorded, tmp_path)}#lesson=9&lang={language}")
+    check.set_width(driver, 356)  # of 390, the page around it takes the rest
+    for button in driver.find_elements("css selector", "#sentences button"):
+        button.click()
+        inside, outside, columns = driver.execute_script(
+            """const table = document.querySelector('#why table'), box = table.parentElement;
+            return [box.scrollWidth, box.clientWidth, table.rows[0].cells.length]"""
+        )
+        assert inside <= outside
+        assert columns == 1 + 4  # parts of a layer, however long the sentence
+
+
+@pytest.mark.slow
 def test_watch_page_plays_or_moves_by_keyboard(recorded: Any, tmp_path: Path, driver: Any) -> None:
     check = importlib.import_module("check")
     address, step = (
