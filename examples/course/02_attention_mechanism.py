@@ -239,7 +239,7 @@ check(
 # 1, and the sum $d_k$. Measure it, and the largest of six weights, before anything is learned.
 
 # %%
-print("  d_k   variance   largest weight   with the root")
+print("  d_k  variance  largest weight  with root")
 table = {}
 for d_k in (4, 64, 1024):
     scores = np.einsum(
@@ -247,7 +247,7 @@ for d_k in (4, 64, 1024):
     )
     largest = [mg.softmax(s).data.max(1).mean() for s in (scores, scores / np.sqrt(d_k))]
     table[d_k] = scores.var(), *largest
-    print(f"{d_k:5} {scores.var():10.1f} {largest[0]:16.2f} {largest[1]:15.2f}")
+    print(f"{d_k:5} {scores.var():9.1f} {largest[0]:15.2f} {largest[1]:10.2f}")
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(

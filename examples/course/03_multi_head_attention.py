@@ -360,9 +360,9 @@ check(
 numbers = [1, 2, 4, 8, 16]
 shares = [learn(Heads("split", np.random.default_rng(0), h, 32 // h), 300) for h in numbers]
 for h, share in zip(numbers, shares):
-    print(f"{h:2} heads with keys of size {32 // h:2}: {share:6.1%} not explained")
+    print(f"heads {h:2}, key size {32 // h:2}: {share:6.1%} not explained")
 wide = learn(Heads("split", np.random.default_rng(0), 16, 8), 300)
-print(f"16 heads with keys of size  8: {wide:6.1%} not explained")
+print(f"heads 16, key size  8: {wide:6.1%} not explained")
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 with figure(5, 2.6, "Not explained by the number of heads: least with four.") as drawn:

@@ -208,7 +208,7 @@ with figure(
     axes.plot(curve, color=COLOUR["output"], lw=1.2)
     for name, value in costs.items():
         axes.axhline(value, ls="--", lw=1, color="#6B6B6B")
-        axes.text(len(curve), value, label(name), ha="right", va="bottom")
+        axes.text(len(curve), value + 0.06, label(name), ha="right", va="bottom")
     axes.set_ylim(0, 1.15 * max(costs.values()))
     axes.set_xlabel(label("step"))
     axes.set_ylabel(label("bits a letter"))
