@@ -184,6 +184,7 @@ def setup(app: Any) -> None:
     app.connect("html-page-context", sources.link_files)
     app.connect("html-collect-pages", sources.source_pages)
     app.connect("html-page-context", _mark_english)
+    app.connect("html-page-context", sources.name_neighbours)
     app.connect("html-page-context", rendering.name_parts, priority=900)  # after the theme
     app.connect("html-page-context", _add_watch)
     app.connect("build-finished", sources.copy_notebooks)

@@ -252,6 +252,14 @@ def translations(name: str) -> dict[str, str]:
         return {str(m.id): str(m.string) for m in read_po(file) if m.id and m.string}
 
 
+def name_neighbours(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Call the previous and the next page of a Chinese one as the menu does, which marks English pages."""
+    if app.config.language == "zh_CN":
+        menu = translations("index")
+        for link in filter(None, (context.get("prev"), context.get("next"))):
+            link["title"] = menu.get(link["title"], link["title"])
+
+
 def translate_notebook(notebook: Any, catalog: dict[str, str]) -> None:
     """Translate the Markdown of a notebook in place, and set the language of its code."""
     for cell in notebook.cells:

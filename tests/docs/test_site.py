@@ -145,6 +145,16 @@ def test_chinese_menu_marks_pages_without_a_translation(page: str) -> None:
     assert len(titles) > 2
 
 
+@pytest.mark.parametrize(
+    ("language", "title"), [("zh_CN", "它是怎样搭建的（英文）"), ("en", "How it is built")]
+)
+def test_links_to_the_next_page_are_in_the_language_of_the_menu(language: str, title: str) -> None:
+    app = type("App", (), {"config": type("Config", (), {"language": language})})
+    context = {"prev": None, "next": {"title": "How it is built", "link": "../design.html"}}
+    part("sources").name_neighbours(app, "course/11_pruning_heads", "", context, None)
+    assert context == {"prev": None, "next": {"title": title, "link": "../design.html"}}
+
+
 # -- outputs of lessons --------------------------------------------------------------------------------
 
 
