@@ -103,7 +103,7 @@ class Program:
         t = self.ours[i]
         shares = [np.may_share_memory(t.data, other.data) for other in self.ours]
         if t.requires_grad and not t.is_leaf and t._node.op.view is False and sum(shares) == 1:
-            t += u
+            self.ours[i] += u
             self.theirs[i] = self.theirs[i] + u
 
     def backward(self) -> None:
