@@ -1,4 +1,4 @@
-"""Edges that properties share: counts beside a limit, odd addresses, arguments that change later."""
+"""Edges that properties share: counts beside a limit, alignments, arguments that change later."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-PAGE = 4096
-
 alignments = st.integers(0, 12).map(lambda exponent: 2**exponent)
 """Alignments of arrays in files and in memory: 1 to 4,096 bytes."""
 
@@ -18,15 +16,6 @@ def beside(*limits: int, low: int = 0) -> st.SearchStrategy[int]:
     """Draw a limit, or the count before or behind it, of at least `low`."""
     counts = {limit + step for limit in limits for step in (-1, 0, 1)}
     return st.sampled_from(sorted(count for count in counts if count >= low))
-
-
-def placed(x: np.ndarray, alignment: int) -> np.ndarray:
-    """Return an array equal to x, at an address that is a multiple of `alignment` and no more."""
-    memory = np.empty(x.nbytes + 3 * PAGE, np.uint8)
-    start = -memory.ctypes.data % (2 * PAGE) + alignment % (2 * PAGE)
-    result = np.ndarray(x.shape, x.dtype, memory.data, start)
-    result[...] = x
-    return result
 
 
 def overwrite(value: Any) -> None:
