@@ -94,10 +94,11 @@ def as_array(x: Array, dtype: DType = None) -> Array:
 
 def as_result(y: Array) -> Array:
     """Return a result as an array: a number as a read-only one, since `+=` replaces numbers."""
-    result = as_array(y)
-    if isinstance(y, np.generic):
-        result.setflags(write=False)
-    return result
+    if not isinstance(y, np.generic):
+        return as_array(y)
+    number = np.asarray(y)
+    number.setflags(write=False)
+    return number
 
 
 def is_number(x: Array) -> bool:
