@@ -46,6 +46,9 @@ def _has_flags() -> bool:
 
 HAS_FLAGS = _has_flags()
 
+Zeros = Callable[[int, Any], np.ndarray]
+"""Return a vector of zeros of a size and dtype."""
+
 
 class Block(NamedTuple):
     """Part of a step: several parameters of a group, or elements of one."""
@@ -62,10 +65,12 @@ class Group:
     """Parameters of one dtype that share their settings, and their state in flat vectors.
 
     `number` is the index of their settings in `Optimizer.param_groups`. The arrays of `states`, one
-    dict for each parameter, become views of the vectors.
+    dict for each parameter, become views of the vectors, which are from `zeros(size, dtype)`.
     """
 
-    def __init__(self, number: int, parameters: list[Tensor], states: list[State]) -> None:
+    def __init__(
+        self, number: int, parameters: list[Tensor], states: list[State], zeros: Zeros
+    ) -> None:
         self.number, self.parameters, self.states = number, parameters, states
         self.settings: Settings = {}
         self.starts = [0, *itertools.accumulate(p.size for p in parameters)]
@@ -78,7 +83,12 @@ class Group:
         self.gradient: np.ndarray | None = None
         self.vectors: dict[str, np.ndarray] = {}
         self.check_shapes()
-        self.move_state(np.zeros)
+        for name in states[0].keys() - {"step"}:
+            self.vectors[name] = vector = zeros(self.size, self.dtype)
+            for state, view in zip(states, self.views(vector)):
+                if state[name].any():  # memory of zeros is not used before something is written
+                    view[...] = state[name]
+                state[name] = view
 
     def check_shapes(self) -> None:
         """Raise an error if a parameter has no longer the shape and dtype of its state."""
@@ -90,14 +100,6 @@ class Group:
                     "dtype when its optimizer was made; make the optimizer after what changes "
                     "parameters, such as astype or pruning"
                 )
-
-    def move_state(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
-        """Move the state into new vectors from `zeros(size, dtype)`."""
-        for name in self.states[0].keys() - {"step"}:
-            self.vectors[name] = vector = zeros(self.size, self.dtype)
-            for state, view in zip(self.states, self.views(vector)):
-                view[...] = state[name]
-                state[name] = view
 
     def views(self, vector: np.ndarray) -> list[np.ndarray]:
         """Return the parts of a vector for each parameter, in its shape."""
@@ -229,8 +231,8 @@ class BlockedStepper(Stepper):
 
     # The parts of a step, which `minigrad.fast.parallel` lets several processes do.
 
-    def follow(self) -> None:
-        """Read which parameters the optimizer has, and where they are."""
+    def follow(self, zeros: Zeros = np.zeros) -> None:
+        """Read which parameters the optimizer has, and where they are; new state is in `zeros`."""
         optimizer = self.optimizer
         members = [p for settings in optimizer.param_groups for p in settings["params"]]
         if (
@@ -239,7 +241,7 @@ class BlockedStepper(Stepper):
             or any(map(is_trained, self._frozen))
         ):
             self.groups = [
-                Group(i, parameters, [optimizer.state[p] for p in parameters])
+                Group(i, parameters, [optimizer.state[p] for p in parameters], zeros)
                 for i, parameters in optimizer.groups()
             ]
             self._members, self._arrays = members, []

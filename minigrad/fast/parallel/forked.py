@@ -267,16 +267,17 @@ class DataParallel(SingleProcess):
                 "close() its DataParallel first"
             )
         context = multiprocessing.get_context("fork")
-        self.stepper.follow()
+        self.stepper.forget()
+        self.stepper.follow(_shared_zeros)
         groups = self.stepper.groups
         self._moved = FlatParameters(groups, _shared_zeros)
+        self.stepper.follow()  # lets go of the arrays that the parameters had before
         self._gradients = [
             [_shared_zeros(group.size, group.dtype) for group in groups]
             for _ in range(self.processes)
         ]
         self._flat = FlatGradients(groups, self._gradients[0])
         for group, vector in zip(groups, self._gradients[0]):
-            group.move_state(_shared_zeros)
             group.gradient = vector
         self._captured = self._state()
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]

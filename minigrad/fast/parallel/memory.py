@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,7 @@ import numpy as np
 from ...graph import Node, notes_of
 from ...tensor import Tensor, grad_of, node_of, unwrap
 from ..runtime import hold_during_fork
-from ..stepper import Group, overlap
-
-Zeros = Callable[[int, Any], np.ndarray]
+from ..stepper import Group, Zeros, overlap
 
 _keeping = threading.Lock()
 hold_during_fork(lambda: _keeping)

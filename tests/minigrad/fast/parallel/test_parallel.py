@@ -491,6 +491,48 @@ def test_ctrl_c_in_all_processes_is_handled_by_first() -> None:
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
 
 
+MEMORY = """
+import re
+import numpy as np
+from minigrad import DataParallel, Tensor, optim
+from minigrad.fast.runtime import keep_freed_memory
+
+def private_memory(process="self"):
+    lines = open(f"/proc/{process}/smaps_rollup").read()
+    return 1024 * int(re.search(r"Anonymous: +(\\d+) kB", lines)[1])
+
+x = Tensor(np.full((1, 1024), 1e-3, "float32"))
+(x @ Tensor(np.ones((1024, 4), "float32"), requires_grad=True)).sum().backward()
+before = private_memory()
+weights = [Tensor(np.full((1024, 1024), 1e-3, "float32"), requires_grad=True) for _ in range(8)]
+adam = optim.Adam(weights, 1e-6)
+keep_freed_memory()
+
+def loss(shard):
+    h = x
+    for w in weights:
+        h = h @ w
+    return h.sum()
+
+together = DataParallel(adam, loss, model=None)
+for _ in range(2):
+    together.backward([0, 0])
+    together.step()
+for process in ("self", together._workers[0][0].pid):
+    print((private_memory(process) - before) / sum(w.nbytes for w in weights))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="needs Linux")
+def test_processes_share_memory_of_parameters_and_state() -> None:
+    """No process has arrays of its own that are as large as all parameters."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert max(map(float, done.stdout.split())) < 0.6
+
+
 # -- threads ---------------------------------------------------------------------------------------------
 
 
