@@ -192,6 +192,8 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
     """Return the positions of the chosen arguments, counted from the first of `count`."""
     if not count:
         raise TypeError(f"{name}: the argument must be given by position, as in {name}(f)(x)")
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums]
     several = argnums if isinstance(argnums, (Sequence, np.ndarray)) else [argnums]
     for i in several:
         if isinstance(i, bool) or not isinstance(i, (int, np.integer)):

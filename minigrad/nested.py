@@ -29,9 +29,12 @@ def needs_gradient(value: Tree) -> bool:
 def _is_tracked(value: Tree) -> bool:
     if isinstance(value, Tensor):
         return value._node is not None
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_tracked, value))
-    return isinstance(value, dict) and any(map(_is_tracked, value.values()))
+    if not isinstance(value, (list, tuple, dict)):
+        return False
+    for part in value.values() if isinstance(value, dict) else value:
+        if part._node is not None if type(part) is Tensor else _is_tracked(part):
+            return True
+    return False
 
 
 def without_tensors(value: Tree) -> Tree:

@@ -78,19 +78,30 @@ def share(a: Any, b: Any, unit: float = 1.0) -> Any:
     """Return eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
     with np.errstate(over="ignore"):
         if all_true(np.isfinite(unwrap(a))):
-            return logistic((a - b) * unit)
+            return logistic(a - b if unit == 1 else (a - b) * unit)
         same = (a == b) & np.isinf(a)  # the difference would be NaN
         difference = np.where(same, np.minimum(a, 0), a - np.where(same, 0, b))
         return logistic(difference * unit)
 
 
-logaddexp = ufunc(
-    np.logaddexp,
-    "Compute log(eᵃ + eᵇ), without overflow.",
-    "logaddexp",
+MAX_AT_ONCE = 1000
+"""Largest number of elements for which np.logaddexp is faster than several functions."""
+
+
+@op(
+    numpy=np.logaddexp,
+    methods="logaddexp",
     a=lambda g, a, b: g * share(a, b),
     b=lambda g, a, b: g * share(b, a),
 )
+def logaddexp(a, b, /):
+    """Compute log(eᵃ + eᵇ), without overflow."""
+    high = np.maximum(a, b)
+    if high.size <= MAX_AT_ONCE or high.dtype.char not in "fd":
+        return np.logaddexp(a, b)
+    with np.errstate(invalid="ignore", over="ignore"):  # the difference of infinite values is NaN
+        gap = np.fmax(np.minimum(a, b) - high, -np.inf)
+    return high + np.log1p(np.exp(gap))
 
 
 def _larger(g: Any, a: Any, b: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..nested import needs_gradient, refusal, without_tensors
 from ..tensor import DISPATCH, Tensor, extension, unwrap
 from .nested import as_tensors, numpy_name, on_arrays, signature, write_out
 
+_SPECIAL = {"dtype", "out"}
 _HINTS = {"subok", "overwrite_input"}  # permissions for NumPy, which can be ignored
 _CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
 
@@ -39,23 +41,29 @@ class ArgumentAdapter:
         return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
     @functools.cached_property
-    def _accepted(self) -> tuple[int | None, frozenset[str]]:
-        """Count the operands of `function`, None for any number, and list its options."""
+    def _accepted(self) -> tuple[int | None, Any, frozenset[str]]:
+        """Count the operands of `function`, None for any number, and list its options.
+
+        So many arguments by position as in the range mean the same to NumPy's function.
+        """
         parameters = inspect.signature(self.function).parameters.values()
-        kinds = {p.kind for p in parameters}
-        names = {p.name for p in parameters}
-        if inspect.Parameter.VAR_POSITIONAL in kinds:
-            return None, frozenset(names)
-        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        count = sum(p.default is p.empty and p.kind in by_position for p in parameters)
-        return count, frozenset(names)
+        names = [p.name for p in parameters]
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            return None, range(sys.maxsize), frozenset(names)
+        ours = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        count = most = sum(p.default is p.empty for p in ours)
+        for p, name in zip(ours[count:], list(self._defaults)[count:]):
+            if p.name != name or name in _SPECIAL:
+                break
+            most += 1
+        return count, range(count, most + 1), frozenset(names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
-        count, names = self._accepted
+        count, lengths, names = self._accepted
         is_tracked = needs_gradient(args)
-        if is_tracked and len(args) == count and not kwargs:
-            return self.function(*args)
+        if is_tracked and len(args) in lengths and _SPECIAL.isdisjoint(kwargs):
+            return self.function(*args, **(kwargs and self._options(kwargs, names)))
         if isinstance(out := kwargs.get("out"), Tensor):
             y = self(*args, **{name: x for name, x in kwargs.items() if name != "out"})
             return write_out(numpy_name(self.numpy), out, y)
@@ -112,8 +120,8 @@ def _same(value: Any, default: Any) -> bool:
 
 def check_ufunc_options(ufunc: np.ufunc, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that its function takes; raise a TypeError for others that matter."""
-    name = numpy_name(ufunc)
     for option, value in options.items():
+        name = numpy_name(ufunc)
         if option == "where" and value is not True:
             raise TypeError(
                 f"{name}: where= leaves elements unset, which have no gradient; write "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -281,31 +282,48 @@ MAX_WHOLE = 32
 """Largest length of triangles that are not halved."""
 
 
-def _invert_lower(x: Any, /) -> Any:
-    """Compute the inverses of lower triangles, by halves."""
-    if x.shape[-1] <= MAX_WHOLE:
-        return np.linalg.inv(x)
-    y, half = np.zeros_like(x), x.shape[-1] // 2
-    top = y[..., :half, :half] = _invert_lower(x[..., :half, :half])
-    low = y[..., half:, half:] = _invert_lower(x[..., half:, half:])
+def invert_lower(x: Any, /) -> Any:
+    """Compute the inverses of lower triangles, by halves; the rest of x is not read."""
+    n = x.shape[-1]
+    if n <= MAX_WHOLE:
+        return np.linalg.inv(np.where(_weights(n, bool), x, 0))
+    y, half = np.zeros_like(x), n // 2
+    top = y[..., :half, :half] = invert_lower(x[..., :half, :half])
+    low = y[..., half:, half:] = invert_lower(x[..., half:, half:])
     y[..., half:, :half] = -low @ x[..., half:, :half] @ top
     return y
 
 
 _inverse_of_lower: Any = either(
-    Op(_invert_lower, {"x": lambda g, y: -np.tril(y.mT @ g @ y.mT)}).function
+    Op(invert_lower, {"x": lambda g, y: -np.tril(y.mT @ g @ y.mT)}).function
 )
 
 
-def _cholesky_gradient(g: Any, y: Any) -> Any:
-    """Return the gradient by equation 10 of Murray (2016), arXiv:1602.07527."""
-    n, inverse = y.shape[-1], _inverse_of_lower(y)
-    middle = (y.mT @ g) * (np.tri(n, dtype=y.dtype) - np.eye(n, dtype=y.dtype) / 2)
-    s = inverse.mT @ middle @ inverse
-    return (s + s.mT) / 2
+@lru_cache
+def _weights(n: int, dtype: Any) -> np.ndarray:
+    """Return ones below the diagonal, halves on it, and zeros above."""
+    return (np.tri(n) - np.eye(n) / 2).astype(dtype)
 
 
-@op(x=_cholesky_gradient)
+def _cholesky_gradient(g: Any, y: Any, inverse: Any) -> Any:
+    """Return the gradient by equation 10 of Murray (2016), arXiv:1602.07527.
+
+    A large x has four parts, [[a @ a.mT, a @ b.mT], [b @ a.mT, b @ b.mT + c @ c.mT]].
+    """
+    n = y.shape[-1]
+    if n <= MAX_WHOLE:
+        s = inverse.mT @ ((y.mT @ g) * _weights(n, y.dtype)) @ inverse
+        return (s + s.mT) / 2
+    first, last = slice(None, n // 2), slice(n // 2, None)
+    a, b, c = ((..., first, first), (..., last, first), (..., last, last))
+    low = _cholesky_gradient(g[c], y[c], inverse[c])
+    side = (g[b] / 2 - low @ y[b]) @ inverse[a]
+    top = _cholesky_gradient(g[a] - 2 * side.mT @ y[b], y[a], inverse[a])
+    upper, lower = np.concatenate([top, side.mT], -1), np.concatenate([side, low], -1)
+    return np.concatenate([upper, lower], -2)
+
+
+@op(x=lambda g, y: _cholesky_gradient(g, y, _inverse_of_lower(y)))
 def _cholesky(x, /):
     return np.linalg.cholesky(x)
 

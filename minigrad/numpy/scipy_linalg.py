@@ -17,11 +17,11 @@ import numpy as np
 
 from ..arguments import check_choice
 from ..ops.shape import getitem, swapaxes
-from ..registry import either, function, op
+from ..registry import Op, either, function, op
 from ..tensor import Tensor, as_operand, unwrap
 from .batched import all_true
 from .indexing import scatter
-from .linalg import cholesky, solve, tril, triu
+from .linalg import cholesky, invert_lower, solve, tril, triu
 
 __all__ = ["solve_triangular", "cho_factor", "cho_solve", "solve_banded", "expm"]
 
@@ -56,9 +56,14 @@ def _triangles(a: Any, lower: bool, unit_diagonal: bool = False) -> Tensor:
     t = tril(a, -unit_diagonal) if lower else triu(a, int(unit_diagonal))
     if unit_diagonal:
         t = t + np.eye(a.shape[-1], dtype=a.dtype)
-    elif not all_true(np.diagonal(unwrap(a), 0, -2, -1) != 0):
-        raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
+    else:
+        _check_diagonal(a)
     return t
+
+
+def _check_diagonal(a: Any) -> None:
+    if not all_true(np.diagonal(unwrap(a), 0, -2, -1) != 0):
+        raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
 
 
 @function()
@@ -80,6 +85,26 @@ def cho_factor(a: Any, lower: bool = False) -> tuple[Tensor, bool]:
     return cholesky(a, upper=not lower), bool(lower)
 
 
+def _solve_twice(c: Any, b: Any) -> Tensor:
+    t = tril(c)
+    return solve(swapaxes(t, -1, -2), solve(t, b))
+
+
+def _cho_gradients(g: Any, y: Any, c: Any, b: Any, saved: Any) -> tuple[Any, Any]:
+    middle, g_middle = saved @ b, saved @ g
+    g_b = saved.mT @ g_middle
+    left, right = np.concatenate([g_b, y], -1), np.concatenate([middle, g_middle], -1)
+    return -np.tril(left @ right.mT), g_b
+
+
+def _cho_solve(c: Any, b: Any, /) -> Any:
+    inverse = invert_lower(c)
+    return inverse.mT @ (inverse @ b), inverse
+
+
+_solved_twice = Op(_cho_solve, {}, vjp=_cho_gradients, definition=_solve_twice).function
+
+
 @function()
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Tensor:
     """Compute the solutions x of a @ x = b from the Cholesky factors of a.
@@ -91,12 +116,10 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Tensor:
     b : array_like, shape (n,) or (..., n, k)
     """
     c, lower = c_and_lower
-    t = _triangles(c, lower)
-    transposed = swapaxes(t, -1, -2)
-    low, high = (t, transposed) if lower else (transposed, t)
-    columns = getitem(b, (slice(None), None)) if np.ndim(b) == 1 else b
-    x = solve(high, solve(low, columns))
-    return getitem(x, (..., 0)) if np.ndim(b) == 1 else x
+    c, b = as_operand(c), as_operand(b)
+    _check_diagonal(c)
+    x = _solved_twice(c if lower else swapaxes(c, -1, -2), b[:, None] if b.ndim == 1 else b)
+    return x[..., 0] if b.ndim == 1 else x
 
 
 @function()

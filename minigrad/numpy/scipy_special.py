@@ -46,11 +46,11 @@ def _normal(x: Any) -> Any:
         return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
-def _slope_of_log_ndtr(x: Any) -> Any:
-    """Return the density of the normal distribution, divided by ndtr(x)."""
-    low, high = np.where(x < 0, x, 0), np.where(x < 0, 0, x)
-    tail = math.sqrt(2 / math.pi) / sp.erfcx(-math.sqrt(0.5) * low)  # ndtr underflows below -38
-    return np.where(x < 0, tail, _normal(high) / sp.ndtr(high))
+def _slope_of_log_ndtr(y: Any, x: Any) -> Any:
+    """Return the density of the normal distribution, divided by ndtr(x) = exp(y)."""
+    low = x < -4  # where y has lost digits; ndtr underflows below -38
+    tail = math.sqrt(2 / math.pi) / sp.erfcx(-math.sqrt(0.5) * np.where(low, x, 0))
+    return np.where(low, tail, _normal(x) / np.exp(np.where(low, 0, y)))
 
 
 def _one_less(product: Any, x: Any, sign: int) -> Any:
@@ -117,7 +117,7 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "erfinv": (lambda g, y: g * np.exp(y * y) * (ROOT_PI / 2),),
     "erfcinv": (lambda g, y: -g * np.exp(y * y) * (ROOT_PI / 2),),
     "ndtr": (lambda g, x: g * _normal(x),),
-    "log_ndtr": (lambda g, x: g * _slope_of_log_ndtr(x),),
+    "log_ndtr": (lambda g, y, x: g * _slope_of_log_ndtr(y, x),),
     "ndtri": (lambda g, y: g / _normal(y),),
     # logistic functions, exponentials and logarithms
     "expit": (OPS["sigmoid"].rules["x"],),

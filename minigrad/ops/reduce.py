@@ -39,7 +39,7 @@ def restored(g: Array, shape: Shape, axis: Axis) -> Array:
 def _spread(g: Array, shape: Shape, axis: Axis) -> Array:
     """Return a gradient of the reduced shape, repeated over `shape`."""
     g = restored(g, shape, axis)
-    if type(g) is not np.ndarray or math.prod(shape) > 4096:
+    if not isinstance(g, (np.ndarray, np.generic)) or math.prod(shape) > 4096:
         return np.broadcast_to(g, shape)
     y = np.empty(shape, g.dtype)  # ten times faster than broadcast_to, for small arrays
     y[...] = g

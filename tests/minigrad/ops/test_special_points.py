@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.numpy import linalg
+from minigrad.numpy import elementwise, linalg
 
 NAN, INF = math.nan, math.inf
 ZEROS = np.zeros((2, 2))
@@ -384,17 +384,31 @@ def test_clip_at_limits_that_cross_has_the_derivatives_of_minimum_of_maximum(
         np.testing.assert_allclose(value.grad, (sides[1] - sides[0]) / 2e-6, atol=1e-6)
 
 
+@given(st.data(), st.sampled_from([np.float32, np.float64]))
+def test_large_logaddexp_has_the_values_of_numpy(data: Any, dtype: Any) -> None:
+    values = st.floats(width=32) | st.sampled_from([INF, -INF])
+    a, b = np.array(data.draw(st.lists(st.tuples(values, values), min_size=1)), dtype).T
+    with pytest.MonkeyPatch.context() as patch, np.errstate(invalid="ignore"):
+        patch.setattr(elementwise, "MAX_AT_ONCE", 0)
+        y, expected = mg.logaddexp(a, b).data, np.logaddexp(a, b)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, expected, 4 * np.finfo(dtype).eps)
+
+
 @given(st.integers(1, 12), st.sampled_from([(), (2,)]), st.integers(0, 99))
-def test_gradients_of_cholesky_by_halves_are_those_of_whole_triangles(
+def test_cholesky_and_its_solutions_by_halves_are_those_of_whole_triangles(
     n: int, batch: Any, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     a, v, weights = rng.normal(size=(3, *batch, n, n))
-    x = a @ a.mT + np.eye(n)
+    x, unread = a @ a.mT + np.eye(n), np.triu(np.full((n, n), np.nan), 1)
+
+    def f(x: Any) -> Any:
+        c = np.linalg.cholesky(x)
+        return (c * weights).sum() + (mg.cho_solve((c + unread, True), v) * weights).sum()
 
     def derivatives() -> list[Any]:
-        f = lambda x: (np.linalg.cholesky(x) * weights).sum()
-        return [mg.grad(f)(x).data, mg.hvp(f, x, v + v.mT).data]
+        return [f(x).data, mg.grad(f)(x).data, mg.hvp(f, x, v + v.mT).data]
 
     expected = derivatives()
     with pytest.MonkeyPatch.context() as patch:
