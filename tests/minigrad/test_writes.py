@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, basic_indices, integer_array_indices
 from support.environment import max_examples
+from support.jets import jet, on_line
 from support.properties import normal
 from support.write_programs import SIZE, Step, programs, run
 
@@ -38,21 +39,20 @@ def test_program_with_writes_has_the_values_of_numpy(program: list[Step], x: np.
 
 
 @given(program=programs(), x=points, seed=SEEDS)
-def test_program_with_writes_has_the_derivatives_of_finite_differences(
+def test_program_with_writes_has_the_derivatives_of_jets(
     program: list[Step], x: np.ndarray, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     weights, direction = rng.standard_normal((12, SIZE)), rng.standard_normal(SIZE)
     f = lambda t: weighted_sum(program, t, weights)
-    moved = lambda h: f(x + h * direction)
-    h = 1e-5  # the masks of a program do not change so near to these points
-    slope = mg.grad(f)(x).data @ direction
-    expected = (moved(h) - moved(-h)) / (2 * h)
-    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-4 * max(1, abs(moved(0))))
-    curve = mg.grad(lambda t: (mg.grad(f)(t) * direction).sum())(x).data @ direction
-    near = [mg.grad(f)(x + s * direction).data @ direction for s in (h, -h)]
-    scale = max(1, *map(abs, near))
-    np.testing.assert_allclose(curve, (near[0] - near[1]) / (2 * h), rtol=1e-4, atol=1e-3 * scale)
+    expected = jet(f(on_line(x, direction)))
+    slopes, curves = (
+        mg.grad(f)(x).data,
+        mg.grad(lambda t: (mg.grad(f)(t) * direction).sum())(x).data,
+    )
+    scale = max(1, abs(expected.value), *[np.abs(gs).sum() for gs in (slopes, curves)])
+    assert abs(slopes @ direction - expected.slope) < 1e-11 * scale
+    assert abs(curves @ direction - expected.curvature) < 1e-11 * scale
 
 
 @max_examples(6)

@@ -1,21 +1,22 @@
 """A state machine of programs that take views of arrays and write into them, with NumPy as the oracle.
 
 Each statement runs on ndarrays and on tensors, whose values must agree after it. At the end the gradients
-must be the finite differences of the program on ndarrays. In these, what `detach` and `no_grad` freeze keeps
-the values that it had. A statement that NumPy refuses is left out. minigrad may refuse a program with a
+must be the derivatives of the program on ndarrays of jets. In these, what `detach` and `no_grad` freeze has
+no derivatives. A statement that NumPy refuses is left out. minigrad may refuse a program with a
 `GradientError` if it freezes something.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.jets import constants, jet, on_line, sin
 
 import minigrad as mg
 from minigrad import GradientError, Tensor
@@ -73,7 +74,7 @@ def einsum_diagonal(x: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "sin": np.sin,
+    "sin": sin,
     "sum": np.sum,
     "cumsum": lambda x: np.cumsum(x, axis=-1),
     "scaled": lambda x: x * 0.75,
@@ -103,26 +104,24 @@ class Statement(NamedTuple):
 
 
 class Arrays:
-    """Program on ndarrays, in which frozen operands have values that were noted before."""
+    """Program on ndarrays, of numbers or of jets; frozen operands have no derivatives."""
 
-    def __init__(self, start: list[np.ndarray], noted: list[np.ndarray] | None = None) -> None:
+    def __init__(self, start: list[np.ndarray]) -> None:
         self.values = [in_new_memory(a) for a in start]
         self.frozen: set[int] = set()
-        self.notes: list[np.ndarray] = []
-        self.noted: Iterator[np.ndarray] | None = None if noted is None else iter(noted)
 
     def read(self, i: int, no_grad: bool = False) -> np.ndarray:
+        a = self.values[i]
         if not no_grad and i not in self.frozen:
-            return self.values[i]
-        if self.noted is not None:
-            return next(self.noted)
-        self.notes.append(self.values[i].copy(order="K"))
-        return self.notes[-1]
+            return a
+        return np.asarray(constants(a)) if a.dtype == object else a.copy(order="K")
 
     def run(self, s: Statement) -> None:
         if s.target is not None:
             own = self.read(s.target, s.no_grad)
-            s.function(self.values[s.target], own, *[self.read(i, s.no_grad) for i in s.operands])
+            # a number itself, since an array of objects would store an array of no axes as one
+            operands = [self.read(i, s.no_grad)[()] for i in s.operands]
+            s.function(self.values[s.target], own, *operands)
             return
         y = np.asarray(s.function(*[self.values[i] for i in s.operands]))
         source = self.values[s.operands[0]]
@@ -153,12 +152,15 @@ class Tensors:
                 self.values.append(operands[0].detach() if s.detach else s.function(*operands))
 
 
-def in_new_memory(a: np.ndarray) -> np.ndarray:
-    """Return a copy with the same layout, which is a view of a larger array if this one is."""
+def in_new_memory(a: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Return a copy with the same layout, which is a view of a larger array if this one is.
+
+    Another dtype must have elements of the same length.
+    """
     owner = owner_of(a)
     first, start = (x.__array_interface__["data"][0] for x in (owner, a))
-    memory = owner.copy(order="K").ravel(order="K")
-    return np.ndarray(a.shape, a.dtype, memory, start - first, a.strides)
+    memory = owner.astype(dtype or a.dtype, order="K").ravel(order="K")
+    return np.ndarray(a.shape, memory.dtype, memory, start - first, a.strides)
 
 
 def assign(key: Any) -> Callable[..., None]:
@@ -177,7 +179,7 @@ def change(name: str, key: Any) -> Callable[..., None]:
         if target is own:
             target[key] = in_place(target[key], value)
         else:
-            target[key] = ufunc(own[key], value, out=np.array(own[key]))
+            target[key] = ufunc(own[key], value, out=np.array(own[key]))[()]
 
     return function
 
@@ -203,7 +205,7 @@ def put_loop(target: Any, own: Any) -> None:
     """Compute each row from the row before it, as a simulation does."""
     row = own[0]
     for i in range(1, len(target)):
-        row = row + 0.5 * np.sin(row)
+        row = row + 0.5 * sin(row)
         target[i] = row
         row = target[i] if target is own else row
 
@@ -253,11 +255,9 @@ class WriteMachine(RuleBasedStateMachine):
 
     def run(self, s: Statement) -> None:
         """Run a statement that NumPy accepts on arrays, tensors, and tensors without gradients."""
-        before = len(self.arrays.notes)
         try:
             self.arrays.run(s)
         except (ValueError, IndexError, TypeError):
-            del self.arrays.notes[before:]
             return
         self.program.append(s)
         self.plain.run(s)
@@ -377,7 +377,7 @@ class WriteMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.program and not self.is_refused:
-            self.gradients_are_finite_differences()
+            self.gradients_are_derivatives_of_jets()
             if not self.may_freeze:
                 self.vmap_equals_a_loop()
 
@@ -431,46 +431,35 @@ class WriteMachine(RuleBasedStateMachine):
             scale = 1 if b is None else 1 + np.abs(b.data).max(initial=0)
             np.testing.assert_allclose(dense(a) / scale, dense(b) / scale, rtol=1e-8, atol=1e-8)
 
-    def gradients_are_finite_differences(self) -> None:
-        base = Arrays(self.start)
+    def gradients_are_derivatives_of_jets(self) -> None:
+        directions = [self.rng.uniform(-1, 1, a.shape) for a in self.start[:2]]
+        lines = [in_new_memory(a, object) for a in self.start]
+        for a, d in zip(lines, directions):
+            a[...] = on_line(a, d)
+        arrays = Arrays(lines)
         for s in self.program:
-            base.run(s)
-        self.total(base.values, base.read)  # notes what is frozen
-
-        direction = [self.rng.uniform(-1, 1, a.shape) for a in self.start[:2]]
-
-        def moved(h: float) -> list[np.ndarray]:
-            start = [in_new_memory(a) for a in self.start]
-            for a, d in zip(start, direction):
-                a += h * d
-            return start
-
-        def f(h: float) -> float:
-            arrays = Arrays(moved(h), base.notes)
-            for s in self.program:
-                arrays.run(s)
-            return float(self.total(arrays.values, arrays.read))
-
+            arrays.run(s)
+        expected = jet(self.total(arrays.values, arrays.read))
         try:
-            _, gs = self.gradients(self.start)
+            leaves, gs = self.gradients(self.start, create_graph=not self.may_freeze)
         except GradientError as error:
             freezes = any(s.no_grad or s.detach for s in self.program)
             assert freezes or "changed in place after it was used" in str(error)  # a constant was
             return
-        along = lambda gs: sum((g * d).sum() for g, d in zip(gs, direction))
-        slope, expected = float(along(gs).data), difference(f)
-        rounding = 1e-5 * max([np.abs(a).max(initial=0) for a in base.values])  # of differences
-        scale = max(1, abs(expected), rounding, *[np.abs(g.data).sum() for g in gs])
-        assert abs(slope - expected) < 1e-6 * scale, (slope, expected)
+        along = lambda gs: sum((g * d).sum() for g, d in zip(gs, directions) if g is not None)
+        curve = along(gs)
+        slope = float(curve.data)
+        largest = max([np.abs(a).max(initial=0) for a in self.arrays.values])
+        scale = max(1, largest, *[np.abs(g.data).sum() for g in gs])
+        assert abs(slope - expected.slope) < 1e-11 * scale, (slope, expected)
         if self.may_freeze:  # a gradient of other leaves would have other frozen values
             return
-        leaves, gs = self.gradients(self.start, create_graph=True)
-        curve = along(gs)
-        assert abs(float(curve.data) - slope) < 1e-9 * scale
+        gs = self.gradients(self.start)[1]
+        assert abs(float(along(gs).data) - slope) < 1e-11 * scale
         gs2 = mg.gradients(curve, leaves, allow_unused=True) if curve.requires_grad else (None,) * 2
-        curvature = sum((g.data * d).sum() for g, d in zip(gs2, direction) if g is not None)
-        expected = difference(lambda h: float(along(self.gradients(moved(h))[1]).data))
-        assert abs(curvature - expected) < 1e-5 * max(1, abs(expected), scale)
+        curvature = float(along([None if g is None else g.data for g in gs2]))
+        scale = max(scale, *[np.abs(dense(g)).sum() for g in gs2])
+        assert abs(curvature - expected.curvature) < 1e-11 * scale, (curvature, expected)
 
 
 def in_layout(x: Any, a: np.ndarray) -> Any:
@@ -480,11 +469,6 @@ def in_layout(x: Any, a: np.ndarray) -> Any:
 
 def dense(g: Any) -> Any:
     return 0.0 if g is None else g.data
-
-
-def difference(f: Callable[[float], float]) -> float:
-    """Return the derivative of f at 0, by a central difference of fourth order."""
-    return (8 * (f(1e-4) - f(-1e-4)) - (f(2e-4) - f(-2e-4))) / 12e-4
 
 
 class FreezingMachine(WriteMachine):

@@ -1,4 +1,4 @@
-"""Writes into shared memory: the values of NumPy and the gradients of finite differences, or an error."""
+"""Writes into shared memory: the values of NumPy and exact gradients, or an error."""
 
 from __future__ import annotations
 
