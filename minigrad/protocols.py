@@ -86,8 +86,8 @@ for _compare_arrays, _sign in (
 
 def check_writable(t: Tensor, name: str) -> None:
     """Raise a GradientError for a leaf, or a view of a leaf, if operations are recorded."""
-    first = first_of(t)
-    if MODE.get().record and first._last_node is not None and first._last_node.op is None:
+    node = first_of(t)._last_node
+    if node is not None and node.op is None and MODE.get().record:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations "
             "are recorded; write x = x.copy() before, or change a parameter under no_grad()"

@@ -20,6 +20,7 @@ import functools
 import math
 import weakref
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -95,13 +96,13 @@ def address_of(array: np.ndarray) -> int:
 def place_of(array: np.ndarray, address: int) -> Place:
     """Return where an array lies in the memory of an owner at an address."""
     start = 0 if array.base is None or not array.size else address_of(array) - address
-    shape, strides, is_c = array.shape, array.strides, array.flags.c_contiguous
-    low, high = start, start + array.nbytes
-    if not is_c:
-        ends = [stride * (n - 1) for stride, n in zip(strides, shape)]
-        low += sum([end for end in ends if end < 0])
-        high = start + sum([end for end in ends if end > 0]) + array.itemsize
-    return Place(start, shape, strides, array.dtype, low, high, is_c)
+    shape, strides = array.shape, array.strides
+    if array.flags.c_contiguous:
+        return Place(start, shape, strides, array.dtype, start, start + array.nbytes, True)
+    ends = [stride * (n - 1) for stride, n in zip(strides, shape)]
+    low = start + sum([end for end in ends if end < 0])
+    high = start + sum([end for end in ends if end > 0]) + array.itemsize
+    return Place(start, shape, strides, array.dtype, low, high, False)
 
 
 class Common(NamedTuple):
@@ -156,6 +157,7 @@ def _common_slices(place: Place, other: Place) -> Common | None:
 # -- the log
 
 
+@dataclass(slots=True)
 class Entry:
     """Write of new values to `index` of a view, at a time.
 
@@ -176,11 +178,13 @@ class Entry:
         The values have a node, which `Tensor._written` contains.
     """
 
-    __slots__ = ("time", "place", "is_batched", "index", "cut", "old", "has_node")
-
-    def __init__(self, place: Place, is_batched: bool, index: Any, cut: str, old: Any) -> None:
-        self.place, self.is_batched, self.index, self.cut = place, is_batched, index, cut
-        self.old, self.has_node, self.time = old, False, 0
+    time: int
+    place: Place
+    is_batched: bool
+    index: Any
+    cut: str
+    old: Any
+    has_node: bool
 
     def is_block(self) -> bool:
         """Return whether all between the bounds was surely written."""
@@ -220,6 +224,7 @@ class Log:
     def __init__(self, owner: np.ndarray) -> None:
         key = id(owner)
         self.owner = weakref.ref(owner, lambda _: logs.pop(key, None))
+        self.foreign = "" if owner.base is None else type(owner.base).__name__
         self.address = address_of(owner)
         self.place = place_of(owner, self.address)
         self.entries: list[Entry] = []
@@ -244,22 +249,23 @@ class Log:
                     high = p.low if high <= p.high else high
         return found[::-1]
 
-    def replaced(self, place: Place, index: Any, keeps_old: bool) -> int | None:
-        """Return the number of the entry that a new write to a place may replace, or None.
+    def replaced(self, place: Place, index: Any, keeps_old: bool) -> int:
+        """Return the number of the entry that a new write to a place replaces.
 
         The entries after it lie in the place, too. No living node may have saved the memory since,
-        whose rule asks for the values between.
+        whose rule asks for the values between. Most writes replace none.
         """
-        saver = self.last_saver() if keeps_old else None
         for i in range(len(self.entries) - 1 if index is ... else -1, -1, -1):
             e = self.entries[i]
-            if saver is not None and saver.seq > e.time:
-                break
             if e.index is ... and e.place == place:
-                return i if keeps_old == (e.old is not None) else None
+                saver = self.last_saver() if keeps_old else None
+                is_saved = saver is not None and saver.seq > e.time
+                if keeps_old == (e.old is not None) and not is_saved:
+                    return i
+                break
             if not (place.is_c and place.low <= e.place.low and e.place.high <= place.high):
                 break
-        return None
+        return len(self.entries)
 
     def last_saver(self) -> Node | None:
         """Return the last living node that saved this memory, or None."""
@@ -302,31 +308,36 @@ def read(values: Any) -> bool:
     return is_logged
 
 
-_ARRAYS = frozenset({np.ndarray, BatchedArray})
+_SAVED = frozenset({np.ndarray, BatchedArray, tuple})
+"""Types of saved values that are arrays, or may contain some."""
 
 
 def look(t: Tensor, log: Log) -> None:
     """Give a tensor the node of its values, after its memory was written."""
     array, old, first, e = t._array, t._last_node, first_of(t), log.entries[-1]
-    length = _examples(array)
-    place, origin = place_of(all_values(array), log.address), first._last_node
+    length = len(array.values) if type(array) is BatchedArray else None
+    place = place_of(array if length is None else array.values, log.address)
+    origin = first._last_node
     if origin is not None and origin.op is None:
         if any(e.cut != UNDER_NO_GRAD for e in log.later(max(seen_of(first), origin.seq), place)):
             raise _cut_error("a leaf that requires gradients was", THROUGH_ANOTHER)
         return
-    seen, node = seen_of(t), None
-    written = getattr(first, "_written", {})
+    node, written = None, getattr(first, "_written", {})
     value = written.get(e.time) if e.index is ... and e.place == place else None
     if value is not None and (
         value.shape != array.shape or type(value.shape) is not type(array.shape)
     ):
         value = None  # of fewer axes, or of all examples
-    if first is not t and origin is not None and _goes_through(first, origin, t, value):
+    if (
+        first is not t
+        and origin is not None
+        and (origin.notes is not None or (value is None and _is_large_view(t, first)))
+    ):
         read((first,))
         node = Node(_WRITTEN, *_through(first, log, place, length), array)
     elif value is not None:  # as after t += u
         node = Node(_WRITTEN, ((value, _gradient, (None, None)),), (value,), array)
-    elif entries := log.later(seen if old is not None else max(seen, log.first_node - 1), place):
+    elif entries := log.later(max(seen_of(t), 0 if old else log.first_node - 1), place):
         parts = _visible_parts(t, place, written, entries)
         if parts or old is not None:  # no constants among constants
             node = Node(_WRITTEN, *_edges(parts, length), array)
@@ -342,15 +353,10 @@ def look(t: Tensor, log: Log) -> None:
         log.views.append((weakref.ref(node), place, length))
 
 
-def _goes_through(first: Tensor, origin: Node, t: Tensor, value: Node | None) -> bool:
-    """Return whether the gradient of a view passes through the node of the first tensor.
-
-    That node has hooks, or it is the cheaper way for a large view of other values.
-    """
-    if origin.notes is not None:
-        return True
+def _is_large_view(t: Tensor, first: Tensor) -> bool:
+    """Return whether the node of the first tensor is the cheaper way for a view of it."""
     node, is_large = t._last_node, 2 * all_values(t._array).size > all_values(first._array).size
-    if value is not None or not is_large or node is None or not (node.op.view and node.inputs):
+    if not is_large or node is None or not (node.op.view and node.inputs):
         return False
     parent: Any = node.inputs[0]
     if getattr(parent.op, "view", True):  # a view of a view, which may have hooks
@@ -395,7 +401,7 @@ def _through(first: Tensor, log: Log, place: Place, length: int | None) -> tuple
     whole = place_of(all_values(first._array), log.address)
     is_batched, part = isinstance(first._array, BatchedArray), common(place, whole)
     if part is None:
-        e = Entry(whole, is_batched, ..., "", None)
+        e = Entry(0, whole, is_batched, ..., "", None, False)
         _, ((_, part),) = _visible(place, [e], [first._last_node])
     node: Any = first._last_node
     return _edges([Part(node, part, whole.shape, is_batched)], length)
@@ -525,11 +531,6 @@ def _edges(parts: list[Part], length: int | None) -> tuple[Any, Any]:
     return edges, tuple([part.node for part in parts])
 
 
-def _examples(array: Any) -> int | None:
-    """Return the length of the hidden axis of examples, or None."""
-    return len(array.values) if isinstance(array, BatchedArray) else None
-
-
 def _write(value: Any, /, part: Part | None, length: int | None) -> Any:
     return value
 
@@ -541,23 +542,36 @@ _WRITTEN = Op(_write, {"value": _gradient})
 
 
 class Memory:
-    """Copy of the memory of an owner, which goes back in time with a backward pass."""
+    """Memory of an owner, which goes back in time with a backward pass, in a copy if it must."""
 
     def __init__(self, log: Log, owner: np.ndarray) -> None:
-        self.values = owner.copy(order="K").ravel(order="K")
-        self.later = list(log.entries)  # those that are not yet undone
+        self.log, self.owner = log, owner
+        self.values: Any = None  # the copy
+        self.later = list(log.entries)  # oldest first
+        self.undone: list[Entry] = []  # but not yet in the copy
+        self.low, self.high = math.inf, -math.inf  # bounds of all that were undone
         self.lost: list[Place] = []  # of those that cannot be undone
 
-    def at(self, time: int, place: Place) -> np.ndarray | None:
-        """Return a copy of the values at a place and a time, None if they were not kept."""
+    def at(self, time: int, array: np.ndarray, name: str) -> np.ndarray:
+        """Return an array as it was at a time; `name` is the op that needs it."""
         while self.later and self.later[-1].time > time:
             e = self.later.pop()
+            self.undone.append(e)
+            low, high = e.place.low, e.place.high
+            self.low, self.high = min(self.low, low), max(self.high, high)
+        place = place_of(array, self.log.address)
+        if place.high <= self.low or self.high <= place.low:
+            return array
+        if self.values is None:
+            self.values = self.owner.copy(order="K").ravel(order="K")
+        for e in self.undone:
             if e.old is None:
                 self.lost.append(e.place)
             else:
                 _in_kind(e.place.view(self.values), e.is_batched)[e.index] = e.old
+        self.undone.clear()
         if self.lost and any(p.low < place.high and place.low < p.high for p in self.lost):
-            return None
+            raise change_error(name, array)
         return place.view(self.values).copy()
 
 
@@ -567,52 +581,46 @@ def restored(memories: dict[Any, Any], name: str, since: int, edges: Any) -> Any
         check_unchanged(name, since, edges)
     result = edges
     for i, (parent, rule, values) in enumerate(edges):
-        if values and _is_written(values, since):
-            result = list(edges) if result is edges else result
-            result[i] = (parent, rule, _restored(values, memories, name, since))
+        if values and (old := _restored(values, memories, name, since)) is not values:
+            result = [*result]
+            result[i] = (parent, rule, old)
     return result
 
 
-def _is_written(values: Any, since: int) -> bool:
-    """Return whether the memory of some saved values was written after a time."""
-    for value in values:
+def _restored(values: Any, memories: dict[Any, Any], name: str, since: int) -> Any:
+    """Return saved values as they were at a time: the same tuple if none was written since."""
+    result = values
+    for i, value in enumerate(values):
+        if type(value) not in _SAVED:
+            continue
+        old = value
         if type(value) is tuple:
-            if _is_written(value, since):
-                return True
-        elif type(value) in _ARRAYS and (log := log_of(value)) is not None and log.time > since:
-            return True
-    return False
-
-
-def _restored(value: Any, memories: dict[Any, Any], name: str, since: int) -> Any:
-    """Return a saved value, or a tuple of them, as it was at a time."""
-    if type(value) is tuple:
-        return tuple([_restored(part, memories, name, since) for part in value])
-    log = log_of(value)
-    if log is None or log.time <= since or not value.size:
-        return value
-    array: np.ndarray = all_values(value)
-    if log not in memories:
-        memories[log] = Memory(log, owner_of(array))
-    values = memories[log].at(since, place_of(array, log.address))
-    if values is None:
-        raise change_error(name, array)
-    return _in_kind(values, array is not value)
+            old = _restored(value, memories, name, since)
+        elif (log := log_of(value)) is not None and log.time > since and value.size:
+            array = all_values(value)
+            if log not in memories:
+                memories[log] = Memory(log, owner_of(array))
+            old = memories[log].at(since, array, name)
+            old = value if old is array else _in_kind(old, array is not value)
+        if old is not value:
+            result = (*result[:i], old, *result[i + 1 :])
+    return result
 
 
 def saved(node: Node) -> None:
     """Add a new node to the logs of the arrays that it saves."""
     for _, _, values in node.edges or ():
-        if values:
-            _note(node, values)
+        for value in values:
+            if type(value) in _SAVED:
+                _note(node, value)
 
 
-def _note(node: Node, values: Any) -> None:
-    for value in values:
-        if type(value) is tuple:
-            _note(node, value)
-        elif type(value) in _ARRAYS and (log := log_of(value)) and log.last_saver() is not node:
-            log.savers.append(weakref.ref(node))
+def _note(node: Node, value: Any) -> None:
+    if type(value) is tuple:
+        for part in value:
+            _note(node, part)
+    elif (log := log_of(value)) is not None and log.last_saver() is not node:
+        log.savers.append(weakref.ref(node))
 
 
 LOG.update(read=read, needed=needed, saved=saved, restored=restored)

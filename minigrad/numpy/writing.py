@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import OtherArray, all_values
-from ..changes import NEVER, logs, mark_changed, owner_of, time_of_change
+from ..changes import NEVER, mark_changed, owner_of, time_of_change
 from ..errors import GradientError
 from ..graph import Node
 from ..modes import MODE
@@ -39,6 +39,7 @@ from .write_log import (
     Entry,
     Log,
     address_of,
+    log_of,
     place_of,
     read,
     set_node,
@@ -47,16 +48,17 @@ from .write_log import (
 
 def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     """Write a value into `t[index]`, and record where it came from; `name` is for errors."""
-    is_recorded = MODE.get().record
+    is_recorded, is_tensor = MODE.get().record, isinstance(value, Tensor)
     if isinstance(value, (list, tuple)) and needs_gradient(value):
-        value = tensor(value)
-    if isinstance(value, Tensor) and value.dtype.kind == "c" and value.requires_grad:
+        value, is_tensor = tensor(value), True
+    if is_tensor and type(value) is not Tensor and value.dtype.kind == "c" and value.requires_grad:
         raise TypeError(
             f"{name}: a complex value that requires gradients cannot be written; write "
             "np.stack([...]) of the elements"
         )
-    first, new, node, is_view = first_of(t), unwrap(value), None, False
-    if is_recorded and isinstance(value, Tensor):
+    first, node, is_view = first_of(t), None, False
+    new = value._array if is_tensor else value
+    if is_tensor and is_recorded:
         is_view = first_of(value) is first
         node = None if is_view else value._node
     _check_memory(t, new, name)
@@ -78,7 +80,7 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
         node = value._node
     if node is not None:
         _check_receives(t, name)
-    _record(first, view, index, node, name, lambda: view.__setitem__(index, new))
+    _record(first, view, index, node, name, new)
 
 
 _BASIC = frozenset({int, slice, type(...), type(None)})
@@ -91,7 +93,7 @@ def change(t: Tensor, function: Callable[[], Any]) -> None:
     first = first_of(t)
     has_nodes = _has_nodes(t, first)
     if has_nodes or (first._last_node is None and frozen_node(first) is None):
-        _record(first, t._array, ..., None, "a write", function, keeps_old=has_nodes)
+        _record(first, t._array, ..., None, "a write", function=function, keeps_old=has_nodes)
     else:
         function()
         mark_changed(t._array)
@@ -111,14 +113,14 @@ def update(t: Tensor, ufunc: np.ufunc, other: Any) -> None:
         new = y._array
     _check_memory(t, new, name)
     first, node = first_of(t), y._last_node
-    function = lambda: array.__setitem__(..., new)
     if node is not None:
-        _check_receives(t, name)
+        if t._last_node is None:
+            _check_receives(t, name)
     elif not _has_nodes(t, first):
-        change(t, function)
+        change(t, lambda: array.__setitem__(..., new))
         return
-    time = _record(first, t._array, ..., node, name, function)
-    if first is t and MODE.get().record:
+    time = _record(first, array, ..., node, name, new)
+    if first is t and (node is not None or MODE.get().record):
         set_node(t, node)
         t._seen = time
 
@@ -162,13 +164,14 @@ def _in_c_order(index: Any) -> Any:
 
 def _check_memory(t: Tensor, value: Any, name: str) -> None:
     """Raise an error if the memory of a tensor is read-only, or that of all examples of vmap."""
-    if isinstance(value, OtherArray) and not isinstance(t._array, OtherArray):
+    array = all_values(t._array)
+    if array is t._array and isinstance(value, OtherArray):
         raise GradientError(
             f"{name}: inside vmap, values that differ by example cannot be written into a tensor "
             "that all examples share; make it of an argument x, as in np.zeros_like(x), or "
             "write minigrad.zeros(3) + 0 * x[0] for another shape"
         )
-    if not all_values(t._array).flags.writeable:
+    if not array.flags.writeable:
         raise ValueError(
             f"{name}: the memory of the tensor is read-only, as that of a view that repeats "
             "elements, of a diagonal, or of an argument inside vmap; write t = t.copy() first"
@@ -181,54 +184,52 @@ def _record(
     index: Any,
     node: Node | None,
     name: str,
-    function: Callable[[], Any],
+    new: Any = None,
+    function: Callable[[], Any] | None = None,
     keeps_old: bool = True,
 ) -> int:
-    """Call a function that writes into `view[index]`, and add an entry to the log.
+    """Write values into `view[index]`, or call a function that does; add an entry to the log.
 
     Return its time. An entry of constants among constants does not keep the old values.
     """
     values = all_values(view)
-    owner = values if values.base is None else owner_of(values)
-    log = logs.get(id(owner)) or Log(owner)
-    place = log.place if values is owner else place_of(values, log.address)
+    log = log_of(values) or Log(owner_of(values))
+    place = log.place if values.base is None else place_of(values, log.address)
     cut = UNDER_NO_GRAD if not MODE.get().record else "" if keeps_old else THROUGH_ANOTHER
-    i = log.replaced(place, index, keeps_old)
-    written = getattr(first, "_written", None)
-    if written is None:
-        written = first._written = {}
-    if i is None:
-        if keeps_old and owner.base is not None:
+    i, old = log.replaced(place, index, keeps_old), None
+    if i < len(log.entries):
+        old = log.entries[i].old
+    elif keeps_old:
+        if log.foreign:
             raise GradientError(
                 f"{name}: the memory of the tensor must belong to a NumPy array, got memory of a "
-                f"{type(owner.base).__name__}; write t = t.clone() first"
+                f"{log.foreign}; write t = t.clone() first"
             )
-        if keeps_old and index is ... and not place.is_c and place.repeats():
+        if index is ... and not place.is_c and place.repeats():
             raise GradientError(
                 f"{name}: a view that repeats elements cannot be changed in place; write t = t + u "
                 "instead of t += u, or change a clone() of it"
             )
-        old = None if not keeps_old else view.copy() if index is ... else view[index]
-        e = Entry(place, values is not view, index, cut, old)
-        function()
-        log.entries.append(e)
+        old = view.copy() if index is ... else view[index]
+    if function is None:
+        view[index] = new
     else:
         function()
-        e = log.entries[i]
-        for gone in log.entries[i:]:
-            written.pop(gone.time, None)
-        del log.entries[i + 1 :]
-        e.cut, e.is_batched = cut, values is not view
-    log.time = e.time = time_of_change()
+    written = getattr(first, "_written", None)
+    if written is None:
+        written = first._written = {}
+    for e in log.entries[i:]:
+        written.pop(e.time, None)
+    log.time = time = time_of_change()
+    log.entries[i:] = [Entry(time, place, values is not view, index, cut, old, node is not None)]
     log.views.clear()
-    e.has_node = node is not None
     if node is not None:
-        written[e.time] = node
+        written[time] = node
         if log.first_node is NEVER:
-            log.first_node = e.time
+            log.first_node = time
     if first._last_node is not None and first._last_node.notes is not None:
         read((first,))
-    return e.time
+    return time
 
 
 extension.write, extension.update = write, update
