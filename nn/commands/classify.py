@@ -6,8 +6,8 @@
     minigrad classify DIR --labels test.tsv             scores on texts with labels
 
 Each line of the output is a label, its probability and the text, with tabs in between. With --top,
-several labels and probabilities stand before the text. With
---labels it is a table of precision, recall, F1 and count of each label.
+several labels and probabilities stand before the text. With --labels it is a table of precision,
+recall, F1 and count of each label.
 DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers:
 pip install "minigrad-nn[models]".
 """
@@ -31,6 +31,7 @@ from .inputs import (
     add_json,
     add_model_options,
     add_number,
+    add_table_options,
     announce,
     command_parser,
     print_json,
@@ -47,6 +48,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     labelled = "score these texts: a text, a tab, and its label on each line; or .csv, .jsonl"
     parser.add_argument("--labels", type=Path, metavar="FILE", help=labelled)
+    add_table_options(parser, "--labels")
     add_number(parser, "--batch", 32, "texts that are computed at once")
     add_number(parser, "--top", 1, "labels to print, the most probable first")
     add_json(parser)
@@ -82,7 +84,10 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
 def score(classify: Any, args: argparse.Namespace) -> list[str]:
     """Print a table of scores for the texts of a file, and return their chosen labels."""
     announce(args.labels)
-    pairs, heading = without_heading(read_pairs(args.labels, keep_repeated=True))
+    options = {"keep_repeated": True, "columns": args.columns, "skip_bad": args.skip_bad}
+    pairs, heading = read_pairs(args.labels, **options), None
+    if args.columns is None:
+        pairs, heading = without_heading(pairs)
     if heading:
         note(f"{args.labels}: left out 1 row: a row of headings")
     found, _ = classify([text for text, _ in pairs], args.batch)

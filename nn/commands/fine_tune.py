@@ -7,9 +7,9 @@
 
 DIR contains config.json, model.safetensors and the files of the tokenizer. Each line of pairs.tsv
 is a text, a tab, and its label, or a prompt and its answer for a language model with a chat
-template. A .csv or .jsonl file has these in its first two columns, or in those of --columns. A
-line of a .jsonl file may have a chat: "messages", each with a "role" and "content". The loss is
-that of the answers alone. A tenth of the texts chooses the weights, and another tenth tests them.
+template. In a .csv or .jsonl file these are its two columns, or those of --columns. A line of a
+.jsonl file may have a chat: "messages", each with a "role" and "content". The loss is that of the
+answers alone. A tenth of the texts chooses the weights, and another tenth tests them.
 transformers loads the result, and PEFT the adapter. Needs tokenizers, and jinja2 for chats: pip
 install "minigrad-nn[models]".
 """
@@ -40,8 +40,8 @@ from ..text.pairs import Pair, read_pairs
 from .answers import AnswerTask
 from .inputs import (
     add_number,
+    add_table_options,
     announce,
-    columns_of,
     command_parser,
     held_out_sizes,
     load_text,
@@ -64,11 +64,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.usage = "%(prog)s DIR FILE --out DIR [options]"
     add, number = parser.add_argument, partial(add_number, parser)
     add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label or answer")
-    columns = "columns of the text and its label or answer, such as review,sentiment"
-    add("--columns", type=columns_of, metavar="A,B", help=columns)
+    add_table_options(parser, "the text and its label or answer")
     add("--valid", type=Path, metavar="FILE", help="texts that choose the weights")
     add("--test", type=Path, metavar="FILE", help="texts that test the result")
-    add("--skip-bad", action="store_true", help="leave out lines of one column or not in UTF-8")
     add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
     train = "weights to train (default: lora for a language model or --save-adapter, or else all)"
     add("--train", choices=["all", "lora", "head"], help=train)
@@ -176,6 +174,11 @@ class LabelTask:
             raise ValueError(
                 f"{args.data} must have texts of at least 2 labels, got {len(self.labels)}: "
                 f"{printable(self.labels[0], 40)!r}"
+            )
+        if len(self.labels) > max(20, len(pairs) // 2):
+            raise ValueError(
+                f"{args.data} must have several texts of each label, got {len(pairs):,} texts of "
+                f"{len(self.labels):,} labels; choose the columns with --columns TEXT,LABEL"
             )
         sizes = held_out_sizes(args, len(pairs))
         generator = np.random.default_rng(args.seed)

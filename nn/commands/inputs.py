@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import sys
@@ -63,11 +64,18 @@ def add_number(
 
 
 def columns_of(text: str) -> list[str]:
-    """Return the names of two columns, with a comma between."""
-    names = text.split(",")
+    """Return the names of two columns, as in a row of a .csv file."""
+    names = next(csv.reader([text]))
     if len(names) != 2:
         raise argparse.ArgumentTypeError(f"expected two names with a comma between, got {text!r}")
     return names
+
+
+def add_table_options(parser: Any, content: str) -> None:
+    """Add the options of `read_pairs` that choose columns and lines."""
+    text = f"names of the columns of {content}"
+    parser.add_argument("--columns", type=columns_of, metavar="A,B", help=text)
+    parser.add_argument("--skip-bad", action="store_true", help="leave out bad lines")
 
 
 def resumed_options(

@@ -53,8 +53,8 @@ from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, UNK, Vocabulary
 from .inputs import (
     add_number,
+    add_table_options,
     announce,
-    columns_of,
     command_parser,
     is_run,
     naming_settings,
@@ -92,8 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--test", nargs="+", metavar="FILE", help="pairs to translate at the end")
     number("--valid-size", 200, "pairs held out to validate")
     number("--test-size", 600, "pairs held out to translate")
-    add("--columns", type=columns_of, metavar="A,B", help="names of the columns of --data")
-    add("--skip-bad", action="store_true", help="leave out bad lines")
+    add_table_options(parser, "--data")
     add("--reverse", action="store_true", help="exchange source and target")
     add("--source-tokenizer", choices=kinds, metavar="KIND", help=", ".join(kinds))
     add("--target-tokenizer", choices=kinds, metavar="KIND", help="likewise")
@@ -156,6 +155,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for name in ("data", "valid", "test"):
         if len(getattr(args, name) or []) > 2:
             parser.error(f"--{name} must be one file, or source and target")
+    if args.columns and len(args.data or []) != 1:
+        parser.error("--columns needs one file of --data")
     if args.processes is None:
         args.processes = min(4, available_cores())  # one if the system cannot fork
     return args

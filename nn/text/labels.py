@@ -32,8 +32,6 @@ def label_warnings(pairs: Sequence[Pair]) -> list[str]:
     warnings = []
     if once := [label for label, count in counts.items() if count == 1]:
         warnings.append(f"{len(once):,} labels have a single text, such as {quoted(once)}")
-    if len(counts) > max(20, len(pairs) // 2) and len({text for text, _ in pairs}) < len(counts):
-        warnings.append("there are more labels than texts; is the label in the first column?")
     by_case: dict[str, list[str]] = {}
     for label in counts:
         by_case.setdefault(label.casefold(), []).append(label)

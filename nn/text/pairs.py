@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +20,17 @@ from minigrad.io.reading import MAX_LINE, require_file
 __all__ = ["read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
-MAX_LISTED = 20
-"""Largest number of bad lines in an error."""
+MAX_LISTED = 8
+"""Largest number of reasons in an error, and of lines with each."""
+
+
+class _Bad(NamedTuple):
+    """A line that is not a pair, and the reason."""
+
+    path: str | Path
+    number: int
+    reason: str
+
 
 _HEADINGS = {
     "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",
@@ -60,11 +70,11 @@ def _decoded(path: str | Path) -> Iterator[str | UnicodeDecodeError]:
                     raise ValueError(
                         f"{path}, line {number} must have at most {MAX_LINE:,} bytes; divide it"
                     )
-                if b"\0" in line:
-                    raise ValueError(
-                        f"{path}, line {number} must be UTF-8, got a zero byte, as in UTF-16; save "
-                        "the file as UTF-8"
-                    )
+                zero = line.find(b"\0")
+                if zero >= 0:
+                    reason = "a zero byte, as in UTF-16,"
+                    yield UnicodeDecodeError("utf-8", line, zero, zero + 1, reason)
+                    continue
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
@@ -104,6 +114,7 @@ def read_pairs(
     source : str or Path
         A UTF-8 file, plain or .gz. Without `target`, two columns are read. They are separated by
         tabs, or those of a .csv file, or two values of the object on each line of a .jsonl file.
+        Rows of tabs may have further columns.
     target : str or Path, optional
         A file with a translation of each line of `source`.
     reverse : bool, default False
@@ -113,14 +124,15 @@ def read_pairs(
     keep_repeated : bool, default False
         Keep repeated pairs, for test sets.
     skip_bad : bool, default False
-        Leave out lines that are not UTF-8 or have one column only. By default they are an error.
+        Leave out lines that are not UTF-8 or no row of the table. By default they are an error.
     columns : (str, str), optional
-        Names of the two columns, in the first row or in the objects. By default the first two.
+        Names of the two columns, in the first row or in the objects. A .csv or .jsonl file with
+        more than two needs them.
 
     Raises
     ------
     ValueError
-        Lines are bad, and `skip_bad` is False. The message lists the first 20 of them.
+        Lines are bad, and `skip_bad` is False. The message lists the first of them.
     """
     count: Counter[str] = Counter() if left_out is None else left_out
     pairs = list(_complete(source, target, reverse, count, skip_bad, columns))
@@ -140,10 +152,11 @@ def _complete(
     columns: Sequence[str] | None,
 ) -> Iterator[Pair]:
     """Yield the pairs with two sides, without headings, and count the others."""
-    bad: list[str] = []
+    bad: list[_Bad] = []
     number = -1
-    for number, row in enumerate(_rows(source, target, columns)):
-        if isinstance(row, str):
+    rows = _rows(source, target) if target is not None else _table(Path(source), columns)
+    for number, row in enumerate(rows):
+        if isinstance(row, _Bad):
             bad.append(row)
         elif number == 0 and columns is None and is_heading(row):
             left_out["a row of headings"] += 1
@@ -152,14 +165,29 @@ def _complete(
         else:
             left_out["with an empty side"] += 1
     left_out["that are bad"] += len(bad)
-    if len(bad) == number + 1 > 2 and "separated by a tab" in bad[-1]:
+    is_all = len(bad) == number + 1
+    if is_all and len(bad) > 2 and "separated by tabs" in bad[-1].reason:
         raise ValueError(f"{source} must have tabs between its columns; {_other_form(source)}")
-    if bad and not skip_bad:
-        more = [f"{len(bad) - MAX_LISTED:,} more lines are bad"] if len(bad) > MAX_LISTED else []
+    if bad and (is_all or not skip_bad):
         raise ValueError(
-            "; ".join(bad[:MAX_LISTED] + more)
-            + "; correct the lines, or leave them out with skip_bad=True (--skip-bad)"
+            f"{_listed(bad)}; correct the lines, or leave them out with skip_bad=True (--skip-bad)"
         )
+
+
+def _listed(bad: Sequence[_Bad]) -> str:
+    """Return the first lines with each reason."""
+    groups: dict[tuple[str | Path, str], list[int]] = {}
+    for path, number, reason in bad:
+        groups.setdefault((path, reason), []).append(number)
+    parts = []
+    for (path, reason), numbers in itertools.islice(groups.items(), MAX_LISTED):
+        more = f" and {len(numbers) - MAX_LISTED:,} more" if len(numbers) > MAX_LISTED else ""
+        lines = "line " if len(numbers) == 1 else "lines "
+        lines += ", ".join(map(str, numbers[:MAX_LISTED])) + more
+        parts.append(f"{path}, {lines} {reason}")
+    if others := [*groups.values()][MAX_LISTED:]:
+        parts.append(f"{sum(map(len, others)):,} more lines are bad")
+    return "; ".join(parts)
 
 
 def _other_form(path: str | Path) -> str:
@@ -173,76 +201,121 @@ def _other_form(path: str | Path) -> str:
     return f"no line has one, such as {first!r:.60}"
 
 
-def _table(path: Path, columns: Sequence[str] | None) -> Iterator[Pair | str]:
-    """Yield two columns of a .csv or .jsonl file, or what is wrong with a row."""
+def _table(path: Path, columns: Sequence[str] | None) -> Iterator[Pair | _Bad]:
+    """Yield two columns of a file, or what is wrong with a row."""
     if ".jsonl" in path.suffixes:
-        for number, line in enumerate(read_lines(path), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                names = columns or [*row][:2]
-                first, second = (str(row[name]).strip() for name in names)
-            except (ValueError, LookupError, TypeError, RecursionError) as error:
-                yield f"{path}, line {number} must be an object with two columns, got {error!r:.60}"
-            else:
-                yield first, second
+        yield from _objects(path, columns)
         return
-    lines = [f"{line}\n" for line in read_lines(path)]
     is_csv = ".csv" in path.suffixes
-    mark = "\t" if not is_csv else ";" if lines[0].count(";") > lines[0].count(",") else ","
-    rows = csv.reader(lines, csv.excel, delimiter=mark, quotechar='"' if is_csv else None)
-    places: list[int] = [0, 1]
-    try:
-        if columns is not None:
-            heading = [name.strip() for name in next(rows)]
-            if missing := [name for name in columns if name not in heading]:
-                raise ValueError(
-                    f"columns must be two of {', '.join(heading)} in {path}, got {missing[0]}"
-                )
-            places = [heading.index(name) for name in columns]
-        for row in rows:
-            if len(row) > max(places):
-                yield row[places[0]].strip(), row[places[1]].strip()
-            elif row:
-                yield f"{path}, line {rows.line_num} must have two columns, got {len(row)}"
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {rows.line_num}: not a table ({error})") from None
+    size, first, second = 2, 0, 1
+    for i, (number, row) in enumerate(_split_rows(path, is_csv)):
+        if isinstance(row, str):
+            yield _Bad(path, number, row)
+            continue
+        if i == 0 and (is_csv or columns is not None):
+            first, second = _places(path, [name.strip() for name in row], columns)
+            size = len(row) if is_csv else max(first, second) + 1
+            if columns is not None:
+                continue
+        if len(row) < size or (is_csv and len(row) > size):
+            kind = f"{size} columns" if is_csv else f"{size} columns separated by tabs"
+            yield _Bad(path, number, f"must have {kind}, got {len(row)}")
+        else:
+            yield row[first].strip(), row[second].strip()
 
 
-def _rows(
-    source: str | Path, target: str | Path | None, columns: Sequence[str] | None
-) -> Iterator[Pair | str]:
-    """Yield the two sides of each line, either of which may be empty, or what is wrong with it."""
-    if target is None and (columns or {".csv", ".jsonl"} & set(Path(source).suffixes)):
-        yield from _table(Path(source), columns)
-        return
-    if target is None:
-        for number, line in enumerate(_decoded(source), 1):
+def _places(path: Path, names: Sequence[str], columns: Sequence[str] | None) -> Sequence[int]:
+    """Return the places of `columns` among the names, or those of the only two names."""
+    listed = ", ".join(names)
+    if columns is None:
+        if len(names) != 2:
+            raise ValueError(
+                f"{path} must have two columns, got {len(names)}: {listed:.200}; choose two by "
+                "their names (--columns A,B)"
+            )
+        return 0, 1
+    if wrong := [a for a in columns if names.count(a) != 1 or columns.count(a) != 1]:
+        raise ValueError(f"columns must be two of {listed:.200} in {path}, got {wrong[0]}")
+    return [names.index(name) for name in columns]
+
+
+def _split_rows(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str] | str]]:
+    """Yield the first line and the columns of each row of a table, or what is wrong with it."""
+    wrong: dict[int, str] = {}
+
+    def lines() -> Iterator[str]:
+        for number, line in enumerate(_decoded(path), 1):
             if not isinstance(line, str):
-                yield f"{source}, line {number} {_reason(line)}"
-            elif line.strip():
-                first, *rest = line.split("\t")
-                if rest:
-                    yield first.strip(), rest[0].strip()
-                else:
-                    where = f"{source}, line {number}"
-                    yield f"{where} must have two columns separated by a tab, got one"
-        return
+                wrong[number] = _reason(line)
+                line = line.object.replace(b"\0", b"").decode(errors="replace").rstrip("\r\n")
+            yield f"{line}\n"
+
+    if is_csv:
+        head = next(lines())
+        mark = ";" if head.count(";") > head.count(",") else ","
+        rows = csv.reader(lines(), delimiter=mark, strict=True)
+    else:
+        rows = csv.reader(lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    while True:
+        start = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            reason = f"must be a row of a table, got {error}".partition(" - do you")[0]
+            yield from ((number, reason) for number in range(start, rows.line_num + 1))
+            continue
+        reasons = [wrong[n] for n in range(start, rows.line_num + 1) if n in wrong]
+        if reasons or any(map(str.strip, row)):
+            yield start, reasons[0] if reasons else row
+
+
+def _objects(path: Path, columns: Sequence[str] | None) -> Iterator[Pair | _Bad]:
+    """Yield two values of the object on each line, or what is wrong with it.
+
+    Without `columns`, these are the names in the first object. Null is an empty side.
+    """
+    for number, line in enumerate(_decoded(path), 1):
+        if not isinstance(line, str):
+            yield _Bad(path, number, _reason(line))
+            continue
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            values = [row[name] for name in columns or row]
+            if not all(isinstance(x, (str, int, float, type(None))) for x in values):
+                raise TypeError("values must be strings or numbers")
+        except (LookupError, TypeError, RecursionError, json.JSONDecodeError) as error:
+            yield _Bad(path, number, f"must be an object with two columns, got {error!r:.60}")
+            continue
+        if columns is None:
+            _places(path, columns := [*row], None)
+        yield _side(values[0]), _side(values[1])
+
+
+def _side(value: str | float | None) -> str:
+    """Return a value of JSON as text."""
+    return "" if value is None or value != value else str(value).strip()
+
+
+def _rows(source: str | Path, target: str | Path) -> Iterator[Pair | _Bad]:
+    """Yield the lines of two parallel files, either of which may be empty, or what is wrong."""
     lines = itertools.zip_longest(_decoded(source), _decoded(target))
-    for number, (left, right) in enumerate(lines):
+    for number, (left, right) in enumerate(lines, 1):
         if left is None or right is None:
-            all_lines = number + 1 + sum(1 for _ in lines)
-            counts = (number, all_lines) if left is None else (all_lines, number)
+            all_lines = number + sum(1 for _ in lines)
+            counts = (number - 1, all_lines) if left is None else (all_lines, number - 1)
             raise ValueError(
                 f"{target} must have as many lines as {source} ({counts[0]}), got {counts[1]}"
             )
-        if isinstance(left, str) and isinstance(right, str):
-            yield left.strip(), right.strip()
+        if not isinstance(left, str):
+            yield _Bad(source, number, _reason(left))
+        elif not isinstance(right, str):
+            yield _Bad(target, number, _reason(right))
         else:
-            path, error = (source, left) if isinstance(right, str) else (target, right)
-            assert isinstance(error, UnicodeDecodeError)
-            yield f"{path}, line {number + 1} {_reason(error)}"
+            yield left.strip(), right.strip()
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
@@ -269,6 +342,7 @@ def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[
         parts[part] += groups[i]
     if not parts[-1]:
         raise ValueError(
-            f"split_pairs: pairs must be more than the {sum(sizes)} to hold out, got {len(pairs)}"
+            f"split_pairs: pairs must be more than the {sum(sizes)} to hold out, got {len(pairs)}; "
+            "pass more, or hold out fewer (--valid-size, --test-size of minigrad train)"
         )
     return parts

@@ -505,6 +505,20 @@ def test_fine_tune_with_files_and_columns_reads_them(encoder: Path, tmp_path: Pa
     assert error.endswith("test.csv must have labels of the training texts, got '2'")
 
 
+@pytest.mark.parametrize(("labels", "is_refused"), [(20, False), (21, True), (30, True)])
+def test_fine_tune_on_texts_that_each_have_a_label_is_refused(
+    encoder: Path, lines: Path, labels: int, is_refused: bool
+) -> None:
+    """A column of numbers before the text makes the text a label."""
+    lines.write_text("".join(f"{i}\tthe cat {min(i, labels - 1)}\tfact\n" for i in range(40)))
+    line = f"{encoder} {lines} --out {encoder}/out --epochs 1"
+    if not is_refused:
+        assert call(fine_tune.main, line).out[-1].endswith(f"saved in {encoder}/out")
+        return
+    error = error_of(fine_tune.main, line)
+    assert f"got 40 texts of {labels} labels; choose the columns with --columns" in error
+
+
 def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -> None:
     """Validations during the warmup, a tenth of all steps, do not count."""
     lines.write_text("".join(f"the cat {i}\t{i % 2}\n" for i in range(40)))
@@ -555,6 +569,20 @@ def test_command_with_the_name_of_a_file_as_text_says_so(mine: Path, tmp_path: P
     (tmp_path / "in.txt").write_text("the cat")
     done = call(classify.main, f"{mine} {tmp_path}/in.txt")
     assert len(done.result) == 1 and f"... < {tmp_path}/in.txt" in done.err[-1]
+
+
+def test_classify_with_columns_scores_the_rows_that_are_good(mine: Path, tmp_path: Path) -> None:
+    name = nn.classifier(mine).labels[0]
+    (tmp_path / "a.csv").write_text(
+        f'id,"text, raw",label\n1,the cat,{name}\n2,cut\n3,a dog,{name}\n'
+    )
+    line = f"{mine} --labels {tmp_path}/a.csv"
+    assert "choose two by their names (--columns A,B)" in error_of(classify.main, line)
+    line += """ --columns '"text, raw",label'"""
+    assert "line 3 must have 3 columns, got 2" in error_of(classify.main, line)
+    done = call(classify.main, f"{line} --skip-bad")
+    expected = nn.classifier(mine)(["the cat", "a dog"])[0]
+    assert done.result == expected
 
 
 def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:

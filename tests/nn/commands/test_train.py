@@ -360,8 +360,7 @@ def test_train_with_bad_rows_names_them_or_skips_them(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
     line = f"--data {tmp_path}/pairs.tsv --out {tmp_path}/run --d-model 8 --num-heads 2"
     error = error_of(train.main, line)
-    assert "pairs.tsv, line 4 must have two columns" in error
-    assert "pairs.tsv, line 8 must have two columns" in error and "(--skip-bad)" in error
+    assert "pairs.tsv, lines 4, 8 must have 2 columns" in error and "(--skip-bad)" in error
     done = call(lambda argv: train.build(train.parse(argv)), f"{line} --skip-bad")
     assert "left out of 30 rows: 2 that are bad" in done.err
     assert "% of the source tokens in the validation pairs are unknown; a larger" in done.err[4]

@@ -237,7 +237,7 @@ def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
         (
             "x.tsv",
             b"a\tb\nc d\n",
-            "x.tsv, line 2 must have two columns separated by a tab, got one",
+            "x.tsv, line 2 must have 2 columns separated by tabs, got 1",
         ),
         (
             "x.tsv",
@@ -247,7 +247,7 @@ def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
         (
             "x.tsv",
             "a\tb\n".encode("utf-16"),
-            "x.tsv, line 1 must be UTF-8, got a zero byte, as in UTF-16; save the file as UTF-8",
+            "x.tsv, line 1 must be UTF-8, got a zero byte, as in UTF-16, at byte 3; save the file",
         ),
         ("x.tsv", b"", "x.tsv: the file is empty"),
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
@@ -272,20 +272,16 @@ def test_read_pairs_names_all_bad_lines_or_skips_them(tmp_path: Path) -> None:
     lines = [b"one\teins", b"two", b"", b"three\t\xff", b"four\tvier", b"five"]
     path, left_out = tmp_path / "a.tsv", Counter[str]()
     path.write_bytes(b"\n".join(lines))
-    tab = "must have two columns separated by a tab, got one"
     message = (
-        f"^{path}, line 2 {tab}; {path}, line 4 must be UTF-8, got .* at byte 6; save the file as "
-        f"UTF-8; {path}, line 6 {tab}; correct the lines, or leave them out with skip_bad=True"
+        f"^{path}, lines 2, 6 must have 2 columns separated by tabs, got 1; {path}, line 4 must be "
+        "UTF-8, got .* at byte 6; save the file as UTF-8; correct the lines, or leave them out with "
+        "skip_bad=True"
     )
     with pytest.raises(ValueError, match=message):
         read_pairs(path)
     pairs = [("one", "eins"), ("four", "vier")]
     assert read_pairs(path, left_out=left_out, skip_bad=True) == pairs
     assert +left_out == {"that are bad": 3}
-    path.write_text("one\teins\n" + "word\n" * 500)
-    with pytest.raises(ValueError, match="line 21 .*; 480 more lines are bad; correct") as caught:
-        read_pairs(path)
-    assert "line 22" not in str(caught.value)
 
 
 def test_read_pairs_of_parallel_files_skips_bad_lines_of_both(tmp_path: Path) -> None:
