@@ -97,7 +97,8 @@ def greedy_search(
         Source ids of a `Transformer`. Lists may have different lengths.
     prompt : sequence of int, or several of them, optional
         First tokens of a language model's text, without those that equal `config.masked_id`, or
-        of a `Transformer`'s translation, after BOS.
+        of a `Transformer`'s translation, after BOS. A language model with a table of positions
+        reads the last `max_len` tokens, and half of them when the text grows beyond them.
     padding_mask : array of bool, shape of `source` or of the prompts (N, L), optional
         True = a real token. By default the tokens other than `config.pad_id` are real, or all
         tokens if `pad_id` is one of `eos_id`.

@@ -52,7 +52,8 @@ def generate_text(
 
     Options that are not given are those of the model's directory, as in transformers'
     `model.generate`: generation_config.json, or config.json if that is missing. Without a length
-    there, 20 tokens are generated. One warning names settings that are not supported.
+    there, 20 tokens are generated. One warning names settings that are not supported. Another one
+    says that a prompt is longer than the model's context, of which the last tokens are read.
 
     Parameters
     ----------
@@ -223,6 +224,13 @@ def options_of_directory(
     They give the tokens of transformers' `model.generate()`. Settings that would change tokens
     and are not supported are named in one warning.
     """
+    limit = position_limit(model.config)
+    if limit is not None and width > limit:
+        warnings.warn(
+            f"the prompt should have at most {limit:,} tokens, got {width:,}; the model reads the "
+            "last ones only",
+            stacklevel=3,
+        )
     settings = getattr(getattr(model, "origin", None), "generation", None)
     if settings is None:
         never = {} if model.config.masked_id is None else {"suppress": (model.config.masked_id,)}

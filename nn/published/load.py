@@ -71,6 +71,11 @@ FAMILIES: dict[str, Family] = {
 
 def family_of(settings: Settings) -> Family:
     """Return the family of a config.json, or raise a ValueError if it is not supported."""
+    if "model_type" not in settings and "tokenizers" in settings:
+        raise ValueError(
+            f"{settings.where} must be of a published model, got a run of minigrad train; call "
+            "nn.Translator.load with the run"
+        )
     family = FAMILIES[settings.text("model_type", choices=sorted(FAMILIES))]
     return family.variant(settings)
 

@@ -324,6 +324,8 @@ def test_commands_for_published_models_refuse_a_run(
         importlib.import_module(f"nn.commands.{command}").main, f"{tmp_path} {file} {options}"
     )
     assert error == f"error: {tmp_path} must be a published model, got a run of minigrad train"
+    with pytest.raises(ValueError, match="got a run of minigrad train; call nn.Translator.load"):
+        nn.load(tmp_path)
 
 
 @pytest.mark.parametrize("model", ["encoder", "gpt", "marian"])

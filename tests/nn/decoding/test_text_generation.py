@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,24 @@ def test_stream_text_with_stop_takes_no_more_tokens_of_the_model(
     for wrong in (["x", ""], "x", None, [3]):
         with pytest.raises((TypeError, ValueError), match="stop must "):
             written(stop=wrong)
+
+
+@pytest.mark.parametrize("length", [39, 40, 41, 60])
+def test_prompt_beyond_the_context_warns(length: int, tmp_path: Path) -> None:
+    """The model has 40 positions, and reads the last tokens."""
+    language_model_folder(tmp_path)
+    model, text = nn.load(tmp_path), nn.text.load(tmp_path)
+    prompt = " ".join(["cat", "the", "dog", "sat"][i % 4] for i in range(length))
+    last = " ".join(prompt.split()[-40:])
+    expected = nn.generate_text(model, text, last, max_len=1)
+    for call in (nn.generate_text, lambda *a, **k: "".join(nn.stream_text(*a, **k))):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert call(model, text, prompt, max_len=1) == expected
+        assert len(caught) == (length > 40)
+        for warning in caught:
+            assert f"at most 40 tokens, got {length};" in str(warning.message)
+            assert warning.filename == __file__
 
 
 def test_temperature_chooses_the_search(tmp_path: Path) -> None:
