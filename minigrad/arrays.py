@@ -97,13 +97,13 @@ def as_result(y: Array) -> Array:
     if not isinstance(y, np.generic):
         return as_array(y)
     number = np.asarray(y)
-    number.setflags(False)  # `write`, by name twice as slow
+    number.setflags(False)  # type: ignore[call-arg]  # by name twice as slow
     return number
 
 
 def is_number(x: Array) -> bool:
     """Return whether NumPy would have a number in place of an array of no axes."""
-    return not x.ndim and (isinstance(x, OtherArray) or not x.flags.writeable)
+    return not x.ndim and not all_values(x).flags.writeable
 
 
 ADAPTERS: list[Callable[[Array], OtherArray | None]] = []

@@ -24,7 +24,7 @@ def _np_where(condition: Any, x: Any = None, y: Any = None) -> Any:
 @numpy_form(np.reshape)
 def _np_reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
     y = reshape(a, shape, order=order)
-    if copy is False and not np.shares_memory(unwrap(y), unwrap(a)):
+    if copy is False and np.ndim(a) and not np.shares_memory(unwrap(y), unwrap(a)):
         raise ValueError("np.reshape: this shape needs a copy, and copy=False")
     return y.clone() if copy else y
 

@@ -110,7 +110,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         if first:
             values = np.moveaxis(values, range(1, 1 + ndim), range(1 + first, 1 + first + ndim))
         if values.ndim == 1 and not any(part is ... for part in index):
-            values = values.copy()  # as NumPy's scalars are
+            return _result(BatchedArray(values.copy()))
         return BatchedArray(values)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -219,7 +219,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
             index, value = array._assigned(index, value)
             return ufunc.at(array.values, index, value)
         if method == "reduce" and out is None:
-            return _reduced(ufunc, *inputs, **options)
+            return _result(_reduced(ufunc, *inputs, **options))
         if method == "accumulate" and out is None:
             return _along_one(ufunc.accumulate, 0)(*inputs, **options)
         if method != "__call__" or any(isinstance(o, BatchedArray) for o in options.values()):
@@ -231,13 +231,16 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         else:
             y = ufunc(*_aligned(inputs), **options)
         if out is None:
-            return BatchedArray(y) if ufunc.nout == 1 else tuple(map(BatchedArray, y))
+            return _result(BatchedArray(y) if ufunc.nout == 1 else tuple(map(BatchedArray, y)))
         if not isinstance(out[0], BatchedArray):
             raise TypeError(
                 f"{numpy_name(ufunc)} cannot write different results for the examples into "
                 "one array"
             )
-        out[0].values[...] = y
+        if out[0].ndim or out[0].values.flags.writeable:
+            out[0].values[...] = y
+        else:  # a number, which a kernel replaces
+            out[0].values = y
         return out[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -246,7 +249,16 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         rule = RULES.get(function)
         if rule is None:
             raise TypeError(f"{numpy_name(function)} has no batching rule; write the batch axis")
-        return rule(*args, **kwargs)
+        y = rule(*args, **kwargs)
+        return y if function in RETURNS_ARRAYS else _result(y)
+
+
+def _result(y: Any) -> Any:
+    """Return a result without axes as a read-only one, as `as_result` does for NumPy's numbers."""
+    for part in y if isinstance(y, tuple) else (y,):
+        if isinstance(part, BatchedArray) and not part.ndim:
+            part.values.setflags(write=False)
+    return y
 
 
 _ARRAYS = (BatchedArray, np.ndarray, np.generic, int, float, complex, list, tuple)
@@ -490,3 +502,9 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.triu: _leading(np.triu),
     np.copy: lambda a, **options: BatchedArray(np.copy(a.values, **options)),
 }
+RETURNS_ARRAYS = {
+    np.broadcast_to, np.copy, np.empty_like, np.flip, np.full_like, np.imag, np.moveaxis,
+    np.ones_like, np.real, np.reshape, np.select, np.squeeze, np.swapaxes, np.transpose,
+    np.where, np.zeros_like,
+}  # fmt: skip
+"""Functions whose results without axes are arrays in NumPy, not numbers."""

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import all_values
 from ..changes import mark_changed
 from ..modes import MODE
 from ..nested import needs_gradient, refusal, without_tensors
 from ..tensor import DISPATCH, Tensor, extension, unwrap
+from .batched import RETURNS_ARRAYS
 from .nested import as_tensors, numpy_name, on_arrays, signature, write_out
 
 _SPECIAL = {"dtype", "out"}
@@ -63,7 +65,7 @@ class ArgumentAdapter:
         count, lengths, names = self._accepted
         is_tracked = needs_gradient(args)
         if is_tracked and len(args) in lengths and _SPECIAL.isdisjoint(kwargs):
-            return self.function(*args, **(kwargs and self._options(kwargs, names)))
+            return self._result(*args, **(kwargs and self._options(kwargs, names)))
         if isinstance(out := kwargs.get("out"), Tensor):
             y = self(*args, **{name: x for name, x in kwargs.items() if name != "out"})
             return write_out(numpy_name(self.numpy), out, y)
@@ -74,7 +76,7 @@ class ArgumentAdapter:
             arguments = (*args, *kwargs.values())
             return result if self.numpy in _CONVERTERS else as_tensors(result, arguments)
         if count is None:
-            return self.function(*args, **self._options(kwargs, names))
+            return self._result(*args, **self._options(kwargs, names))
         parameters = list(self._defaults)
         options = {**dict(zip(parameters[count:], args[count:])), **kwargs}
         dtype = options.get("dtype")
@@ -82,7 +84,14 @@ class ArgumentAdapter:
             return as_tensors(on_arrays(self.numpy, args, kwargs))
         if len(args) < count:  # operands by name
             args += tuple([options.pop(x) for x in parameters[len(args) : count] if x in options])
-        return self.function(*args[:count], **self._options(options, names))
+        return self._result(*args[:count], **self._options(options, names))
+
+    def _result(self, *args: Any, **options: Any) -> Any:
+        """Call `function`; return a result without axes as a number, if NumPy returns one."""
+        y = self.function(*args, **options)
+        if type(y) is Tensor and not y._array.ndim and self.numpy not in RETURNS_ARRAYS:
+            all_values(y._array).setflags(write=False)
+        return y
 
     @functools.cached_property
     def _overwrites(self) -> bool:

@@ -377,9 +377,34 @@ def test_two_threads_add_into_the_gradient_of_one_large_leaf(with_buffer: bool) 
 # -- numbers, which += replaces
 
 
-def accumulated(program: list[tuple[int, int, int]], numbers: Any) -> Any:
+RESULTS: list[Callable[[Any], Any]] = [
+    lambda x: x[0],
+    lambda x: x[1, ...] * 1,
+    lambda x: x.sum(),
+    lambda x: x.max() - x[1],
+    lambda x: x @ x,
+    np.mean,
+    np.median,
+    lambda x: np.einsum("i,i", x, x),
+    lambda x: np.linalg.norm(x),
+    lambda x: np.zeros_like(x[0]),
+    lambda x: np.copy(x[0]),
+    lambda x: np.where(x[0] > 1.5, x[1], x[2]),
+    lambda x: np.stack([x, x])[1, 0],
+    lambda x: np.stack([x, x])[1, 0, ...],
+    lambda x: np.squeeze(np.stack([x[1:2]])),
+    lambda x: np.nan_to_num(x[2]),
+    lambda x: x[:1].reshape(()) + 0,
+    lambda x: (x[:1] * 2).reshape(()),
+]
+"""Functions whose results have no axes: numbers of NumPy, or arrays."""
+
+
+def accumulated(
+    program: list[tuple[int, int, int]], numbers: Any, functions: list[Callable[[Any], Any]]
+) -> Any:
     """Return numbers that operators in place replaced, and those that kept their names."""
-    names = [numbers[0], numbers.sum(), numbers.max() - numbers[1], numbers @ numbers]
+    names = [function(numbers) for function in functions]
     for i, j, k in program:
         names.append(names[i])
         names[i] = list(OPERATORS)[k](names[i], names[j])
@@ -389,22 +414,26 @@ def accumulated(program: list[tuple[int, int, int]], numbers: Any) -> Any:
 PROGRAMS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=6)
 
 
-@given(PROGRAMS, st.permutations([1.3, 1.6, 1.9]))
+FUNCTIONS = st.lists(st.sampled_from(RESULTS), min_size=4, max_size=4)
+
+
+@given(PROGRAMS, st.permutations([1.3, 1.6, 1.9]), FUNCTIONS)
 def test_numbers_keep_other_names_when_an_operator_replaces_one(
-    program: list[tuple[int, int, int]], values: list[float]
+    program: list[tuple[int, int, int]], values: list[float], functions: list[Any]
 ) -> None:
-    """NumPy's numbers are immutable: `old = s; s += v` leaves `old` as it was."""
+    """NumPy's numbers are immutable: `s = old; s += v` leaves `old`, but changes an array."""
+    f = lambda x: accumulated(program, x, functions)
     with np.errstate(all="ignore"):
-        expected = accumulated(program, np.array(values))
-        y, pullback = mg.vjp(lambda x: accumulated(program, x), np.array(values))
-        for found in (y, accumulated(program, mg.tensor(values)), mg.vmap(lambda x: accumulated(program, x))(np.array([values]))[0]):  # fmt: skip
+        expected = f(np.array(values))
+        y, pullback = mg.vjp(f, np.array(values))
+        for found in (y, f(mg.tensor(values)), mg.vmap(f)(np.array([values]))[0]):
             np.testing.assert_allclose(found.data, expected, rtol=1e-12)
         if not np.isfinite(expected).all() or np.abs(expected).max() > 1e3:
             return
         for i, (g,) in enumerate([pullback(e) for e in np.eye(len(expected))]):
             for k in range(3):
                 h = 1e-6 * np.eye(3)[k]
-                ends = [accumulated(program, np.array(values) + s * h)[i] for s in (1, -1)]
+                ends = [f(np.array(values) + s * h)[i] for s in (1, -1)]
                 np.testing.assert_allclose(g.data[k], (ends[0] - ends[1]) / 2e-6, 1e-4, 1e-4)
 
 

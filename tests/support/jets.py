@@ -29,6 +29,9 @@ class Jet:
     def __sub__(self, other: Any) -> Jet:
         return self + jet(other) * -1.0
 
+    def __rsub__(self, other: Any) -> Jet:
+        return jet(other) - self
+
     def __gt__(self, other: Any) -> bool:
         return self.value > jet(other).value
 
