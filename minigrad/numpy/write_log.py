@@ -322,7 +322,7 @@ def look(t: Tensor, log: Log) -> None:
         if any(e.cut != UNDER_NO_GRAD for e in log.later(max(seen_of(first), origin.seq), place)):
             raise _cut_error("a leaf that requires gradients was", THROUGH_ANOTHER)
         return
-    node, written = None, getattr(first, "_written", {})
+    edges, written = None, getattr(first, "_written", {})
     value = written.get(e.time) if e.index is ... and e.place == place else None
     if value is not None and (
         value.shape != array.shape or type(value.shape) is not type(array.shape)
@@ -334,18 +334,19 @@ def look(t: Tensor, log: Log) -> None:
         and (origin.notes is not None or (value is None and _is_large_view(t, first)))
     ):
         read((first,))
-        node = Node(_WRITTEN, *_through(first, log, place, length), array)
+        edges = _through(first, log, place, length)
     elif value is not None:  # as after t += u
-        node = Node(_WRITTEN, ((value, _gradient, (None, None)),), (value,), array)
+        edges = _of_all(value)
     elif entries := log.later(max(seen_of(t), 0 if old else log.first_node - 1), place):
         parts = _visible_parts(t, place, written, entries)
         if parts or old is not None:  # no constants among constants
-            node = Node(_WRITTEN, *_edges(parts, length), array)
+            edges = _edges(parts, length)
     elif old is not None and first is not t:  # a view beside all that was written
-        node = Node(_WRITTEN, ((old, _gradient, (None, None)),), (old,), array)
+        edges = _of_all(old)
     t._seen = log.time  # there was no error
-    if node is None:
+    if edges is None:
         return
+    node = Node(_WRITTEN, *edges, array)
     set_node(t, node)
     if first is t:
         node.seq = e.time
@@ -432,8 +433,11 @@ def _visible(
         if sum([part.size for _, part in parts]) == math.prod(place.shape):
             return None, parts
         kept = np.ones(place.shape, bool)
-        for _, part in parts:
-            (kept.reshape(-1) if part.is_flat else kept)[part.mine] = False
+        for _, (mine, _, is_flat, _) in parts:
+            if type(mine) is np.ndarray and mine.dtype == bool and mine.shape == kept.shape:
+                kept &= ~mine  # faster
+            else:
+                (kept.reshape(-1) if is_flat else kept)[mine] = False
         return kept, parts
     places = [place, *[e.place for e in entries]]
     low, high = min([p.low for p in places]), max([p.high for p in places])
@@ -523,6 +527,10 @@ def _gradient(g: Any, part: Part | None, length: int | None) -> Any:
         g = _hidden(g, axis=0)
     extra = len(part.node.shape) - g.ndim  # axes of length 1, which NumPy removes from a value
     return g.reshape((1,) * extra + tuple(g.shape)) if extra > 0 else g
+
+
+def _of_all(node: Node) -> tuple[Any, Any]:
+    return ((node, _gradient, (None, None)),), (node,)
 
 
 def _edges(parts: list[Part], length: int | None) -> tuple[Any, Any]:
