@@ -94,7 +94,7 @@ def _cho_gradients(g: Any, y: Any, c: Any, b: Any, saved: Any) -> tuple[Any, Any
     middle, g_middle = saved @ b, saved @ g
     g_b = saved.mT @ g_middle
     left, right = np.concatenate([g_b, y], -1), np.concatenate([middle, g_middle], -1)
-    return -np.tril(left @ right.mT), g_b
+    return np.tril(-left @ right.mT), g_b
 
 
 def _cho_solve(c: Any, b: Any, /) -> Any:

@@ -44,7 +44,7 @@ divide = ufunc(
     "Divide a by b.",
     "__truediv__ __rtruediv__",
     a=lambda g, b: g / b,
-    b=lambda g, y, b: -g * y / b,
+    b=lambda g, y, b: g * y / -b,
 )
 negative = ufunc(np.negative, "Negate x.", "__neg__", x=lambda g: -g)
 positive = ufunc(np.positive, "Return a copy of x.", "__pos__", x=lambda g: g)
