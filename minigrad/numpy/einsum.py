@@ -66,13 +66,17 @@ def _gradient(
             added.append((letter, np.ones(n, g.dtype)))
         term += letter
     names, values = zip(*factors.values(), *added)
-    return np.broadcast_to(_product(*values, subscripts=f"{','.join(names)}->{term}"), shape)
+    y = _product(*values, subscripts=f"{','.join(names)}->{term}")
+    return y if y.shape == tuple(shape) else np.broadcast_to(y, shape)
 
 
 @op(view=True, vjp=_gradients)
 def _einsum(*arrays, subscripts):
-    # optimize=True uses BLAS, which is faster for large arrays only
-    is_large = len(arrays) > 1 and math.prod([getattr(x, "size", 1) for x in arrays]) > 1 << 20
+    lengths: dict[str, int] = {}
+    for term, x in zip(subscripts.split(","), arrays):
+        lengths.update(zip(term, getattr(x, "shape", ())))
+    # optimize=True uses BLAS, which is faster for many products only
+    is_large = len(arrays) > 1 and math.prod(lengths.values()) > 1 << 15
     return np.einsum(subscripts, *arrays, optimize=is_large)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import all_axes, one_axis, shape_of
+from ..arrays import all_values
 from ..ops import reduce as reduction
 from ..ops.arithmetic import multiply
 from ..ops.network import matmul
@@ -19,7 +20,7 @@ from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true
 from .einsum import einsum
 from .forms import numpy_form
-from .indexing import rearranged, scatter
+from .indexing import scatter
 from .shape import moveaxis
 
 __all__ = [
@@ -157,10 +158,32 @@ numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, 
 # -- triangles and diagonals
 
 
-@function(numpy=np.diagonal, methods="diagonal")
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def _on_diagonal(g: Any, /, shape: Any, offset: int, axis1: int, axis2: int) -> Any:
+    """Return zeros with g on the diagonals."""
+    y = np.zeros_like(g, shape=shape)
+    view = np.diagonal(y, offset, axis1, axis2)
+    all_values(view).flags.writeable = True
+    view[...] = g
+    return y
+
+
+_diagonals: Any = either(
+    Op(
+        _on_diagonal,
+        {"g": lambda g, offset, axis1, axis2: np.diagonal(g, offset, axis1, axis2)},
+    ).function
+)
+
+
+@op(
+    numpy=np.diagonal,
+    methods="diagonal",
+    view=True,
+    x=lambda g, x_shape, offset, axis1, axis2: _diagonals(g, x_shape, offset, axis1, axis2),
+)
+def diagonal(x, /, offset=0, axis1=0, axis2=1):
     """Return diagonals as a last axis."""
-    return rearranged(np.diagonal, x, offset, axis1, axis2)
+    return np.diagonal(x, offset, axis1, axis2)
 
 
 @function(numpy=np.diagflat)
@@ -172,11 +195,12 @@ def diagflat(v: Any, k: int = 0) -> Tensor:
 @function(numpy=np.diag)
 def diag(x: Any, k: int = 0) -> Tensor:
     """Return a diagonal of a matrix, or a matrix with a vector on its diagonal."""
-    if np.ndim(x) == 2:
+    shape = shape_of(x)
+    if len(shape) == 2:
         return diagonal(x, k)
-    if np.ndim(x) != 1:
-        raise ValueError(f"diag: x must be a vector or a matrix, got shape {np.shape(x)}")
-    i, n = np.arange(np.shape(x)[0]), np.shape(x)[0] + abs(k)
+    if len(shape) != 1:
+        raise ValueError(f"diag: x must be a vector or a matrix, got shape {shape}")
+    i, n = np.arange(shape[0]), shape[0] + abs(k)
     return scatter(x, index=(i + max(-k, 0), i + max(k, 0)), shape=(n, n))
 
 

@@ -13,7 +13,7 @@ from ..ops.arithmetic import sqrt
 from ..ops.reduce import is_half, keepdims_shape, largest, restored, total
 from ..ops.shape import astype, concatenate, reshape
 from ..ops.shape import where as choose
-from ..registry import function, op
+from ..registry import Op, function, op
 from ..tensor import Tensor, as_operand, to_array, unwrap
 from .batched import all_true
 from .forms import numpy_form
@@ -136,14 +136,8 @@ def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     return reduce.max(x, axis, keepdims=keepdims) - reduce.min(x, axis, keepdims=keepdims)
 
 
-def _shares(x: Any, y: Any, axis: Axis) -> Any:
-    """Return softmax(x) over `axis`; 0 in a slice of -inf. Elements of inf share the 1.
-
-    y is logsumexp(x), so the exponentials add up to 1 except for the rounding of y.
-    """
-    if all_true(np.isfinite(unwrap(y))):
-        terms = np.exp(x - restored(unwrap(y), x.shape, axis))
-        return terms / total(terms, axis)
+def _shares(x: Any, axis: Axis) -> Any:
+    """Return softmax(x) over `axis`; 0 in a slice of -inf. Elements of inf share the 1."""
     top = largest(unwrap(x), axis)
     infinite = np.isinf(top)
     limits = np.where((top == np.inf) & (unwrap(x) == np.inf), 0, -np.inf)
@@ -152,18 +146,40 @@ def _shares(x: Any, y: Any, axis: Axis) -> Any:
     return terms / np.where(sums == 0, 1, sums)
 
 
-@op(methods="logsumexp", x=lambda g, y, x, axis: restored(g, x.shape, axis) * _shares(x, y, axis))
+def _log_of_sum(x: Any, axis: Axis, keepdims: Any) -> Any:
+    """Return the result of `logsumexp`, the exponentials, and their sums."""
+    x = as_array(x)
+    top = largest(x, axis)
+    if not all_true(np.isfinite(top)):
+        top = np.where(np.isfinite(top), top, 0)
+    terms = np.exp(x - top)
+    sums = total(terms, axis)
+    with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a slice of -inf
+        y = (np.log(sums) + top).astype(top.dtype, copy=False)
+    return y if keepdims else np.squeeze(y, axis), (terms, sums)
+
+
+def _logsumexp(x: Any, /, axis: Axis, keepdims: Any) -> Any:
+    return _log_of_sum(x, axis, keepdims)[0]
+
+
+_definition = Op(
+    _logsumexp, {"x": lambda g, x, axis: restored(g, x.shape, axis) * _shares(x, axis)}
+).function
+
+
+def _logsumexp_gradients(g: Any, y: Any, x: Any, axis: Axis, keepdims: Any, saved: Any) -> Any:
+    g, (terms, sums) = restored(g, x.shape, axis), saved
+    return (g / sums * terms if all_true(np.isfinite(y)) else g * _shares(x, axis),)
+
+
+@op(methods="logsumexp", vjp=_logsumexp_gradients, definition=_definition)
 def logsumexp(x, /, axis=None, keepdims=False):
     """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf.
 
     Parameters and result: as `sum`.
     """
-    x = as_array(x)
-    top = largest(x, axis)
-    finite = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a slice of -inf
-        y = (np.log(total(np.exp(x - finite), axis)) + finite).astype(finite.dtype, copy=False)
-    return y if keepdims else np.squeeze(y, axis)
+    return _log_of_sum(x, axis, keepdims)
 
 
 def _sum_from_end(g: Any, x_shape: tuple[int, ...], axis: int | None) -> Any:

@@ -47,22 +47,17 @@ def solve_triangular(
         Replace the diagonal of a by ones; False by default.
     """
     check_choice("solve_triangular", "trans", str(trans), "0", "1", "N", "T")
-    t = _triangles(a, lower, unit_diagonal)
-    return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
-
-
-def _triangles(a: Any, lower: bool, unit_diagonal: bool = False) -> Tensor:
     a = as_operand(a)
     t = tril(a, -unit_diagonal) if lower else triu(a, int(unit_diagonal))
     if unit_diagonal:
         t = t + np.eye(a.shape[-1], dtype=a.dtype)
     else:
         _check_diagonal(a)
-    return t
+    return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
 
 
 def _check_diagonal(a: Any) -> None:
-    if not all_true(np.diagonal(unwrap(a), 0, -2, -1) != 0):
+    if not all_true(np.diagonal(unwrap(a), 0, -2, -1)):
         raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
 
 
