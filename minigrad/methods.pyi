@@ -187,7 +187,7 @@ class Methods:
         """Convert degrees to radians."""
     def det(self) -> Tensor:
         """Compute the determinants of matrices; singular ones have gradients too."""
-    def diagonal(self, offset: Any = ..., axis1: Any = ..., axis2: Any = ...) -> Tensor:
+    def diagonal(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ...) -> Tensor:
         """Return diagonals as a last axis."""
     def diff(self, n: builtins.int = ..., axis: builtins.int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
         """Compute differences of neighbours along `axis`."""

@@ -181,7 +181,7 @@ _diagonals: Any = either(
     view=True,
     x=lambda g, x_shape, offset, axis1, axis2: _diagonals(g, x_shape, offset, axis1, axis2),
 )
-def diagonal(x, /, offset=0, axis1=0, axis2=1):
+def diagonal(x, /, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """Return diagonals as a last axis."""
     return np.diagonal(x, offset, axis1, axis2)
 
