@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from support.edges import beside
 
 import minigrad as mg
+import minigrad.torch as torch
+import minigrad.torch.nn.functional as F
 import nn
 from minigrad import optim
 from minigrad.io.gguf import GGUFHeader
@@ -127,6 +129,27 @@ RANGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "dropout": (lambda x: mg.dropout(np.ones(2), p=x), 0.0, float(np.nextafter(1, 0))),
     "momentum": (lambda x: optim.SGD([LEAF], momentum=x), 0.0, None),
     "betas": (lambda x: optim.Adam([LEAF], betas=(x, 0.5)), 0.0, float(np.nextafter(1, 0))),
+    "lr": (lambda x: optim.SGD([LEAF], lr=x), 0.0, None),
+    "weight_decay": (lambda x: optim.SGD([LEAF], weight_decay=x), 0.0, None),
+    "eps": (lambda x: optim.Adam([LEAF], eps=x), TINY, None),
+    "delta": (lambda x: F.huber_loss(1.0, 3.0, delta=x), TINY, None),
+    "beta": (lambda x: F.smooth_l1_loss(1.0, 3.0, beta=x), 0.0, None),
+    "top_k: k": (lambda n: mg.top_k(np.ones((2, 3)), n), 1, 3),
+    "topk: k": (lambda n: torch.topk(np.ones((2, 3)), n), 0, 3),
+    "q": (lambda x: mg.quantile(np.ones(3), x), 0.0, 1.0),
+    "size": (lambda n: mg.unfold(np.ones((2, 3)), 1, n), 1, 3),
+    "embedding: indices": (lambda n: mg.embedding(np.ones((3, 2)), [n]), 0, 2),
+    "padding_idx": (lambda n: mg.embedding(np.ones((3, 2)), [0], padding_idx=n), -3, 2),
+    "one_hot: indices": (lambda n: mg.one_hot([n], 3), 0, 2),
+    "cross_entropy: target": (lambda n: mg.cross_entropy(np.ones((1, 3)), [n]), 0, 2),
+    "fft: n": (lambda n: np.fft.fft(mg.Tensor(np.ones(3), True), n), 1, None),
+    "diff: n": (lambda n: mg.diff(np.ones(3), n), 0, None),
+    "num_samples": (lambda n: mg.multinomial(np.ones(3), n), 1, 3),
+    "directions": (lambda n: mg.gradcheck(np.sin, [np.ones(2)], directions=n, elementwise=False), 1, None),
+    "argnums": (lambda n: mg.grad(np.multiply, n)(1.0, 2.0), -2, 1),
+    "clip_value": (lambda x: nn.utils.clip_grad_value_([LEAF], x), 0.0, None),
+    "max_norm": (lambda x: nn.utils.clip_grad_norm_([LEAF], x), 0.0, None),
+    "settings": (lambda n: Settings({"settings": n}, "c.json").integer("settings"), 1, 1 << 40),
     "clip_norm": (lambda x: optim.SGD([LEAF], clip_norm=x), TINY, None),
 }  # fmt: skip
 """For each argument a call, and its least and largest value; None: there is no largest."""
@@ -140,7 +163,7 @@ def test_ends_of_a_range_are_allowed_and_the_next_values_are_refused(name: str) 
             continue
         call(end)
         beyond = end + sign if isinstance(end, int) else float(np.nextafter(end, sign * np.inf))
-        with pytest.raises(ValueError, match=name):
+        with pytest.raises((ValueError, IndexError), match=name):
             call(beyond)
 
 

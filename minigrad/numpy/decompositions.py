@@ -177,9 +177,9 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """
     m, n = np.shape(x)[-2:]
     y = _svd(x)
+    u, s, vh = y[..., :m, :], np.real(y[..., m, :]), y[..., m + 1 :, :].mT
     if not compute_uv:
-        return y[..., m, :]
-    u, s, vh = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :].mT
+        return s
     if full_matrices and m != n:
         full_u, _, full_vh = np.linalg.svd(unwrap(x))
         k = min(m, n)

@@ -149,6 +149,20 @@ def test_conversion_of_a_constant_to_an_array_shares_its_memory() -> None:
     assert np.asarray(x, np.float32).dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", [None, float, np.float32, int])
+@pytest.mark.parametrize("copies", [None, True, False])
+def test_conversion_to_an_array_copies_as_from_an_array(dtype: Any, copies: bool | None) -> None:
+    array, outcomes = np.ones(3), list[Any]()
+    for x in (array, Tensor(array)):
+        for convert in (np.array, np.asarray):
+            try:
+                y = convert(x, dtype=dtype, copy=copies)
+                outcomes.append((y.dtype, np.shares_memory(y, array)))
+            except ValueError:
+                outcomes.append("refused")
+    assert outcomes[:2] == outcomes[2:]
+
+
 # -- creation and randomness ---------------------------------------------------------------------------
 
 

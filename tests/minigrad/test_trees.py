@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.nested import leaves
+from minigrad.numpy.nested import aligned
 
 rng = np.random.default_rng(0)
 X, V = rng.standard_normal((2, 3))
@@ -104,6 +107,41 @@ def test_direction_or_gradient_of_another_structure_is_refused() -> None:
         mg.vjp(squares_and_sums, X)[1](V)
     with pytest.raises(ValueError, match="direction must have 1 parts, .* got 2"):
         mg.jvp(squares_and_sums, (X,), (V, V))
+
+
+structures = st.recursive(
+    st.just(0.0),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+
+
+def fits(tree: Any, like: Any) -> bool:
+    """Return whether a tree has the structure of another one; its leaves may be trees."""
+    if not isinstance(like, (dict, list, tuple)):
+        return True
+    if isinstance(like, dict):
+        same = isinstance(tree, dict) and tree.keys() == like.keys()
+        return same and all(fits(tree[key], like[key]) for key in like)
+    same = isinstance(tree, (list, tuple)) and len(tree) == len(like)
+    return same and all(map(fits, tree, like))
+
+
+@given(structures, structures)
+@example([0.0], [0.0, 0.0])
+@example([0.0, 0.0], [0.0])
+@example({"a": 0.0}, {"a": 0.0, "b": 0.0})
+def test_trees_are_aligned_if_they_have_one_structure(like: Any, tree: Any) -> None:
+    assert aligned(like, like) == leaves(like)
+    if fits(tree, like):
+        assert len(aligned(like, tree)) == len(leaves(like))
+    else:
+        with pytest.raises(ValueError, match="the tree must "):
+            aligned(like, tree)
 
 
 @pytest.mark.parametrize("numbers", [[1, 2], np.array([1, 2]), Tensor([1, 2])], ids=repr)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.environment import needs
+from support.torch_defaults import DEFAULTS, defaults
 
 import minigrad as mg
 import nn
@@ -178,6 +179,12 @@ def test_optimizer_or_schedule_has_positions_and_defaults_of_pytorch(
             assert list(their_parameters)[position] == p.name
         if p.name in their_parameters and p.default is not p.empty:
             assert p.default == their_parameters[p.name].default, p.name
+
+
+def test_table_of_defaults_is_that_of_pytorch() -> None:
+    ours, theirs = defaults("minigrad.torch"), defaults("torch")
+    both = {name: {p: v for p, v in row.items() if p in ours.get(name, {})} for name, row in theirs.items()}  # fmt: skip
+    assert {name: row for name, row in both.items() if row} == DEFAULTS
 
 
 def test_activation_refuses_unknown_options() -> None:

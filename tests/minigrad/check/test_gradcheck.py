@@ -92,6 +92,13 @@ def test_gradcheck_with_complex_step_has_no_truncation_error() -> None:
     assert mg.gradcheck(lambda a, b: np.sin(a @ b), [A, B], complex_step=True, rtol=1e-13)
 
 
+def test_gradcheck_rejects_a_kink_that_no_single_element_shows() -> None:
+    """The cube root of x² y has at 0 the slopes 0 along both axes, but not along others."""
+    f = custom_op(x=lambda g, x: 0 * x)(lambda x: np.cbrt(x[0] ** 2 * x[1]))
+    for elementwise in (True, False):
+        assert not mg.gradcheck(f, [np.zeros(2)], elementwise=elementwise, raise_exception=False)
+
+
 def changes_its_input(x: Any) -> Any:
     """Overwrite the argument after its use."""
     y = (x * 2).sum()

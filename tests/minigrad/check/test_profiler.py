@@ -13,6 +13,7 @@ import pytest
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.check import profiler
+from minigrad.check.watch import Watch
 
 SECONDS = [0.0]
 
@@ -81,3 +82,33 @@ def test_memory_report_counts_each_buffer_once() -> None:
 def test_memory_report_of_a_constant_is_refused() -> None:
     with pytest.raises(mg.GradientError, match="memory_report: this tensor does not require grad"):
         mg.memory_report(Tensor(1.0))
+
+
+class Recorder(Watch):
+    """Notes what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def forward(self, op: Any, *args: Any) -> Any:
+        self.seen.append(("forward", op.name))
+        return super().forward(op, *args)
+
+    def backward(self, node: Any, *args: Any) -> Any:
+        self.seen.append(("backward", self._name(node)))
+        return super().backward(node, *args)
+
+    def recorded(self, node: Any) -> None:
+        self.seen.append(("recorded", node.op and node.op.name))
+        super().recorded(node)
+
+    def drawn(self) -> None:
+        self.seen.append(("drawn", ""))
+        super().drawn()
+
+
+def test_outer_watch_sees_what_the_inner_one_sees() -> None:
+    with Recorder() as first, Watch(), Recorder() as inner:
+        mg.dropout(Tensor(np.ones(3), requires_grad=True), 0.5).sum().backward()
+    assert first.seen == inner.seen
+    assert {kind for kind, _ in first.seen} == {"forward", "backward", "recorded", "drawn"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -111,7 +112,7 @@ def test_gelu_in_place_equals_gelu(data: Any, thresholds: Any, form: str, seed: 
         )
 
 
-@max_examples(60)
+@max_examples(30)
 @given(data=st.data(), sequences=st.integers(1, 3))
 def test_attention_in_parts_equals_its_definition(data: st.DataObject, sequences: int) -> None:
     """With the weights of 1 to 3 sequences at a time, which `forward_attention` does not keep."""
@@ -134,6 +135,16 @@ def test_attention_in_parts_equals_its_definition(data: st.DataObject, sequences
             np.testing.assert_allclose(heads, expected.data, rtol=1e-9, atol=1e-10)
     for value, other in zip((y, *found), (expected, *gradients), strict=True):
         np.testing.assert_allclose(value.data, other.data, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("n", "sequences"), [*itertools.product(range(1, 5), range(1, 4))])
+def test_attention_in_parts_of_any_number_of_sequences_equals_one_part(
+    n: int, sequences: int
+) -> None:
+    query, key, value = (normal(i, n, heads, 3, 2) for i, heads in enumerate((4, 2, 2)))
+    expected = forward_attention(query, key, value)
+    with replaced({"BLOCK": sequences * 4 * 3 * 3 // 2}):
+        np.testing.assert_allclose(forward_attention(query, key, value), expected, rtol=1e-12)
 
 
 def test_thresholds_list_all_numbers_of_the_kernels() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.children import exit_code, fork
 
 import minigrad as mg
@@ -144,6 +146,26 @@ def test_fork_inside_a_block_keeps_it(blas: list[int]) -> None:
     with runtime.OwnThreads():
         assert exit_code(fork(child)) == 0
     assert blas == [3]
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_blocks_entered_and_left_in_any_order_restore_the_threads_of_blas(
+    blas: list[int], data: st.DataObject
+) -> None:
+    """The one that shares counts one thread, the others all."""
+    inside: list[Any] = []
+    while data.draw(st.booleans(), "enter or leave") or inside:
+        if len(inside) < 4 and (not inside or data.draw(st.booleans(), "enter")):
+            inside.append(runtime.OwnThreads().__enter__())
+            is_free = all(block is not runtime.OwnThreads.sharing() for block in inside)
+            if data.draw(st.booleans(), "share"):
+                assert inside[-1].share() == is_free
+        else:
+            inside.pop(data.draw(st.integers(0, len(inside) - 1), "leave")).__exit__()
+        assert blas == [1 if inside else 3]
+        shared = runtime.OwnThreads.sharing() is not None
+        assert mg.get_num_threads() == (1 if shared else 3)
 
 
 @pytest.mark.parametrize("event", ["call", "line", "return"])

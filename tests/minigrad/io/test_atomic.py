@@ -219,6 +219,14 @@ def test_file_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
     assert not lock.is_lost() and not path.exists()
 
 
+def test_file_lock_released_in_a_forked_process_stays_with_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with FileLock(path) as lock:
+        locks._forget()  # as in the forked process
+        lock.release()
+        assert path.exists() and not lock.is_lost()
+
+
 def test_file_lock_on_file_system_without_locks_warns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

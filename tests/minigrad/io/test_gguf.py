@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays as hypothesis_arrays
 from support.edges import alignments
 
 from minigrad.io.gguf import MAX_ITEMS, GGUFHeader
@@ -57,6 +58,7 @@ def gguf_bytes(
     alignment: int = 32,
     offsets: dict[int, int] | None = None,
     kinds: dict[int, Kind] | None = None,
+    version: int = 3,
 ) -> bytes:
     """Return a file whose arrays are 1, 2, 3 ..., with other offsets or types in the header."""
     entries, infos, data = [*(entries or ())], b"", b""
@@ -68,7 +70,7 @@ def gguf_bytes(
         infos += struct.pack("<IQ", (kinds or {}).get(i, kind), offset)
         data += bytes([i + 1]) * size_of((kind, shape))
         data += bytes(-len(data) % alignment)
-    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+    header = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(entries))
     header += b"".join(entries) + infos
     return header + bytes(-len(header) % alignment) + data
 
@@ -172,18 +174,52 @@ def test_header_with_impossible_alignment_raises(tmp_path: Path, value: bytes) -
         read(tmp_path / "m.gguf", gguf_bytes(TWO, [entry("general.alignment", kind, value)]))
 
 
-def test_metadata_are_plain_data(tmp_path: Path) -> None:
-    entries = [
-        entry("a", 7, b"\1"),
-        entry("b", 12, struct.pack("<d", 0.5)),
-        entry("c", 8, string("猫")),
-        entry("d", 9, array(5, 3, struct.pack("<3i", -1, 0, 2))),
-        entry("e", 9, array(8, 2, string("x") + string(""))),
-        entry("f", 9, array(8, 0)),
-    ]
-    metadata = read(tmp_path / "m.gguf", gguf_bytes([], entries)).metadata
-    expected = {"a": True, "b": 0.5, "c": "猫", "d": [-1, 0, 2], "e": ["x", ""], "f": []}
-    assert dict(metadata) == expected and metadata.get("g") is None
+CODES = {
+    0: "u1",
+    1: "i1",
+    2: "<u2",
+    3: "<i2",
+    4: "<u4",
+    5: "<i4",
+    6: "<f4",
+    7: "?",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
+texts = st.text(max_size=3).map(lambda text: (8, string(text), text))
+
+
+@st.composite
+def values(draw: Any) -> tuple[int, bytes, Any]:
+    """Draw the type, the bytes and the value of a number, a string or a list."""
+    kind, count = draw(st.sampled_from([*CODES, 8])), draw(st.none() | st.integers(0, 3))
+    if kind == 8:
+        parts = draw(st.lists(texts, min_size=count or 1, max_size=count or 1))
+        data, items = b"".join(part[1] for part in parts), [part[2] for part in parts]
+    else:
+        numbers = draw(hypothesis_arrays(CODES[kind], (count or 1,)))
+        data, items = numbers.tobytes(), numbers.tolist()
+    return (kind, data, items[0]) if count is None else (9, array(kind, count, data * (count > 0)), items * (count > 0))  # fmt: skip
+
+
+@given(st.lists(values(), max_size=3), st.integers(1, 4))
+@example([(8, string("猫"), "猫"), (9, array(8, 2, string("x") + string("")), ["x", ""])], 3)
+def test_metadata_of_every_type_are_plain_data(
+    tmp_path_factory: Any, parts: list[Any], version: int
+) -> None:
+    path, entries = (
+        tmp_path_factory.getbasetemp() / "m.gguf",
+        [entry(f"k{i}", kind, data) for i, (kind, data, _) in enumerate(parts)],
+    )
+    data = gguf_bytes([], entries, version=version)
+    if version not in (2, 3):
+        with pytest.raises(ValueError, match=f"version must be 2 or 3, .*, got {version}"):
+            read(path, data)
+        return
+    metadata = read(path, data).metadata
+    expected = {f"k{i}": value for i, (_, _, value) in enumerate(parts)}
+    assert repr(dict(metadata)) == repr(expected) and metadata.get("g") is None
 
 
 def sparse(path: Path, data: bytes, size: int) -> Path:

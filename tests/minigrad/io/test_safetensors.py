@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from minigrad.io import load_arrays, read_json, save_arrays
 from minigrad.io.reading import read_text
-from minigrad.io.safetensors import SafetensorsFile, misfit, to_bfloat16, write_safetensors
+from minigrad.io.safetensors import BITS, SafetensorsFile, misfit, to_bfloat16, write_safetensors
 
 
 def by_hand(path: Path, header: Any, data: bytes = b"") -> Path:
@@ -40,6 +41,18 @@ def test_read_and_map_of_file_written_by_hand_return_its_arrays(tmp_path: Path) 
         assert_array_equal(get("b"), b, strict=True)
     assert file.read("a").flags.writeable and not file.map("a").flags.writeable
     assert [file.read(name, float).dtype for name in "ab"] == [np.float64, np.int16]
+
+
+@pytest.mark.parametrize("dtype", BITS)
+def test_eight_values_take_the_bits_that_the_dtype_names(dtype: str, tmp_path: Path) -> None:
+    size = int(re.sub(r"\D*(\d+).*", r"\1", dtype.replace("BOOL", "B8")))
+    for n in (size - 1, size, size + 1):
+        path = by_hand(tmp_path / "x", {"a": entry(dtype, (2, 4), 0, n)}, bytes(n))
+        if n == size:
+            assert SafetensorsFile(path)["a"].shape == (2, 4)
+        else:
+            with pytest.raises(ValueError, match=f"must have {size} bytes, got {n}"):
+                SafetensorsFile(path)
 
 
 @pytest.mark.parametrize("names", ["ab", "ba"])

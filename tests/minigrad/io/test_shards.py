@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import write_json
@@ -98,3 +101,24 @@ def test_folder_with_index_that_differs_from_its_files_raises(
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": index}))
     with pytest.raises(error, match=f"^{tmp_path}/.*: {message}"):
         SafetensorsFolder(tmp_path)
+
+
+EMPTY = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+places = st.tuples(st.sampled_from(["12", "1", "2", ""]), st.sampled_from(["1", "2", ""]))
+
+
+@given(st.fixed_dictionaries({"a": places, "b": places}))
+def test_index_must_list_each_array_of_its_files_once(
+    tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, tuple[str, str]]
+) -> None:
+    """Each array is in files, and is listed in a file or not at all."""
+    path, index = tmp_path_factory.getbasetemp(), {n: f for n, (_, f) in arrays.items() if f}
+    for file in "12":
+        text = json.dumps({n: EMPTY for n, (files, _) in arrays.items() if file in files}).encode()
+        (path / file).write_bytes(struct.pack("<Q", len(text)) + text)
+    (path / INDEX).write_text(json.dumps({"weight_map": index or {"c": "1"}}))
+    if index and all((index.get(n) == f) == (f in arrays[n][0]) for n in arrays for f in index.values()):  # fmt: skip
+        assert SafetensorsFolder(path).keys() == index.keys()
+    else:
+        with pytest.raises(ValueError, match=f"{INDEX}: .* but lacks? "):
+            SafetensorsFolder(path)

@@ -98,6 +98,56 @@ def test_expression_with_complex_values_has_the_values_of_numpy_and_derivatives(
     assert_right(eval(f"lambda x: {code}", {"np": np, "W": W}))
 
 
+LINEAR = """
+    z + 1j | 2 - z | -z | +z | z * 2j | z @ V | np.dot(V, z) | np.inner(z, V) | np.outer(V, z)
+    np.tensordot(z, V, 1) | np.convolve(z, W) | z.reshape(2, 3) | np.reshape(z, (3, 2)) | z.ravel()
+    np.ravel(z) | z.flatten() | m.T | m.mT | m.transpose() | np.transpose(m, (1, 0)) | np.swapaxes(m, 0, 1)
+    m.swapaxes(0, -1) | np.matrix_transpose(m) | np.moveaxis(m, 0, -1) | np.expand_dims(z, 0) | z[None].squeeze()
+    np.squeeze(z[None], 0) | np.flip(m, 1) | np.roll(z, 2) | np.roll(m, 1, axis=1) | np.take(z, [0, -1]) | z.take([1])
+    np.tile(z, 2) | np.repeat(z, 2) | z.repeat(3) | np.broadcast_to(z, (2, 6)) | np.diagonal(m) | m.diagonal()
+    np.trace(m) | m.trace() | np.pad(z, 1) | np.copy(z) | z.copy() | np.atleast_1d(z) | np.atleast_2d(z)
+    np.sum(m, axis=0) | m.sum(axis=-1) | np.mean(m, axis=1) | m.mean() | np.cumsum(m, axis=1) | z.cumsum()
+    np.concatenate([z, W]) | np.stack([z, z]) | np.hstack([z, z]) | np.vstack([z, W]) | np.fft.fftshift(z)
+    np.fft.ifftshift(z) | np.conj(z) | z.conj() | z[::2] | z[[0, 0]] | m[0] | z / 2j | np.subtract(1, z)
+    np.add(z, z) | np.diff(z) | z.astype(complex)
+"""
+VALUES = """
+    np.isfinite(z) | np.isnan(z) | np.isinf(z) | np.equal(z, z) | np.not_equal(z, 0) | np.result_type(z) | np.shape(m)
+    np.ndim(m) | np.size(m) | np.iscomplexobj(z) | np.isrealobj(z) | np.allclose(z, z) | np.array_equal(z, z)
+    np.zeros_like(z) | np.ones_like(z) | np.full_like(z, 2j) | np.empty_like(z).shape | z == z | z != 1
+"""
+
+
+def calls(text: str) -> list[str]:
+    return [call.strip() for line in text.splitlines() for call in line.split("|") if call.strip()]
+
+
+def evaluated(code: str, z: Any) -> Any:
+    return eval(code, {"np": np, "W": W, "V": W * (1 - 2j), "z": z, "m": z.reshape(2, 3)})
+
+
+@pytest.mark.parametrize("code", calls(LINEAR))
+def test_linear_function_of_complex_values_has_the_values_and_slopes_of_numpy(code: str) -> None:
+    x, direction = X * (1 + 2j), W - X
+    t = mg.Tensor(0.0, requires_grad=True)
+    y = evaluated(code, x + t * direction)
+    np.testing.assert_allclose(y.data, evaluated(code, x), rtol=1e-12)
+    g = np.random.default_rng(0).standard_normal(y.shape)
+    for part in ("real", "imag"):
+        total = (getattr(y, part) * g).sum()
+        (slope,) = mg.gradients(total, [t], retain_graph=True, allow_unused=True)
+        change = getattr(evaluated(code, x + direction) - evaluated(code, x), part)
+        found = 0 if slope is None else slope.data
+        np.testing.assert_allclose(found, (change * g).sum(), atol=1e-9)
+
+
+@pytest.mark.parametrize("code", calls(VALUES))
+def test_function_of_complex_values_without_a_gradient_is_that_of_numpy(code: str) -> None:
+    x = X * (1 + 2j)
+    y, expected = evaluated(code, mg.Tensor(X, True) * (1 + 2j)), evaluated(code, x)
+    np.testing.assert_array_equal(np.asarray(y), np.asarray(expected), strict=True)
+
+
 CHANGES = [
     "z *= 2", "z += x", "z -= 1j", "z /= 2", "z **= 2", "z @= np.eye(6)", "z[1:] = 0", "z[z.real > 1] = x[0]",
     "z[2:] *= 0", "np.conj(z)[0] = 0", "np.multiply(z, 2, out=z)", "np.add.at(z, 0, 1)", "np.copyto(z, 1)",

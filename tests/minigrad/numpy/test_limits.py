@@ -91,6 +91,18 @@ def test_interpolation_at_knots_and_beside_them_equals_numpy(knots: np.ndarray, 
         np.testing.assert_allclose(y, np.interp(x, xp, fp), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("q", [0, 1, 0.5, 1.0, [0.5, 0], [0, 1], np.float32(0.5), np.array([0.5], "f4"), np.array(0.5), []], ids=repr)  # fmt: skip
+def test_quantile_has_the_values_and_dtype_of_numpy_for_every_form_of_q(q: Any) -> None:
+    """NumPy's dtype for arrays of integers depends on its version."""
+    for dtype, method in itertools.product((np.float64, np.float32, np.float16), ("linear", "lower", "midpoint")):  # fmt: skip
+        x = np.array([[4, 1, 3], [2, 5, 0]], dtype)
+        for axis in (None, 0, -1):
+            y = mg.quantile(x, q, axis, method=method)
+            expected = np.quantile(x, q, axis, method=method)
+            np.testing.assert_allclose(y.data, expected, rtol=1e-3)
+            assert y.dtype == expected.dtype or np.asarray(q).dtype.kind == "i"
+
+
 @given(st.sampled_from([2047, 2048, 2049, 5000]), st.floats(0, 1), seeds)
 def test_quantile_of_more_values_than_float16_counts_equals_numpy(
     n: int, q: float, seed: int

@@ -133,7 +133,7 @@ def changed(y: Any) -> Any:
         lambda x: {"same": mg.Tensor(W), "first": (x[0], x.argmax())},
         lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
         lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
-        lambda x: (mg.tensor([[x[0], 1.0], [2.0, x[1]]]), mg.as_tensor([x, x]), mg.tensor(x)),
+        lambda x: (mg.tensor([[x[0], np.float64(1)], [2.0, x[1]]]), mg.as_tensor([x, x]), mg.tensor(x)),
         lambda x: mg.stack([x, np.ones(4)]).T[np.array([[0], [2]]), :, None].std(0),
     ],
 )
@@ -287,11 +287,27 @@ def test_vmap_refuses_what_needs_one_example(function: Any, error: Any, message:
     assert mg.vmap(f)(X).shape == (5, 3)  # the mode ended
 
 
+def test_vmap_of_a_tensor_made_of_examples_and_numbers_equals_a_loop() -> None:
+    def f(x: Any) -> Any:
+        return mg.tensor([[x[0], 1.0], [2.0, x[1]]]) @ mg.tensor([x.sum(), 3.0])
+
+    for requires_grad in (False, True):
+        x = mg.Tensor(X, requires_grad=requires_grad)
+        expected = np.stack([[[a, 1], [2, b]] @ np.array([a + b + c, 3.0]) for a, b, c in X[:, :3]])
+        np.testing.assert_allclose(mg.vmap(f)(x[:, :3]).data, expected)
+
+
 @pytest.mark.parametrize(
     "in_axes, out_axes, args, message",
     [
         ((0, 0), 0, [X], "in_axes must have an entry for each of the 1 arguments, got 2"),
         ((0, True), 0, [X, X], "in_axes must be an integer, None, or a tree of them, got True"),
+        (
+            0,
+            0,
+            [X[:0], X[:0]],
+            "the axes of the examples must have one length of at least 1, got 0",
+        ),
         (0, 0, [X, X[:2]], "the axes of the examples must have one length .*, got 2, 5"),
         (None, 0, [X], "must have one length of at least 1, got no axis"),
         (0, 0, [X, 2.0], "in_axes must be None for a scalar, got 0"),

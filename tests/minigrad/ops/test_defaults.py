@@ -91,6 +91,40 @@ def test_tensors_are_created_in_the_dtype_and_mode_that_is_named() -> None:
     assert mg.linspace(0, 1, 3).tolist() == [0, 0.5, 1]
 
 
+INDICES = [
+    [], [[]], ([], []), ([], 0), (0, []), [[0], [-1]], [True, False], [[True, False, True]] * 2, ([True, False], 0),
+    ([0, 1], [True, False, True]), True, False, (True, 0), np.True_, np.array(1), np.array([], int), np.int8(-1),
+    (None, [1, 0]), (..., [0]), (slice(0, 0), [0]), [0, 1, 0], (np.array([[1]], np.uint8), slice(None)), (), ...,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=repr)
+def test_index_of_any_form_selects_what_it_selects_of_an_array(index: Any) -> None:
+    x, expected = Tensor(X, requires_grad=True), X[index]
+    for t in (x, Tensor(X)):
+        np.testing.assert_array_equal(t[index].data, expected, strict=True)
+    g = np.zeros_like(X)
+    np.add.at(g, index, np.cos(expected))
+    np.testing.assert_allclose(mg.gradients(np.sin(x[index]).sum(), x)[0].data, g)
+    y, array = Tensor(X.copy()), X.copy()
+    y[index] = array[index] = 7.0
+    np.testing.assert_array_equal(y.data, array)
+
+
+@pytest.mark.parametrize("copies", [None, True, False])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_reshape_shares_memory_as_that_of_an_array(order: Any, copies: bool | None) -> None:
+    for array in (X, X.T, X[:, ::2]):
+        outcomes: list[Any] = []
+        for x in (array, Tensor(array), Tensor(array, requires_grad=True)):
+            try:
+                y = np.reshape(x, (-1,), order=order, copy=copies)
+                outcomes.append(np.shares_memory(getattr(y, "_array", y), array))
+            except ValueError:
+                outcomes.append("refused")
+        assert len({*outcomes}) == 1, outcomes
+
+
 @pytest.mark.skipif(not hasattr(np, "cumulative_prod"), reason="needs a function of a newer NumPy")
 def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)

@@ -114,6 +114,41 @@ def test_products_and_norms_of_complex_numbers_equal_numpy() -> None:
     np.testing.assert_allclose(mg.var(a, where=[True, True]).data, np.var(a))
 
 
+COMPLEX = np.array([[1 + 2j, 3 - 1j], [0.5j, 2 + 1j]]), np.array([[2 - 1j, 1j], [-1 + 1j, 4 + 0j]])
+
+
+@pytest.mark.parametrize(
+    "name",
+    """add subtract multiply divide matmul dot inner outer kron tensordot vecdot vdot einsum power
+    absolute negative exp log sqrt square reciprocal sin cos tan sinh cosh tanh sum mean var std prod
+    cumsum cumprod trace diagonal transpose flip roll diff concatenate stack where solve inv det norm svdvals
+    convolve correlate conjugate sign tril triu pinv polyval""".split(),
+)
+def test_function_of_complex_constants_equals_numpy(name: str) -> None:
+    a, b = COMPLEX
+    numpy = getattr(np, name, None) or getattr(np.linalg, name)
+    ours = getattr(mg, name, None) or numpy
+    forms: list[tuple[Any, ...]] = {
+        "einsum": [("ij,kj->ik", a, b)], "where": [(a.real > 0.7, a, b)], "diff": [(a,), (a, 1, 0)],
+        "concatenate": [([a, b], -1)], "stack": [([a, b], 1)], "roll": [(a, 1, 0)],
+        **dict.fromkeys(("convolve", "correlate"), [(a[0], b.ravel()), (a.ravel(), b[1], "same")]),
+        **dict.fromkeys(("sum", "mean", "var", "std", "prod"), [(a,), (a, 0), (a, -1)]),
+        **dict.fromkeys(("cumsum", "cumprod"), [(a, 0)]), "polyval": [(a[0], b)], "tensordot": [(a, b, 1)],
+        "norm": [(a,), (a, 1), (a, np.inf), (a, 2), (a[0], 3), (a[0], 0), (a, None, 0)],
+    }.get(name, [(a, b) if name in BINARY else (a,)])  # fmt: skip
+    for args in forms:
+        tensors = [Tensor(x) if isinstance(x, np.ndarray) else x for x in args]
+        expected = numpy(*args)
+        np.testing.assert_allclose(ours(*tensors).data, expected, rtol=1e-12, atol=1e-14)
+        assert ours(*tensors).dtype == expected.dtype
+    if name == "vecdot":
+        y = mg.vecdot(Tensor(a), Tensor(b), axis=0)
+        np.testing.assert_allclose(y.data, np.vecdot(a, b, axis=0))
+
+
+BINARY = "add subtract multiply divide matmul dot inner outer kron vecdot vdot power solve".split()
+
+
 def test_float16_has_no_limit_of_positions_and_counts() -> None:
     x = np.repeat([0, 1], 2499).astype(np.float16)
     assert mg.median(x).item() == 0.5

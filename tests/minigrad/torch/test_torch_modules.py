@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,37 @@ def test_missing_name_is_one_sentence(statement: str, message: str) -> None:
         exec(statement, {})
 
 
+@pytest.mark.parametrize("module", ["minigrad", "minigrad.torch.nn", "nn"])
+def test_advice_for_a_missing_name_names_what_exists(module: str) -> None:
+    here, advised = importlib.import_module(module), 0
+    names = {*dir(np), *dir(torch), *dir(nn), *dir(F)} - {*dir(here), *vars(here)}
+    for name in sorted(name for name in names if name[0] != "_"):
+        with pytest.raises(AttributeError) as error:
+            getattr(here, name)
+        found = re.search(r"write from (\S+) import|write np[.](\w+)\(", str(error.value))
+        if found and found[1]:
+            assert hasattr(importlib.import_module(found[1]), name)
+        elif found:
+            assert found[2] == name and callable(getattr(np, name))
+        else:
+            assert module != "minigrad" or not callable(getattr(np, name, None))
+        advised += found is not None
+    assert advised > 5
+
+
+MODULES = {
+    "": {"nn", "optim", "amp", "utils"},
+    ".nn": {"functional", "init", "utils"},
+    ".optim": {"lr_scheduler"},
+}
+
+
 def test_missing_names_have_no_attribute() -> None:
     for name in ("", ".nn", ".nn.functional", ".optim"):
         module = importlib.import_module(f"minigrad.torch{name}")
         assert not hasattr(module, "compile") and not hasattr(module, "__wrapped__")
         assert len(dir(module)) == len({*dir(module)})
+        assert {*dir(module)} >= MODULES.get(name, set())
 
 
 @given(arrays(float, (3, 4), elements=st.integers(-3, 3)), st.sampled_from([0, 1, -1]))
@@ -165,6 +192,19 @@ def test_pairs_have_values_at_their_indices(x: np.ndarray, axis: int) -> None:
         )
         top = torch.topk(mg.tensor(x), 2, axis, largest=descending)
         np.testing.assert_array_equal(top.values.data, pair.values.data.take([0, 1], axis))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "batchmean"])
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "binary_cross_entropy", "binary_cross_entropy_with_logits"])  # fmt: skip
+def test_loss_of_a_number_is_that_of_a_vector_of_one(name: str, reduction: str) -> None:
+    loss, x, target = getattr(F, name), np.array([0.25]), np.array([0.75])
+    if reduction == "batchmean" and name != "kl_div":
+        with pytest.raises(ValueError, match=f"{name}: reduction must be .*, got 'batchmean'"):
+            loss(x, target, reduction=reduction)
+        return
+    expected = loss(x, target, reduction=reduction).data
+    y = loss(x[0], target[0], reduction=reduction)
+    assert y.shape == () and y.item() == expected
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(1, 5))

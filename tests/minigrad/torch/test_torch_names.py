@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.environment import max_examples
 from support.properties import normal, seeds
+from support.torch_defaults import DEFAULTS, defaults
 
 import minigrad as mg
 import nn
@@ -73,6 +74,21 @@ def test_one_hot_has_the_rows_of_the_identity(ids: np.ndarray, more: int | None)
     np.testing.assert_array_equal(y.data, np.eye(classes, dtype=np.float32)[ids], strict=True)
 
 
+@pytest.mark.parametrize(
+    "call, numpy",
+    [
+        (lambda x: x.sum(dim=0), lambda x: x.sum(axis=0)),
+        (lambda x: x.mean(dim=-1, keepdim=True), lambda x: x.mean(axis=-1, keepdims=True)),
+        (lambda x: x.flip(dims=(0, 1)), lambda x: np.flip(x, (0, 1))),
+        (lambda x: mg.flip(x, dims=[1]), lambda x: np.flip(x, 1)),
+        (lambda x: x.roll(1, dims=1), lambda x: np.roll(x, 1, 1)),
+        (lambda x: mg.softmax(x, dim=0), lambda x: np.exp(x) / np.exp(x).sum(0)),
+    ],
+)
+def test_option_with_the_name_of_pytorch_is_that_of_numpy(call: Any, numpy: Any) -> None:
+    np.testing.assert_allclose(call(X).data, numpy(VALUES), rtol=1e-12)
+
+
 def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
     assert X.numel() == X.size == pickle.loads(pickle.dumps(X.size)) == 6 and X.dim() == 2
     assert X.size() == (2, 3) and X.size(-1) == 3 and isinstance(X.size, int)
@@ -104,6 +120,18 @@ def test_tensor_refuses_what_numpy_means_otherwise(call: Any, error: Any, messag
 
 def test_tensor_has_no_attribute_that_pickle_or_numpy_would_misread() -> None:
     assert not hasattr(X, "no_such_name") and not hasattr(X, "__array_interface__")
+
+
+def test_defaults_are_those_of_pytorch() -> None:
+    """`tests/oracle/test_signatures.py` compares the table with PyTorch."""
+    found = defaults("minigrad.torch")
+    wrong = {
+        f"{name}: {parameter}": value
+        for name, expected in DEFAULTS.items()
+        for parameter, value in expected.items()
+        if found[name].get(parameter) != value
+    }
+    assert not wrong and len(DEFAULTS) > 60
 
 
 LAYOUTS = [

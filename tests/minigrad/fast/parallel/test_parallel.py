@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ import minigrad as mg
 import nn
 from minigrad import DataParallel, Tensor, optim
 from minigrad.fast import parallel, runtime, stepper
+from minigrad.fast.parallel.captured_state import is_same
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -44,6 +46,18 @@ def sum_in_parallel() -> tuple[Tensor, optim.SGD, DataParallel]:
 def run_step(together: DataParallel, *shards: Any) -> None:
     together.backward(list(shards))
     together.step()
+
+
+PLAIN = [0, 1, 2, True, False, 1.0, 2.0, "1", "", (1,), (2,), None, np.ones(1), [], len]
+
+
+def test_states_are_the_same_if_plain_values_are_equal_and_others_identical() -> None:
+    for a, b in itertools.product(PLAIN, repeat=2):
+        assert is_same([None, a], [None, b]) is (a is b)
+    for a, b in (((1, 2), (1, 2)), (10**20, 10**20), (1e300, 1e300), ("a b", "a b")):
+        copy = eval(repr(a))
+        assert a == b and is_same([copy, len], [b, len]) and not is_same([copy], [b, b])
+    assert not is_same([[]], [[]])
 
 
 @pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])

@@ -1,0 +1,88 @@
+"""Functions that create tensors: values and dtypes of NumPy, and the options that all of them share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minigrad as mg
+from minigrad import Tensor
+
+sides = st.integers(0, 3)
+shapes = st.lists(sides, max_size=3).map(tuple)
+bounds = st.integers(-3, 3) | st.sampled_from([0.5, -1.5])
+arrays = st.builds(np.ones, shapes, st.sampled_from([np.float32, np.float16, np.int8, bool]))
+ARGUMENTS: dict[str, Any] = {
+    **dict.fromkeys(("zeros", "ones", "empty"), st.tuples(shapes)),
+    "full": st.tuples(shapes, bounds),
+    "eye": st.tuples(sides, st.none() | sides, st.integers(-2, 2)),
+    "arange": st.lists(bounds, min_size=1, max_size=2).map(tuple)
+    | st.tuples(bounds, bounds, st.sampled_from([-1, 2, 0.5])),
+    "linspace": st.tuples(bounds, bounds, sides),
+    **dict.fromkeys(("zeros_like", "ones_like", "empty_like"), st.tuples(arrays)),
+    "full_like": st.tuples(arrays, st.integers(0, 1)),
+}
+RANDOM: dict[str, Any] = {
+    **dict.fromkeys(("rand", "randn"), shapes),
+    **dict.fromkeys(("rand_like", "randn_like"), st.tuples(arrays)),
+    "randint": st.tuples(st.integers(-3, 0), st.integers(1, 3), shapes),
+    "randperm": st.tuples(sides),
+}
+DTYPES = [None, np.float32, np.float64, np.float16, np.int64]
+
+
+def assert_options(name: str, args: tuple[Any, ...], options: dict[str, Any], dtype: Any) -> None:
+    """Check what `requires_grad` and `device` do."""
+    f = getattr(mg, name)
+    with pytest.raises((TypeError, ValueError), match="device"):
+        f(*args, device="cuda", **options)
+    assert f(*args, device="cpu", **options).dtype == dtype
+    if name in ("randint", "randperm"):
+        return
+    if dtype.kind == "f":
+        assert f(*args, requires_grad=True, **options).requires_grad
+    else:
+        with pytest.raises(TypeError, match="floating"):
+            f(*args, requires_grad=True, **options)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@given(data=st.data(), dtype=st.sampled_from(DTYPES))
+def test_created_tensor_equals_numpy(name: str, data: st.DataObject, dtype: Any) -> None:
+    args = data.draw(ARGUMENTS[name], "arguments")
+    options = {} if dtype is None else {"dtype": dtype}
+    expected = getattr(np, name)(*args, **options)
+    y = getattr(mg, name)(*args, **options)
+    assert type(y) is Tensor and not y.requires_grad
+    assert (y.shape, y.dtype) == (expected.shape, expected.dtype)
+    if not name.startswith("empty"):
+        np.testing.assert_array_equal(y.data, expected)
+    if name in ("zeros", "ones", "empty") and args[0]:
+        assert getattr(mg, name)(*args[0]).shape == args[0]
+    if name.endswith("_like"):
+        assert getattr(mg, name)(Tensor(args[0]), *args[1:], **options).dtype == expected.dtype
+    assert_options(name, args, options, expected.dtype)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64, np.int64, np.int16]))
+def test_random_tensor_has_the_shape_dtype_and_generator_that_are_named(
+    name: str, data: st.DataObject, dtype: Any
+) -> None:
+    args, whole = data.draw(RANDOM[name], "arguments"), name in ("randint", "randperm")
+    if whole != (np.dtype(dtype).kind == "i"):
+        return
+    f, rngs = getattr(mg, name), [np.random.default_rng(0), np.random.default_rng(0)]
+    y, again = (f(*args, dtype=dtype, generator=rng).data for rng in rngs)
+    shape = args[2] if name == "randint" else args
+    assert (y.shape, y.dtype) == (np.shape(args[0]) if name.endswith("_like") else shape, dtype)
+    np.testing.assert_array_equal(y, again)
+    if name == "randint":
+        assert ((args[0] <= y) & (y < args[1])).all()
+    if name == "randperm":
+        assert sorted(y) == [*range(args[0])]
+    assert_options(name, args, {"dtype": dtype}, np.dtype(dtype))
