@@ -338,3 +338,27 @@ def test_write_into_a_result_without_axes_keeps_earlier_values() -> None:
     x = np.array([1.0, 0.5])
     expected = mg.grad(lambda x: x[0] * 3 * np.sum(x * x) * 2)(x)
     np.testing.assert_allclose(mg.grad(written)(x), expected, rtol=1e-14)
+
+
+DTYPES = ["?", "i1", "i8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("write", [
+    lambda t, v: t.__setitem__(0, v), lambda t, v: t.__setitem__([0, 1], v), np.copyto, lambda t, v: t.__iadd__(v),
+    lambda t, v: np.multiply(t, v, out=t), lambda t, v: np.add.at(t, [0, 0], v),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_write_of_a_constant_of_any_dtype_is_that_of_an_array(write: Any, dtype: str) -> None:
+    for other in DTYPES:
+        outcomes: list[Any] = []
+        for make in (np.copy, Tensor):
+            target = make(np.array([1, 0, 1]).astype(dtype))
+            for value in (1, make(np.array(1, other))):
+                try:
+                    write(target, value)
+                    outcomes.append("written")
+                except (TypeError, ValueError):
+                    outcomes.append("refused")
+            outcomes.append(np.asarray(target).tolist())
+        assert outcomes[:3] == outcomes[3:], other

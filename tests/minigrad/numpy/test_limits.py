@@ -82,6 +82,12 @@ def test_descending_order_of_integers_keeps_equal_ones_in_order(
     np.testing.assert_array_equal(mg.sort(x, descending=True).data, x[expected])
 
 
+def test_sort_of_many_equal_values_gives_gradients_in_their_order() -> None:
+    x = np.arange(300) % 3 * 1.0
+    slopes = mg.grad(lambda x: mg.sort(x) @ np.arange(300.0))(x).data
+    np.testing.assert_array_equal(slopes[np.argsort(x, kind="stable")], np.arange(300.0))
+
+
 @given(arrays(int, st.integers(1, 5), elements=st.integers(0, 4)), seeds)
 def test_interpolation_at_knots_and_beside_them_equals_numpy(knots: np.ndarray, seed: int) -> None:
     """Also if knots are equal."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.edges import beside
 from support.environment import max_examples
 from support.special_functions import DEFINITIONS, INVERSES
 
@@ -132,6 +133,15 @@ def test_slope_of_zero_times_logarithm_by_the_zero_is_the_logarithm_or_zero() ->
     assert rule is not None
     a, b = np.array([0.0, 0.0, 0.0, 2.0]), np.array([-1.0, -1.5, -0.5, 2.0])
     np.testing.assert_allclose(rule(2.0, a, b), [0, 0, 2 * math.log(0.5), 2 * math.log(3)])
+
+
+@given(sign=st.sampled_from([-1, 1]), size=beside(10**4, 10**5, 10**6))
+def test_slope_of_spence_beside_the_limit_of_its_series_is_exact(sign: int, size: int) -> None:
+    rule, u = RULES["spence"][0], sign * size / 1e6
+    assert rule is not None
+    u = (1 + u) - 1  # as rounded
+    if u > -1:
+        assert rule(1.0, 1 + u) == pytest.approx(-math.log1p(u) / u, rel=3e-14)
 
 
 @pytest.mark.parametrize("name", ["expn", "yn"])

@@ -133,7 +133,11 @@ def changed(y: Any) -> Any:
         lambda x: {"same": mg.Tensor(W), "first": (x[0], x.argmax())},
         lambda x: np.einsum("ij,j", W, x) + np.linalg.solve(W @ W.T + x @ x * np.eye(3), W @ x),
         lambda x: x.data * x + x * x.data + np.where(x > 0, x, x.data),
-        lambda x: (mg.tensor([[x[0], np.float64(1)], [2.0, x[1]]]), mg.as_tensor([x, x]), mg.tensor(x)),
+        lambda x: (
+            mg.tensor([[x[0], np.float64(1)], [2.0, x[1]]]),
+            mg.as_tensor([x, x]),
+            mg.tensor(x),
+        ),
         lambda x: mg.stack([x, np.ones(4)]).T[np.array([[0], [2]]), :, None].std(0),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,57 @@ def test_common_elements_of_two_views_have_the_same_addresses(
         if part.size:
             np.testing.assert_array_equal(mine[part.mine], at[part.at])
             np.testing.assert_array_equal(np.sort(mine[part.mine], axis=None), expected)
+
+
+def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:
+    """Also if their bounds overlap, but not their rows or their columns."""
+    owner = np.arange(9).reshape(3, 3)
+    spans = [slice(a, b) for a in range(3) for b in range(a + 1, 4)]
+    blocks = [owner[index] for index in itertools.product(spans, repeat=2)]
+    places = [place_of(block, address_of(owner)) for block in blocks]
+    for i, j in itertools.product(range(len(blocks)), repeat=2):
+        if not (places[i].low < places[j].high and places[j].low < places[i].high):
+            continue
+        part = common(places[i], places[j])
+        assert part is None or part.size == len({*blocks[i].flat} & {*blocks[j].flat})
+
+
+@given(offset=st.integers(0, 3), shape=array_shapes(max_dims=2, max_side=3), steps=st.tuples(*[st.integers(0, 4)] * 2))  # fmt: skip
+def test_place_repeats_elements_if_two_have_one_address(
+    offset: int, shape: tuple[int, ...], steps: tuple[int, int]
+) -> None:
+    owner = np.zeros(24)
+    strides = [8 * step for step in steps[: len(shape)]]
+    view = np.lib.stride_tricks.as_strided(owner[offset:], shape, strides)
+    flat = addresses(view).ravel()
+    assert place_of(view, address_of(owner)).repeats() == (len({*flat}) < len(flat))
+
+
+KINDS = ["tracked", "constant", "product", "view"]
+
+
+@max_examples(50)
+@given(basic=st.lists(basic_indices((3, 4), allow_ellipsis=False), min_size=2, max_size=2), writes=st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS)), min_size=3, max_size=5))  # fmt: skip
+def test_writes_to_two_places_in_turn_have_the_slopes_of_numpy(
+    basic: list[Any], writes: list[tuple[bool, str]]
+) -> None:
+    x, direction = (np.random.default_rng(i).integers(-9, 9, (3, 4)) * 1.0 for i in range(2))
+    weights = np.random.default_rng(2).integers(1, 99, (3, 4))
+
+    def f(x: Any) -> Any:
+        y = x * 1.0
+        for i, (which, kind) in enumerate(writes):
+            index = basic[which]
+            if kind == "product":
+                y[index] *= 2.0
+            elif kind == "view" and np.ndim(part := y[index]):
+                part += x[index]
+            else:
+                y[index] = 7.0 if kind == "constant" else x[index] * (i + 2.0)
+        return (y * weights).sum()
+
+    y, slope = mg.jvp(f, x, direction)
+    assert y.item() == f(x) and slope.item() == f(x + direction) - f(x)
 
 
 def test_log_of_a_loop_of_several_writes_does_not_grow() -> None:

@@ -85,6 +85,25 @@ def test_function_of_integers_equals_that_of_floats(f: Any, arrays: list[np.ndar
     np.testing.assert_allclose(y.data, expected.data, rtol=1e-12)
 
 
+ONE_ARRAY = ["exp", "sigmoid", "silu", "log_sigmoid", "softplus", "elu", "gelu", "tanh", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "norm", "mean", "var", "std", "sqrt", "erf", "leaky_relu", "relu", "square", "sin", "log1p", "cumsum", "median"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_ARRAY)
+def test_function_of_booleans_equals_that_of_integers(name: str) -> None:
+    f, x = getattr(mg, name), SIGNED > 50
+    y, expected = f(x), f(x.astype(np.int8))
+    np.testing.assert_allclose(np.asarray(y, float), np.asarray(expected, float), rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_default_eps_of_rms_norm_is_that_of_its_dtype(dtype: Any) -> None:
+    eps = np.finfo(dtype).eps
+    for scale in (0.1, 1.0, 10.0):
+        x = np.array([3, -1, 2]) * scale * np.sqrt(float(eps))
+        expected = x / np.sqrt((x * x).mean() + float(eps))
+        np.testing.assert_allclose(mg.rms_norm(x.astype(dtype)).data, expected, rtol=20 * eps)
+
+
 def test_gradients_beside_integers_are_floats() -> None:
     x = np.arange(4.0).reshape(1, 1, 2, 2)
     gradients = []
@@ -117,36 +136,34 @@ def test_products_and_norms_of_complex_numbers_equal_numpy() -> None:
 COMPLEX = np.array([[1 + 2j, 3 - 1j], [0.5j, 2 + 1j]]), np.array([[2 - 1j, 1j], [-1 + 1j, 4 + 0j]])
 
 
-@pytest.mark.parametrize(
-    "name",
-    """add subtract multiply divide matmul dot inner outer kron tensordot vecdot vdot einsum power
-    absolute negative exp log sqrt square reciprocal sin cos tan sinh cosh tanh sum mean var std prod
-    cumsum cumprod trace diagonal transpose flip roll diff concatenate stack where solve inv det norm svdvals
-    convolve correlate conjugate sign tril triu pinv polyval""".split(),
-)
-def test_function_of_complex_constants_equals_numpy(name: str) -> None:
-    a, b = COMPLEX
+UNARY = [
+    "absolute", "negative", "exp", "log", "sqrt", "square", "reciprocal", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+    "cumsum", "cumprod", "trace", "diagonal", "transpose", "flip", "inv", "det", "svdvals", "conjugate", "sign",
+    "tril", "triu", "pinv",
+]  # fmt: skip
+BINARY = [
+    "add", "subtract", "multiply", "divide", "matmul", "dot", "inner", "outer", "kron", "vecdot", "vdot", "power",
+    "solve",
+]  # fmt: skip
+A, B = COMPLEX
+FORMS: list[tuple[str, tuple[Any, ...]]] = [
+    *[(name, (A, B)) for name in BINARY],
+    *[(name, (A,)) for name in UNARY],
+    *[(name, args) for name in ("sum", "mean", "var", "std", "prod") for args in ((A,), (A, 0), (A, -1))],
+    *[("norm", args) for args in ((A,), (A, 1), (A, np.inf), (A, 2), (A[0], 3), (A[0], 0), (A, None, 0))],
+    *[(name, args) for name in ("convolve", "correlate") for args in ((A[0], B.ravel()), (A.ravel(), B[1], "same"))],
+    ("einsum", ("ij,kj->ik", A, B)), ("where", (A.real > 0.7, A, B)), ("diff", (A, 1, 0)), ("roll", (A, 1, 0)),
+    ("concatenate", ([A, B], -1)), ("stack", ([A, B], 1)), ("polyval", (A[0], B)), ("tensordot", (A, B, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args"), FORMS, ids=lambda value: str(value)[:20])
+def test_function_of_complex_constants_equals_numpy(name: str, args: tuple[Any, ...]) -> None:
     numpy = getattr(np, name, None) or getattr(np.linalg, name)
-    ours = getattr(mg, name, None) or numpy
-    forms: list[tuple[Any, ...]] = {
-        "einsum": [("ij,kj->ik", a, b)], "where": [(a.real > 0.7, a, b)], "diff": [(a,), (a, 1, 0)],
-        "concatenate": [([a, b], -1)], "stack": [([a, b], 1)], "roll": [(a, 1, 0)],
-        **dict.fromkeys(("convolve", "correlate"), [(a[0], b.ravel()), (a.ravel(), b[1], "same")]),
-        **dict.fromkeys(("sum", "mean", "var", "std", "prod"), [(a,), (a, 0), (a, -1)]),
-        **dict.fromkeys(("cumsum", "cumprod"), [(a, 0)]), "polyval": [(a[0], b)], "tensordot": [(a, b, 1)],
-        "norm": [(a,), (a, 1), (a, np.inf), (a, 2), (a[0], 3), (a[0], 0), (a, None, 0)],
-    }.get(name, [(a, b) if name in BINARY else (a,)])  # fmt: skip
-    for args in forms:
-        tensors = [Tensor(x) if isinstance(x, np.ndarray) else x for x in args]
-        expected = numpy(*args)
-        np.testing.assert_allclose(ours(*tensors).data, expected, rtol=1e-12, atol=1e-14)
-        assert ours(*tensors).dtype == expected.dtype
-    if name == "vecdot":
-        y = mg.vecdot(Tensor(a), Tensor(b), axis=0)
-        np.testing.assert_allclose(y.data, np.vecdot(a, b, axis=0))
-
-
-BINARY = "add subtract multiply divide matmul dot inner outer kron vecdot vdot power solve".split()
+    tensors = [Tensor(x) if isinstance(x, np.ndarray) else x for x in args]
+    y, expected = getattr(mg, name, numpy)(*tensors), numpy(*args)
+    np.testing.assert_allclose(y.data, expected, rtol=1e-12, atol=1e-14)
+    assert y.dtype == expected.dtype
 
 
 def test_float16_has_no_limit_of_positions_and_counts() -> None:
