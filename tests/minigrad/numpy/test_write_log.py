@@ -14,7 +14,7 @@ from support.environment import max_examples
 from support.write_machine import FreezingMachine, WriteMachine
 
 import minigrad as mg
-from minigrad import GradientError
+from minigrad import GradientError, Tensor
 from minigrad.changes import logs, owner_of
 from minigrad.numpy.write_log import address_of, common, place_of
 
@@ -66,9 +66,9 @@ def test_common_elements_of_two_views_have_the_same_addresses(
 
 def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:
     """Also if their bounds overlap, but not their rows or their columns."""
-    owner = np.arange(9).reshape(3, 3)
-    spans = [slice(a, b) for a in range(3) for b in range(a + 1, 4)]
-    blocks = [owner[index] for index in itertools.product(spans, repeat=2)]
+    owner = np.arange(10).reshape(2, 5)
+    rows, columns = ([slice(*ends) for ends in itertools.combinations(range(n + 1), 2)] for n in (2, 5))  # fmt: skip
+    blocks = [owner[index] for index in itertools.product(rows, columns)]
     places = [place_of(block, address_of(owner)) for block in blocks]
     for i, j in itertools.product(range(len(blocks)), repeat=2):
         if not (places[i].low < places[j].high and places[j].low < places[i].high):
@@ -77,32 +77,31 @@ def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:
         assert part is None or part.size == len({*blocks[i].flat} & {*blocks[j].flat})
 
 
-@given(offset=st.integers(0, 3), shape=array_shapes(max_dims=2, max_side=3), steps=st.tuples(*[st.integers(0, 4)] * 2))  # fmt: skip
-def test_place_repeats_elements_if_two_have_one_address(
-    offset: int, shape: tuple[int, ...], steps: tuple[int, int]
-) -> None:
+def test_place_repeats_elements_if_two_have_one_address() -> None:
     owner = np.zeros(24)
-    strides = [8 * step for step in steps[: len(shape)]]
-    view = np.lib.stride_tricks.as_strided(owner[offset:], shape, strides)
-    flat = addresses(view).ravel()
-    assert place_of(view, address_of(owner)).repeats() == (len({*flat}) < len(flat))
+    for offset, rows, columns, *steps in itertools.product(
+        (0, 2), (1, 2), (1, 2, 3), *[range(5)] * 2
+    ):
+        strides = [8 * step for step in steps]
+        view = np.lib.stride_tricks.as_strided(owner[offset:], (rows, columns), strides)
+        flat = addresses(view).ravel()
+        assert place_of(view, address_of(owner)).repeats() == (len({*flat}) < len(flat))
 
 
 KINDS = ["tracked", "constant", "product", "view"]
+PLACES = [
+    (slice(None), slice(2)), (1, slice(None)), (slice(None), slice(0, 4, 2)), (slice(1, 3), slice(1, 3)), (slice(None), 3),
+]  # fmt: skip
 
 
-@max_examples(50)
-@given(basic=st.lists(basic_indices((3, 4), allow_ellipsis=False), min_size=2, max_size=2), writes=st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS)), min_size=3, max_size=5))  # fmt: skip
-def test_writes_to_two_places_in_turn_have_the_slopes_of_numpy(
-    basic: list[Any], writes: list[tuple[bool, str]]
-) -> None:
+def assert_slopes(writes: list[tuple[Any, str]]) -> None:
+    """Compare values and slopes of a function that writes into a matrix with those of NumPy."""
     x, direction = (np.random.default_rng(i).integers(-9, 9, (3, 4)) * 1.0 for i in range(2))
     weights = np.random.default_rng(2).integers(1, 99, (3, 4))
 
     def f(x: Any) -> Any:
         y = x * 1.0
-        for i, (which, kind) in enumerate(writes):
-            index = basic[which]
+        for i, (index, kind) in enumerate(writes):
             if kind == "product":
                 y[index] *= 2.0
             elif kind == "view" and np.ndim(part := y[index]):
@@ -111,8 +110,22 @@ def test_writes_to_two_places_in_turn_have_the_slopes_of_numpy(
                 y[index] = 7.0 if kind == "constant" else x[index] * (i + 2.0)
         return (y * weights).sum()
 
-    y, slope = mg.jvp(f, x, direction)
-    assert y.item() == f(x) and slope.item() == f(x + direction) - f(x)
+    t = Tensor(x, requires_grad=True)
+    y = f(t)
+    (g,) = mg.gradients(y, [t])
+    assert y.item() == f(x), writes
+    assert (g.data * direction).sum() == f(x + direction) - f(x), writes
+
+
+@given(st.lists(st.tuples(basic_indices((3, 4), allow_ellipsis=False), st.sampled_from(KINDS)), max_size=5))  # fmt: skip
+def test_writes_to_drawn_places_have_the_slopes_of_numpy(writes: list[tuple[Any, str]]) -> None:
+    assert_slopes(writes)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=repr)
+def test_writes_to_a_place_before_and_behind_another_have_the_slopes_of_numpy(place: Any) -> None:
+    for other, first, last in itertools.product(PLACES, KINDS[:3], KINDS[:2]):
+        assert_slopes([(place, first), (other, "constant"), (place, last)])
 
 
 def test_log_of_a_loop_of_several_writes_does_not_grow() -> None:
