@@ -5,9 +5,9 @@
     minigrad classify DIR                               at a prompt
     minigrad classify DIR --labels test.tsv             scores on texts with labels
 
-Each line of the output is a label, its probability and the text, with tabs in between. With --top,
-several labels and probabilities stand before the text. With --labels it is a table of precision,
-recall, F1 and count of each label.
+Each line of the output is a label, its probability and the text, with tabs in between, or empty
+if the text is. With --top, several labels and probabilities stand before the text. With --labels
+it is a table of precision, recall, F1 and count of each label.
 DIR contains config.json, model.safetensors and the files of the tokenizer. Needs tokenizers:
 pip install "minigrad-nn[models]".
 """
@@ -66,9 +66,10 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
         return score(classify, args)
     found: list[str] = []
     for texts in read_batches(args.text):
-        texts = [text for text in texts if text]
-        labels, probabilities = classify(texts, args.batch)
-        for text, row in zip(texts, probabilities):
+        labels, probabilities = classify([text for text in texts if text], args.batch)
+        rows = iter(probabilities)
+        for text in texts:  # an empty line has no label, but a line
+            row = next(rows) if text else np.array([])
             best = np.argsort(-row, kind="stable")[: args.top]
             ranked = [(classify.labels[i], float(row[i])) for i in best]
             if args.json:

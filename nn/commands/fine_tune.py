@@ -181,8 +181,7 @@ class LabelTask:
                 f"{len(self.labels):,} labels; choose the columns with --columns TEXT,LABEL"
             )
         sizes = held_out_sizes(args, len(pairs))
-        generator = np.random.default_rng(args.seed)
-        test, valid, self.train = split_by_label(pairs, *sizes, generator=generator)
+        test, valid, self.train = split_by_label(pairs, *sizes, seed=args.seed)
         test = read(args.test, args, self.labels) if args.test else test
         self.valid = read(args.valid, args, self.labels) if args.valid else valid
         self.kind, self.held_out = ("test", test) if test else ("held-out", self.valid)

@@ -20,7 +20,9 @@ def read_chats(path: Path, left_out: Counter[str] | None = None, **options: Any)
 
     `left_out` and the options are those of `read_pairs`, for a file of two columns.
     """
-    if ".jsonl" not in path.suffixes or '"messages"' not in next(read_lines(path)):
+    if ".jsonl" not in path.suffixes or '"messages"' not in next(
+        filter(str.strip, read_lines(path)), ""
+    ):
         return [
             [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
             for prompt, answer in read_pairs(path, left_out=left_out, **options)

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.io.reading import printable
 
-from .pairs import Pair
+from .pairs import Pair, random_order
 
 
 def without_heading(pairs: Sequence[Pair]) -> tuple[list[Pair], Pair | None]:
@@ -50,27 +50,27 @@ def _is_number(label: str) -> bool:
     return True
 
 
-def split_by_label(
-    pairs: Sequence[Pair], *sizes: int, generator: np.random.Generator
-) -> list[list[Pair]]:
+def split_by_label(pairs: Sequence[Pair], *sizes: int, seed: int) -> list[list[Pair]]:
     """Split labelled texts at random into parts with about equal shares of each label.
 
-    `sizes` are those of the first parts. The rest is one more part, with every label.
+    `sizes` are those of the first parts. The rest is one more part, with every label. Nearly all
+    texts keep their part if others are added.
     """
-    order = [pairs[i] for i in generator.permutation(len(pairs))]
+    keys = [random_order(seed, *pair) for pair in pairs]
     seen: Counter[str] = Counter()
     total = Counter(label for _, label in pairs)
-    places = []  # of a text among those of its label, from 0 to 1: the last ones are held out
-    for _, label in order:
-        places.append((seen[label] + generator.random()) / total[label] if seen[label] else -1.0)
+    places = [0.0] * len(pairs)  # of a text among those of its label, from 0 to 1
+    for i in sorted(range(len(pairs)), key=keys.__getitem__):
+        label = pairs[i][1]
         seen[label] += 1
-    ranked = [order[i] for i in np.argsort(places, kind="stable")[::-1]]
+        is_last = seen[label] == total[label]
+        places[i] = 2.0 if is_last else (seen[label] - keys[i][-1] / 256) / total[label]
+    ranked = [pairs[i] for i in np.argsort(places, kind="stable")]
     parts, start = [], 0
     for size in sizes:
         parts.append(ranked[start : start + size])
         start += size
-    rest = ranked[start:]
-    return [*parts, [rest[i] for i in generator.permutation(len(rest))]]
+    return [*parts, sorted(ranked[start:], key=lambda pair: random_order(seed, *pair))]
 
 
 def label_report(expected: Sequence[str], found: Sequence[str], labels: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import itertools
 import json
 import zlib
@@ -12,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from minigrad.io.reading import MAX_LINE, require_file
 
@@ -318,8 +317,15 @@ def _rows(source: str | Path, target: str | Path) -> Iterator[Pair | _Bad]:
             yield left.strip(), right.strip()
 
 
+def random_order(seed: int, *texts: str) -> bytes:
+    """Return a key that sorts texts at random, each by itself."""
+    return hashlib.sha256(repr((seed, *texts)).encode()).digest()
+
+
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
     """Return pairs at random in parts, one more than `sizes`, with no common source sentence.
+
+    The order depends on each sentence alone, so nearly all keep their part if others are added.
 
     Parameters
     ----------
@@ -333,13 +339,13 @@ def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[
     by_source: dict[str, list[Pair]] = {}
     for pair in pairs:
         by_source.setdefault(pair[0], []).append(pair)
-    groups = list(by_source.values())
+    groups = [by_source[source] for source in sorted(by_source, key=partial(random_order, seed))]
     parts: list[list[Pair]] = [[] for _ in range(len(sizes) + 1)]
     part = 0
-    for i in np.random.default_rng(seed).permutation(len(groups)):
+    for group in groups:
         while part < len(sizes) and len(parts[part]) >= sizes[part]:
             part += 1
-        parts[part] += groups[i]
+        parts[part] += group
     if not parts[-1]:
         raise ValueError(
             f"split_pairs: pairs must be more than the {sum(sizes)} to hold out, got {len(pairs)}; "

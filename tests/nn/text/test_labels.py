@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nn.text.labels import label_report, label_warnings, split_by_label, without_heading
-from nn.text.pairs import read_pairs
+from nn.text.pairs import read_pairs, split_pairs
 
 ROWS = [("good film", "pos"), ("bad film", "neg")] * 3
 
@@ -58,15 +58,29 @@ def test_split_by_label_keeps_all_texts_and_every_label_in_the_rest(
 ) -> None:
     labels = {label for _, label in pairs}
     size = min(size, len(pairs) - len(labels))
-    first, rest = split_by_label(pairs, size, generator=np.random.default_rng(seed))
+    first, rest = split_by_label(pairs, size, seed=seed)
     assert len(first) == size and Counter(first + rest) == Counter(pairs)
     assert {label for _, label in rest} == labels
 
 
 def test_split_by_label_keeps_the_shares() -> None:
     pairs = [(str(i), "rare" if i % 10 == 0 else "common") for i in range(1000)]
-    first, _ = split_by_label(pairs, 100, generator=np.random.default_rng(0))
+    first, _ = split_by_label(pairs, 100, seed=0)
     assert 7 <= Counter(label for _, label in first)["rare"] <= 13
+
+
+@pytest.mark.parametrize("change", [-30, -1, 1, 30])
+@pytest.mark.parametrize("split", [split_pairs, split_by_label])
+def test_held_out_texts_of_a_changed_file_were_not_trained_on(split: Any, change: int) -> None:
+    """A run that is resumed with more lines, or fewer, is still judged by sentences it has not seen."""
+    pairs = [(f"text {i}", str(i % 3)) for i in range(1030)]
+    before = pairs[:1000] if change > 0 else pairs[: 1000 - change]
+    after = pairs[: len(before) + change]
+    for seed in range(3):
+        *_, train = split(before, 100, 100, seed=seed)
+        test, valid, _ = split(after, 100, 100, seed=seed)
+        assert len(set(test) & set(train)) <= (2 if split is split_by_label else 0)
+        assert len(set(valid) & set(train)) <= max(2, abs(change) // 2)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1))
