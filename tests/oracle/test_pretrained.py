@@ -1,6 +1,6 @@
 """Published models beside transformers: tiny random models of every family and head.
 
-`MODELS` in tests/support/published.py is the table of configurations. Each is made and saved by
+`MODELS` in tests/support/published_settings.py is the table of configurations. Each is made and saved by
 transformers, loaded here, and compared by its logits, the gradients of its loss, the files that
 `nn.save` writes, and the tokens that it generates.
 """

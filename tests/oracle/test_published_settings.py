@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,18 @@ from support.published import (
     make,
     outputs,
     read_settings,
+    settings_of,
     transformers,
     write_settings,
 )  # fmt: skip
 
 import nn
-from minigrad.io.json import Settings
-from nn.published.family import HARMLESS, Family
-from nn.published.load import FAMILIES, read_config
+from nn.published.family import HARMLESS
+from nn.published.load import FAMILIES
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 BESIDE = {"architectures", "model_type", "transformers_version", "dtype", "_name_or_path"}
-
-
-def settings_of(model_or_config: Any) -> dict[str, Any]:
-    """Return all settings of a configuration of transformers, defaults among them."""
-    return json.loads(model_or_config.to_json_string(use_diff=False))
 
 
 def alternatives(name: str, value: Any) -> tuple[Any, ...]:
@@ -96,28 +90,6 @@ def test_load_of_classifier_gives_dropout_of_transformers(
         theirs.save_pretrained(tmp_path)
         dropout = theirs.dropout if hasattr(theirs, "dropout") else theirs.classifier.dropout
         assert nn.load(tmp_path).dropout.p == dropout.p, changes
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> None:
-    """Sizes alone are read as all settings of the configuration class of transformers are."""
-    family, default = FAMILIES[name], settings_of(transformers.CONFIG_MAPPING[name]())
-    sizes = {key: value for key, value in default.items() if is_required(family, default, key)}
-    expected, found = (
-        read_config(Settings(settings, "config.json"), family).effective()
-        for settings in (default, sizes)
-    )
-    assert found == expected
-
-
-def is_required(family: Family, settings: dict[str, Any], key: str) -> bool:
-    """Return whether the settings are refused without a key."""
-    try:
-        read_config(Settings({k: v for k, v in settings.items() if k != key}, "x"), family)
-    except ValueError as error:
-        assert f"{key} is missing" in str(error)
-        return True
-    return False
 
 
 UNCHANGED = {

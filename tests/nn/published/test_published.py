@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
 from support.properties import perturb, seeds
-from support.published import MODELS
+from support.published_settings import MODELS
 
 import minigrad as mg
 import nn
@@ -91,7 +91,7 @@ def check_saved_again(path: Path, model: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-@max_examples(10)
+@max_examples(5)
 @given(st.data())
 def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> None:
     """Draw the sizes of a model, its weights, and settings that its family can have."""
