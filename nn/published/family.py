@@ -52,7 +52,7 @@ HARMLESS = {
     # training
     "embd_pdrop", "encoder_layerdrop", "decoder_layerdrop", "layerdrop",
     "gradient_checkpointing", "init_std", "initializer_factor", "initializer_range",
-    "resid_pdrop", "router_aux_loss_coef",
+    "router_aux_loss_coef",
     # other outputs, and other orders of the same computation
     "chunk_size_feed_forward", "output_past", "return_dict", "pretraining_tp", "torchscript",
     "use_bfloat16",

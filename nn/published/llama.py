@@ -132,10 +132,11 @@ class Llama(DecoderOnly):
         hf.expect_causal()
         hf.expect("partial_rotary_factor", 1.0, None)
         return {
+            "dropout": 0.0,
+            "activation_dropout": 0.0,
             **hf.options(self.keys),
             "gated": True,
             "norm": "rms",
-            "dropout": 0.0,
             "attention.bias": hf.flag("attention_bias"),
             **self.positions(hf),
         }
@@ -160,9 +161,10 @@ class Phi3(Llama):
     """Phi-3: Abdin et al. (2024), arXiv:2404.14219. Some arrays hold several parameters."""
 
     base = "Phi3"
-    keys = Llama.keys | {"attention.window": "sliding_window"}
+    keys = Llama.keys | {"attention.window": "sliding_window", "dropout": "resid_pdrop"}
     defaults = Llama.defaults | {
         "max_position_embeddings": 4096,
+        "resid_pdrop": 0.0,
         "rms_norm_eps": 1e-5,
         "sliding_window": None,
         "pad_token_id": 32000,

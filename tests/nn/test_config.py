@@ -122,6 +122,8 @@ def test_config_contradicting_options_raise(make: Any, message: str) -> None:
             {"attention": {"window": "3"}},
             "c.json: attention.window must be an integer or null, got '3'",
         ),
+        ({"attention": 3}, "c.json: attention must be of class AttentionConfig, got 3"),
+        ({"positions": 3}, "c.json: positions.kind must be a string, got 3"),
     ],
 )
 def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str) -> None:

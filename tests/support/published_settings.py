@@ -146,7 +146,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mbart": ("MBartForConditionalGeneration", {**_SEQ2SEQ, "decoder_start_token_id": 2}),
     "m2m_100": ("M2M100ForConditionalGeneration", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "attention_dropout": 0.0}),
     "t5": ("T5ForConditionalGeneration", _T5),
-    "t5, gated": ("T5ForConditionalGeneration", {**_T5, "feed_forward_proj": "gated-gelu"}),
+    "t5, gated": ("T5ForConditionalGeneration", {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
 }  # fmt: skip
 """Class and settings of each model; the part of a name before a comma is its `model_type`."""
 

@@ -21,7 +21,10 @@ NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """Return `models`, with `settings`, `arrays` and `outputs` of each, and `defaults` of families."""
+    """Return `models`, with `settings`, `arrays` and `outputs`, `defaults` of families, and names.
+
+    The names are those in transformers by those in GGUF files, by `gguf` and architecture.
+    """
     return json.loads(PATH.read_text(encoding="utf-8"))
 
 

@@ -11,11 +11,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.commands import call, error_of, hide_packages, read_json
 from support.environment import needs
 
@@ -47,6 +50,24 @@ def test_load_pairs_holds_out_new_sentences(options: str, tmp_path: Path) -> Non
     assert learned[: len(always)] == always and learned.count(always[0]) == 8
     sources = [a for part in (learned[: -7 * len(always)], valid, test) for a, _ in part]
     assert len(sources) == len({*sources}) == 8000 and len(test) == 600
+
+
+@given(st.integers(3, 40), st.integers(1, 9), st.integers(1, 9))
+def test_load_pairs_of_a_file_holds_out_at_most_a_sixth(n: int, test: int, valid: int) -> None:
+    """At least one pair is held out for validation, and one for the test."""
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "a.tsv"
+        file.write_text("".join(f"a {i}\tb {i}\n" for i in range(n)))
+        sizes = ["--test-size", str(test), "--valid-size", str(valid)]
+        args = train.parse(["--data", str(file), *sizes, "--out", str(Path(directory) / "run")])
+        parts = train.load_pairs(args)
+    most = max(1, n // 6)
+    assert [*map(len, parts)] == [
+        n - min(test, most) - min(valid, most),
+        min(valid, most),
+        min(test, most),
+    ]
+    assert {pair for part in parts for pair in part} == {(f"a {i}", f"b {i}") for i in range(n)}
 
 
 def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:

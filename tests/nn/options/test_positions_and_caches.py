@@ -304,6 +304,19 @@ def test_parallel_of_another_layer_raises(layer: Any, norm_first: bool) -> None:
         layer(8, 2, 12, norm_first=norm_first, parallel=True)
 
 
+@given(norm_first=st.booleans(), parallel=st.booleans(), is_decoder=st.booleans())
+def test_norm_after_needs_norm_first_and_sublayers_in_turn(
+    norm_first: bool, parallel: bool, is_decoder: bool
+) -> None:
+    layer = nn.ExtendedDecoderLayer if is_decoder else nn.ExtendedEncoderLayer
+    options = {"norm_first": norm_first, "parallel": parallel, "norm_after": True}
+    if norm_first and not parallel:
+        layer(8, 2, 12, **options)
+    else:
+        with pytest.raises(ValueError, match="(norm_after|parallel) must be False, except"):
+            layer(8, 2, 12, **options)
+
+
 def test_cache_with_gradients_raises() -> None:
     message = r"a cache keeps no graph for gradients: decode inside `with mg.no_grad\(\):`"
     with pytest.raises(RuntimeError, match=message):
@@ -368,12 +381,18 @@ def test_relative_position_bias_and_its_gradient_equal_the_definition(
     assert_gradients(lambda: bias(queries, past + queries), [bias.weight], seed)
 
 
-@given(power=st.integers(0, 3), queries=st.integers(1, 4), past=st.integers(0, 4))
-def test_alibi_is_a_slope_times_the_distance(power: int, queries: int, past: int) -> None:
-    heads = 2**power
-    y = nn.ALiBi(heads, float)(queries, past + queries)
-    for (h, i, j), value in np.ndenumerate(y):
-        assert value == pytest.approx(-(2 ** (-8 * (h + 1) / heads)) * abs(j - past - i))
+@given(heads=st.integers(1, 9), queries=st.integers(1, 4), past=st.integers(0, 4))
+def test_alibi_is_a_slope_times_the_distance(heads: int, queries: int, past: int) -> None:
+    """Slopes of other numbers than powers of 2 are every second of twice as many."""
+    below = 1 << heads.bit_length() - 1
+    slopes = [2 ** (-8 * (h + 1) / below) for h in range(below)]
+    slopes += [2 ** (-4 * (2 * h + 1) / below) for h in range(heads - below)]
+    for dtype in (np.float64, np.float32):
+        y = nn.ALiBi(heads, dtype)(queries, past + queries)
+        distance = np.abs(np.arange(past + queries) - np.arange(past, past + queries)[:, None])
+        assert y.dtype == dtype
+        expected = -np.multiply.outer(slopes, distance)
+        np.testing.assert_allclose(y, expected, rtol=2 * float(np.finfo(dtype).eps))
 
 
 def test_alibi_slopes_equal_the_paper() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from support.recorded_models import arrays_named, projected, recorded, unpacked
 import nn
 from minigrad.io.json import Settings, read_json
 from minigrad.io.safetensors import write_safetensors
+from nn.published.gguf import ARCHITECTURES, GGUFFile
 from nn.published.load import FAMILIES, family_of, read_config
 
 RECORDED = recorded()
@@ -62,3 +64,43 @@ def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> 
         except ValueError as error:
             (key,) = re.findall(r"config.json: (\w+) is missing", str(error))
             sizes[key] = default[key]
+
+
+DROPOUTS = {  # beside those of heads
+    "albert": ("hidden_dropout_prob", "attention_probs_dropout_prob", ""),
+    "distilbert": ("dropout", "attention_dropout", ""),
+    "gpt2": ("resid_pdrop", "attn_pdrop", ""),
+    "gpt_neox": ("hidden_dropout", "attention_dropout", ""),
+    "llama": ("", "attention_dropout", ""),
+    "marian": ("dropout", "attention_dropout", "activation_dropout"),
+    "modernbert": ("", "", "mlp_dropout"),
+    "opt": ("dropout", "attention_dropout", ""),
+    "phi3": ("resid_pdrop", "attention_dropout", ""),
+    "t5": ("dropout_rate", "dropout_rate", "dropout_rate"),
+}
+"""Keys of the dropouts of sublayers, attention weights and inner layers."""
+SAME_DROPOUTS = {
+    "albert": ("bert", "electra", "mpnet", "roberta", "vit", "xlm-roberta"),
+    "llama": ("gemma", "gemma2", "gemma3_text", "mistral", "qwen2", "qwen3", "smollm3"),
+    "marian": ("bart", "m2m_100", "mbart"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_read_config_reads_each_dropout_from_its_key(name: str) -> None:
+    """Dropouts without a key are 0."""
+    like = next((key for key, names in SAME_DROPOUTS.items() if name in names), name)
+    keys = DROPOUTS[like]
+    values = {key: round(0.1 * i, 1) for i, key in enumerate(keys, 1) if key}
+    settings = Settings(RECORDED["defaults"][name] | values, "config.json")
+    config = read_config(settings, FAMILIES[name]).effective()
+    found = config.dropout, config.attention.dropout, config.activation_dropout
+    assert found == tuple(values.get(key, 0.0) for key in keys)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_names_of_gguf_files_are_those_of_its_package(name: str) -> None:
+    file = SimpleNamespace(architecture=ARCHITECTURES[name])
+    names = RECORDED["gguf"][name]
+    found = {stored: GGUFFile._hf_name(file, stored) for stored in names}  # type: ignore[arg-type]
+    assert names == {stored: array.removeprefix("model.") for stored, array in found.items()}
