@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -253,6 +254,19 @@ def test_initial_embeddings_have_the_size_that_their_factor_needs(scale: Any, st
     config = nn.DecoderOnlyConfig(500, 64, 2, 1, 8, tie=False, embeddings=embeddings)
     weight = nn.LanguageModel(config, np.random.default_rng(0)).embedding.tokens.weight.data
     assert np.std(weight[1:]) == pytest.approx(std, rel=0.05)
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all", "embeddings"])
+def test_initial_weights_of_tied_tables_are_those_of_embeddings(tie: Any) -> None:
+    """Xavier's rule holds for the output projection that is not one of the tables."""
+    config = nn.EncoderDecoderConfig(500, 500, 64, 2, 1, 1, 8, tie=tie)
+    model = nn.Transformer(config, np.random.default_rng(0))
+    for table in (model.source_embedding, model.target_embedding):
+        assert np.std(table.tokens.weight.data[1:]) == pytest.approx(0.125, rel=0.05)
+    std = 0.125 if tie in ("target", "all") else math.sqrt(2 / 564)
+    assert np.std(model.output.weight.data) == pytest.approx(std, rel=0.05)
+    tied = nn.LanguageModel(nn.DecoderOnlyConfig(500, 64, 2, 1, 8), np.random.default_rng(0))
+    assert np.std(tied.output.weight.data) == pytest.approx(0.02, rel=0.05)
 
 
 def test_embedding_without_positions_begins_at_position_0() -> None:
