@@ -475,3 +475,29 @@ def test_attention_of_a_mask_that_does_not_broadcast_is_an_error_with_the_shape(
         return
     with pytest.raises(ValueError, match="mask must .*" + re.escape(f"got {mask}")):
         mg.scaled_dot_product_attention(*x, mask=np.ones(mask, bool))
+
+
+@given(data=st.data(), leading=st.lists(st.integers(1, 3), max_size=3).map(tuple), seed=seeds)
+def test_functional_attention_of_any_mask_equals_the_definition(
+    data: Any, leading: tuple[int, ...], seed: int
+) -> None:
+    """A float mask is added to the scores; a row of minus infinity gives zeros, as one of False."""
+    l_q, l_kv = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    q, k, v = (normal([seed, i], *leading, n, 3) for i, n in enumerate((l_q, l_kv, l_kv)))
+    shape = [data.draw(st.sampled_from((1, n))) for n in (*leading[1:], l_q, l_kv)]
+    kind = data.draw(st.sampled_from(["bool", "float", "causal", "none"]))
+    scale = data.draw(st.none() | st.floats(0.1, 2))
+    options: dict[str, Any] = {"scale": scale}
+    allowed, bias = np.ones((l_q, l_kv), bool), np.zeros(())
+    if kind == "causal":
+        options["is_causal"], allowed = True, np.tri(l_q, l_kv, dtype=bool)
+    elif kind != "none":
+        allowed = options["attn_mask"] = data.draw(arrays(bool, shape))
+        if kind == "float":
+            bias = normal([seed, 3], *shape)
+            options["attn_mask"] = np.where(allowed, bias, -np.inf)
+    y = nn.functional.scaled_dot_product_attention(q, k, v, **options)
+    scores = q @ k.swapaxes(-1, -2) * (3**-0.5 if scale is None else scale)
+    weights = np.exp(scores + bias) * allowed
+    sums = weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(y.data, weights / np.where(sums, sums, 1) @ v, 1e-7, 1e-9)

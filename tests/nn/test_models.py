@@ -178,6 +178,9 @@ def test_evaluating_holds_in_its_context_only() -> None:
             assert pool.submit(lambda: dropout.training).result()
         dropout.train()
         assert not dropout.training
+        with nn.evaluating():
+            pass
+        assert not dropout.training
     assert dropout.training
 
 
@@ -185,9 +188,11 @@ def test_evaluating_holds_in_its_context_only() -> None:
 @pytest.mark.parametrize("config", [3, {}, nn.ModelConfig], ids=repr)
 def test_model_of_another_config_raises(kind: Any, config: Any) -> None:
     name = kind.__name__
+    others = [nn.TransformerConfig, nn.LanguageModelConfig, nn.EncoderConfig]
     message = rf"^{name}: config must be a \w+Config, got .*; write nn.{name}\(nn.\w+Config\("
-    with pytest.raises(TypeError, match=message):
-        kind(config)
+    for other in (config, *[c() for c in others if not issubclass(c, kind.config_class)]):
+        with pytest.raises(TypeError, match=message):
+            kind(other)
 
 
 class Gate:

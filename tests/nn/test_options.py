@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -100,7 +101,10 @@ def test_option_of_a_layer_has_an_effect(kind: type) -> None:
 @max_examples(10)
 @given(data=st.data())
 def test_options_of_a_layer_hold_beside_others(kind: type, data: st.DataObject) -> None:
-    """Arrays have the dtype, none is a bias without `bias`, and all draws are of the generator."""
+    """Arrays have the dtype, none is a bias without `bias`, and all draws are of the generator.
+
+    A copy, and one for inference, gives the same results of several rows and of one.
+    """
     names = data.draw(st.lists(st.sampled_from([*options_of(kind), "dtype"]), unique=True))
     known, (sizes, count) = inspect.signature(kind).parameters, LAYERS[kind]
     options = {name: OTHER[name] for name in names if name in known}
@@ -113,13 +117,19 @@ def test_options_of_a_layer_hold_beside_others(kind: type, data: st.DataObject) 
         except ValueError as error:
             assert {*BESIDE} & options.keys(), error
             return
-        results.append(layer(*[X] * count))
+        with mg.no_grad():
+            results.append(layer(*[X] * count))
     if "generator" in known:
         assert mg.get_rng_state() == state
         np.testing.assert_array_equal(results[0].data, results[1].data)
     arrays, dtype = layer.state_dict(), np.dtype(options.get("dtype", np.float32))
     assert {a.dtype for a in arrays.values()} <= {dtype}
     assert results[0].dtype == dtype or not arrays
+    for copied in (copy.deepcopy(layer), nn.for_inference(nn.Sequential(layer))[0]):
+        for x in (X, X[:1, :1]):
+            with mg.no_grad():
+                again, y = (part.eval()(*[x] * count).data for part in (copied, layer))
+            np.testing.assert_allclose(again, y, rtol=1e-5, atol=1e-6, strict=True)
     if not options.get("bias", True):
         assert not [x for x in arrays if x.endswith("bias") and "norm" not in x]
 

@@ -893,11 +893,11 @@ def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.Mon
 def test_search_shows_progress_of_parts(
     encoder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = call(search.main, f"{encoder} {lines} why --top 2").result
+    expected = call(search.main, f"{encoder} {lines} why --top 3").result
     shown: list[int] = []
     monkeypatch.setattr(search, "LINES_AT_ONCE", 2)
     monkeypatch.setattr(search.ProgressLine, "update", lambda self, step: shown.append(step))
-    assert call(search.main, f"{encoder} {lines} why --top 2").result == expected
+    assert call(search.main, f"{encoder} {lines} why --top 3").result == expected
     assert shown == [2, 3]
 
 

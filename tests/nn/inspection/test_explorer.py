@@ -255,6 +255,8 @@ def test_explore_backward_of_unsuitable_model_raises(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("nn.inspection.backward.MAX_GRADIENTS", 1000)
     with pytest.raises(ValueError, match=r"at most 1,000 gradients, got 1,776\. Use a shorter"):
         explore(model, **arguments, backward=True)
+    monkeypatch.setattr("nn.inspection.backward.MAX_GRADIENTS", 1776)
+    explore(model, **arguments, backward=True)
 
 
 def test_explore_backward_inside_gates_has_no_gradient_by_silent_heads() -> None:

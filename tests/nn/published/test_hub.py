@@ -179,7 +179,13 @@ def test_repository_without_safetensors_is_an_error(hub: HubServer, tmp_path: Pa
     ):
         nn.load("org/old")
     assert hub.downloads() == ["config.json"]
-    (folder / "pytorch_model.bin").rename(folder / "a.Q8_0.gguf")
+    name = "pytorch_model.bin"
+    for other in ("a.pt", "tf_model.h5", "flax_model.msgpack"):
+        (folder / name).rename(folder / other)
+        with pytest.raises(ValueError, match=f"^org/old: .*{other} is not read"):
+            nn.load("org/old")
+        name = other
+    (folder / name).rename(folder / "a.Q8_0.gguf")
     (folder / "config.json").unlink()
     for load in (nn.load, nn.text.load):
         with pytest.raises(

@@ -105,6 +105,8 @@ def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> Non
         sizes |= {"num_encoder_layers": draw(1, 2), "num_decoder_layers": draw(1, 3)}
     else:
         sizes |= {"num_layers": draw(1, 2), "norm_eps": draw(1e-5, 1e-6)}
+    if name in ("bert", "bert, masked"):
+        sizes |= {"pool": draw("mean", "first"), "head_activation": draw("none", "tanh")}
     if name == "llama":
         sizes["attention"] = nn.AttentionConfig(num_kv_heads=draw(1, heads))
         sizes["tie"] = draw(True, False)
@@ -205,10 +207,12 @@ TOKENS = "transformer.wte.weight"
 BUFFER = "transformer.h.0.attn.bias"
 Arrays = dict[str, np.ndarray]
 OTHER_ARRAYS: dict[str, Callable[[Arrays], Arrays]] = {
-    "gpt2": lambda arrays: {**arrays, "lm_head.weight": arrays[TOKENS], BUFFER: np.ones((1, 1, 20, 20), bool)},
+    "gpt2": lambda arrays: {**arrays, "lm_head.weight": arrays[TOKENS], BUFFER: np.ones((1, 1, 20, 20), bool),
+        "transformer.h.1.attn.masked_bias": np.float32([-1e4])},
     "llama": lambda arrays: {**arrays, "model.layers.1.self_attn.rotary_emb.inv_freq": np.ones(2, "f4")},
     "bert, masked": lambda arrays: {"bert.embeddings.position_ids": np.arange(20)[None]} | {
         name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): a for name, a in arrays.items()},
+    "bert": lambda arrays: {**arrays, "pooler.dense.weight": np.ones((16, 16), "f4"), "pooler.dense.bias": np.ones(16, "f4")},
     "marian": lambda arrays: {
         **arrays, "model.encoder.embed_tokens.weight": arrays["model.shared.weight"],
         "model.encoder.embed_positions.weight": np.ones((20, 16), "f4")},

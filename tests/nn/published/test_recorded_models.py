@@ -16,6 +16,7 @@ from support.recorded_models import arrays_named, projected, recorded, unpacked
 import nn
 from minigrad.io.json import Settings, read_json
 from minigrad.io.safetensors import write_safetensors
+from nn.published.family import HF_ACTIVATIONS
 from nn.published.gguf import ARCHITECTURES, GGUFFile
 from nn.published.load import FAMILIES, family_of, read_config
 
@@ -64,6 +65,45 @@ def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> 
         except ValueError as error:
             (key,) = re.findall(r"config.json: (\w+) is missing", str(error))
             sizes[key] = default[key]
+
+
+OTHER_ARRAYS = {
+    "albert, classes": ["albert.embeddings.position_ids"],
+    "bert": ["embeddings.position_ids"],
+    "distilbert": ["embeddings.position_ids"],
+    "electra, masked": ["electra.embeddings.position_ids"],
+    "gpt2": ["transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias"],
+    "gpt_neox": [
+        "gpt_neox.layers.0.attention.bias", "gpt_neox.layers.0.attention.masked_bias", "gpt_neox.layers.1.attention.rotary_emb.inv_freq"],
+    "llama": ["model.layers.1.self_attn.rotary_emb.inv_freq"],
+    "m2m_100": ["model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights"],
+    "marian": ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"],
+    "mpnet": ["embeddings.position_ids"],
+    "roberta": ["embeddings.position_ids"],
+    "vit": ["embeddings.mask_token", "pooler.dense.weight", "pooler.dense.bias"],
+}  # fmt: skip
+"""Arrays of well-known files that do not change the hidden states: tables, masks, other layers."""
+
+
+@pytest.mark.parametrize("name", OTHER_ARRAYS)
+def test_load_ignores_arrays_without_effect(tmp_path: Path, name: str) -> None:
+    entry = RECORDED["models"][name]
+    arrays = arrays_named(unpacked(entry["arrays"]))
+    arrays |= {array: np.ones((1, 7), np.float32) for array in OTHER_ARRAYS[name]}
+    (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
+    write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+    assert OTHER_ARRAYS[name][0] not in dict(nn.load(tmp_path).named_parameters())
+
+
+def test_activations_are_saved_by_their_shortest_names() -> None:
+    names = {
+        "gelu": "gelu",
+        "gelu_tanh": "gelu_new",
+        "relu": "relu",
+        "silu": "silu",
+        "tanh": "tanh",
+    }
+    assert names == HF_ACTIVATIONS
 
 
 DROPOUTS = {  # beside those of heads

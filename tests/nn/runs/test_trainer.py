@@ -123,6 +123,32 @@ def test_progress_of_fit_ends_at_the_last_step(accumulate: int, max_steps: int |
     assert t._line.total == t.step
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_batches_of_a_list_are_shuffled_in_training_alone(shuffle: bool) -> None:
+    model, seen = nn.Linear(1, 1), {True: [], False: []}  # type: ignore[var-annotated]
+
+    def objective(model: nn.Module, batch: float) -> Any:
+        seen[model.training].append(batch)
+        return model(np.array([[batch]], np.float32)).sum()
+
+    data = [float(i) for i in range(20)]
+    adam = optim.Adam(model.parameters())
+    nn.Trainer(
+        model,
+        adam,
+        data,
+        objective=objective,
+        valid=data,
+        max_epochs=2,
+        shuffle=shuffle,
+        progress=False,
+    ).fit()
+    assert seen[False] == data * 2
+    epochs = seen[True][:20], seen[True][20:]
+    assert all(sorted(epoch) == data and (epoch != data) == shuffle for epoch in epochs)
+    assert (epochs[0] != epochs[1]) == shuffle
+
+
 def test_evaluate_without_targets_raises() -> None:
     with pytest.raises(ValueError, match="batches must have at least one target, got none"):
         trainer().evaluate([])

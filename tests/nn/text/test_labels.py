@@ -129,6 +129,8 @@ def test_read_pairs_reads_tables_by_their_standards(tmp_path: Path, name: str) -
         ("a.tsv", "a,1\nb,2\nc,3\n", None, "must have tabs .*it looks comma-separated: 'a,1'"),
         ("a.tsv", "a;1\nb;2\nc;3\n", None, "it looks semicolon-separated"),
         ("a.tsv", '{"a": 1}\n{"a": 2}\n{"a": 3}\n', None, "it looks like JSON lines"),
+        ("a.tsv", "a {1}\na\na\n", None, "must have tabs .*; no line has one, such as 'a \\{1\\}'"),
+        ("a.tsv", "a, b;1\na\na\n", None, "it looks comma-separated"),
         ("a.tsv", "a\nb\nc\n", None, "no line has one, such as 'a'"),
         ("a.csv", "a,b\n1,2\n", ["a", "c"], "columns must be two of a, b in .*, got c"),
         ("a.csv", "a,b\n1,2\n", ["a", "a"], "columns must be two of a, b in .*, got a"),
