@@ -28,6 +28,7 @@ import minigrad as mg
 import nn
 from minigrad.io import load_arrays
 from nn.commands import classify, explore, fine_tune, generate, inputs, search, translate
+from nn.inference.int8 import Int8Matrix
 
 needs("tokenizers")
 
@@ -869,6 +870,17 @@ def test_generate_with_an_adapter_equals_the_merged_model(gpt: Path, tmp_path: P
     assert call(generate.main, line).out == [expected]
     assert call(generate.main, f"{gpt} 'the cat' --max-len 6").out != [expected]
     assert call(generate.main, f"{line} --int8").result
+
+
+@pytest.mark.parametrize("options", ["", "--int8", "--adapter", "--adapter --int8"])
+def test_int8_rounds_the_weights_of_models_with_and_without_adapters(
+    gpt: Path, tmp_path: Path, options: str
+) -> None:
+    nn.save_adapter(tmp_path / "adapter", nn.lora(nn.load(gpt), 2, 4))
+    line = options.replace("--adapter", f"--adapter {tmp_path}/adapter")
+    model = inputs.load_model(generate.parse([str(gpt), "the cat", *line.split()]))
+    weight = model.layers.layers[0].feed_forward.linear1.weight
+    assert isinstance(weight, Int8Matrix) == ("--int8" in options)
 
 
 def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:

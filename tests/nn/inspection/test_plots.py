@@ -179,6 +179,12 @@ def test_loss_curve_draws_losses_and_rates() -> None:
     assert loss.get_title() == "a title" and loss.get_yscale() == "log"
 
 
+def test_loss_curve_draws_values_of_zero() -> None:
+    zero = {"step": 1, "loss": 0.0, "valid_loss": 0.0, "lr": 0.0}
+    figure = plots.loss_curve([zero, {name: x + 1 for name, x in zero.items()}])
+    assert [len(line.get_xydata()) for axes in figure.axes for line in axes.lines] == [2, 2, 2]
+
+
 @pytest.mark.parametrize(
     "losses, which, expected",
     [([5.0, 0.02], "major", "0.1"), ([0.9, 0.6], "minor", "0.7")],

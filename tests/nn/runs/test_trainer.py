@@ -127,18 +127,19 @@ def test_progress_of_fit_ends_at_the_last_step(accumulate: int, max_steps: int |
 def test_batches_of_a_list_are_shuffled_in_training_alone(shuffle: bool) -> None:
     model, seen = nn.Linear(1, 1), {True: [], False: []}  # type: ignore[var-annotated]
 
-    def objective(model: nn.Module, batch: float) -> Any:
-        seen[model.training].append(batch)
-        return model(np.array([[batch]], np.float32)).sum()
+    def objective(model: nn.Module, batch: np.ndarray) -> Any:
+        seen[model.training].append(batch.item())
+        return model(batch).sum()
 
     data = [float(i) for i in range(20)]
+    batches = [np.full((1, 1), x, np.float32) for x in data]
     adam = optim.Adam(model.parameters())
     nn.Trainer(
         model,
         adam,
-        data,
+        batches,
         objective=objective,
-        valid=data,
+        valid=batches,
         max_epochs=2,
         shuffle=shuffle,
         progress=False,
