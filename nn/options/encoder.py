@@ -71,6 +71,8 @@ class EncoderModel(Model):
             batch = Batch(ids)
         else:
             raise ValueError("padding_mask must be None for images, which have no padding")
+        if types is not None and np.shape(types) != batch.ids.shape:
+            raise ValueError(f"types must have shape {batch.ids.shape}, got {np.shape(types)}")
         targets = None if targets is None else np.asarray(targets)
         return TypedBatch(batch.ids, batch.mask, batch.positions, targets, types)
 
@@ -103,7 +105,7 @@ class _WithOutput(EncoderModel):
     ) -> TypedBatch:
         """Check a batch, and ignore targets (N, L) of padding."""
         batch = super()._sequences(ids, padding_mask, types, targets)
-        if batch.mask is None or np.ndim(batch.targets) != 2:
+        if batch.mask is None or np.shape(batch.targets) != batch.ids.shape:
             return batch
         return replace(batch, targets=np.where(batch.mask[:, 0, 0], batch.targets, IGNORED))
 

@@ -124,6 +124,23 @@ def test_decode_with_tokens_that_are_no_rows_raises(tokens: Any) -> None:
         nn.decode(transformer(), tokens, IDS)
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (1, 4), (4,), (2, 5), (2, 4, 1)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_targets_and_types_are_not_broadcast(shape: tuple[int, ...], padded: bool) -> None:
+    ids, mask = np.full((2, 4), 5), np.ones((2, 4), bool)
+    mask[1, 3] = not padded
+    other = np.zeros(shape, np.int64)
+    for model in (
+        nn.TokenClassifier(encoder_config(num_classes=3, num_types=2)),
+        nn.MaskedLanguageModel(encoder_config(num_types=2)),
+    ):
+        assert model.loss(ids, np.zeros_like(ids), mask, np.zeros_like(ids)).item() > 0
+        with pytest.raises(ValueError, match=r"target must have shape \(2, 4\), got"):
+            model.loss(ids, other, mask)
+        with pytest.raises(ValueError, match=r"types must have shape \(2, 4\), got"):
+            model(ids, mask, other)
+
+
 def test_transformer_with_batches_of_different_sizes_raises() -> None:
     model, target = transformer(), np.full((3, 6), 5)
     with pytest.raises(ValueError, match=r"target must have as many .* as source \(2\), got 3"):
