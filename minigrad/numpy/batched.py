@@ -503,8 +503,8 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.copy: lambda a, **options: BatchedArray(np.copy(a.values, **options)),
 }
 RETURNS_ARRAYS = {
-    np.broadcast_to, np.copy, np.empty_like, np.flip, np.full_like, np.imag, np.moveaxis,
-    np.ones_like, np.real, np.reshape, np.select, np.squeeze, np.swapaxes, np.transpose,
-    np.where, np.zeros_like,
+    np.block, np.broadcast_to, np.copy, np.cov, np.diff, np.empty_like, np.fft.fftn, np.fft.ifftn,
+    np.flip, np.full_like, np.imag, np.moveaxis, np.ones_like, np.pad, np.real, np.real_if_close,
+    np.reshape, np.roll, np.select, np.squeeze, np.swapaxes, np.transpose, np.where, np.zeros_like,
 }  # fmt: skip
 """Functions whose results without axes are arrays in NumPy, not numbers."""

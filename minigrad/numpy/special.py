@@ -301,4 +301,5 @@ def heaviside(x: Any, values: Any) -> Tensor:
 
     Parameters: as `numpy.heaviside`.
     """
-    return where(to_array(x) == 0, values, np.heaviside(untracked(x), untracked(values)))
+    y = where(to_array(x) == 0, values, np.heaviside(untracked(x), untracked(values)))
+    return y[()]  # a number if it has no axes

@@ -289,3 +289,18 @@ def test_call_that_is_seldom_drawn_equals_numpy(call: Call) -> None:
 def test_signature_of_function_in_c_is_that_of_newer_numpy(function: Any) -> None:
     expected = inspect.signature(function).parameters.values()
     assert [*signature(function).parameters.values()] == [*expected]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_result_without_axes_is_a_number_if_that_of_numpy_is(function: Any) -> None:
+    for options in ((), (0,)):
+        x = (Tensor([2.0, 1.0], requires_grad=True) * 1.0)[0, ...]
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected, y = (function(a, *options) for a in (np.array(2.0), x))
+        except (ValueError, TypeError, IndexError, RuntimeError, AttributeError):
+            continue
+        if isinstance(y, Tensor) and not y.ndim and not isinstance(expected, np.ndarray):
+            assert not y.flags.writeable
+        assert x.flags.writeable
