@@ -127,7 +127,10 @@ def encode_lines(
     vectors = np.concatenate(parts)
     note(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
     if index is not None:
-        save_arrays(index, {"vectors": vectors}, key)
+        try:
+            save_arrays(index, {"vectors": vectors}, key)
+        except OSError as error:  # the vectors are there to search, and took long
+            note(f"warning: {index} is not kept: {error.strerror}")
     return vectors
 
 

@@ -187,6 +187,14 @@ def test_search_with_an_index_encodes_lines_once(
     assert call(search.main, f"{line} --int8").err[-1] == f"3 lines in {index}"
 
 
+def test_search_with_an_index_that_cannot_be_written_finds_lines(
+    encoder: Path, lines: Path
+) -> None:
+    expected = call(search.main, f"{encoder} {lines} 'the dog'").result
+    done = call(search.main, f"{encoder} {lines} 'the dog' --index {lines}/index")
+    assert done.result == expected and f"{lines}/index is not kept: " in done.err[-1]
+
+
 def test_search_with_another_file_as_index_keeps_it(encoder: Path, lines: Path) -> None:
     index = encoder / "model.safetensors"
     before = index.read_bytes()

@@ -156,6 +156,8 @@ def test_read_pairs_reads_tables_by_their_standards(tmp_path: Path, name: str) -
             None,
             "line 1 .*values must be strings or numbers",
         ),
+        ("a.jsonl", '{"a": 1, "b": 2, "c": [3]}\n', None, "got 3: a, b, c; choose two by their"),
+        ("a.jsonl", f'{{"a": 1, "b": {"9" * 5000}}}\n', None, "line 1 must be an object with two"),
         ("a.jsonl", '{"a": 1, "b": 2}\n{"a": 1}\n', None, "line 2 must be an object with two col"),
         ("a.jsonl", "[1]\n", None, "line 1 must be an object with two columns"),
     ],
