@@ -1,0 +1,236 @@
+"""Texts of models with a tokenizer of words, without other libraries: ids, batches, vectors, labels."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.edges import beside
+from support.environment import max_examples
+from support.properties import perturb
+from support.word_tokenizer import SPECIAL, WORDS, word_text
+
+import nn
+from nn.commands import search
+from nn.decoding.text_generation import until_stop
+from nn.published.classifier import Classifier, Reranker
+from nn.published.sentence_encoder import SIMILARITIES, SentenceEncoder
+
+PLAIN = WORDS[len(SPECIAL) :]
+BOS, EOS = WORDS.index("<s>"), WORDS.index("</s>")
+LIMIT = 9
+rows = st.lists(st.integers(len(SPECIAL), len(WORDS) - 1), min_size=1, max_size=12)
+batches = st.lists(rows, min_size=1, max_size=5)
+
+
+def text_of(row: list[int]) -> str:
+    return " ".join(WORDS[i] for i in row)
+
+
+def encoder(kind: Any, **options: Any) -> Any:
+    sizes = {
+        "vocab_size": len(WORDS),
+        "d_model": 8,
+        "num_heads": 2,
+        "num_layers": 1,
+        "d_ff": 8,
+        "max_len": LIMIT,
+    }
+    return perturb(kind(nn.EncoderConfig(**{**sizes, **options}), np.random.default_rng(0)), 1).eval()  # fmt: skip
+
+
+ENCODER = encoder(nn.EncoderModel)
+CLASSIFIER = encoder(nn.EncoderClassifier, num_classes=3, num_types=2)
+LM = perturb(nn.LanguageModel(nn.DecoderOnlyConfig(len(WORDS), 8, 2, 1, 8, max_len=40, eos_id=EOS)), 0).eval()  # fmt: skip
+LM.embedding.tokens.weight.data *= 9
+
+
+@given(batches, st.none() | batches, st.booleans(), st.none() | beside(2, 3, 4, 9), st.booleans())
+def test_batch_of_texts_has_the_ids_of_each(
+    first: list[list[int]], second: Any, left: bool, most: int | None, pads: bool
+) -> None:
+    text = word_text(pad_token="<pad>" if pads else None)
+    pairs = None if second is None else [second[i % len(second)] for i in range(len(first))]
+    around = 2 if pairs is None else 3
+    arguments = [[text_of(row) for row in part] for part in (first, pairs) if part is not None]
+    if most is not None and most <= around:
+        with pytest.raises(ValueError, match=rf"greater than .* special tokens \({around}\), got"):
+            text.batch(*arguments, max_len=most)
+        return
+    ids, mask, types = text.batch(*arguments, max_len=most, pad_left=left)
+    for i, row in enumerate(first):
+        parts = [[*row], *([] if pairs is None else [[*pairs[i]]])]
+        while most is not None and sum(map(len, parts)) + around > most:
+            max(parts, key=len).pop()
+        expected = [BOS, *parts[0], EOS, *(x for part in parts[1:] for x in (*part, EOS))]
+        kinds = [0] * (len(parts[0]) + 2) + [1] * (len(expected) - len(parts[0]) - 2)
+        is_real = np.arange(ids.shape[1]) < len(expected)
+        is_real = is_real[::-1] if left else is_real
+        np.testing.assert_array_equal(mask[i], is_real)
+        assert ids[i][is_real].tolist() == expected and types[i][is_real].tolist() == kinds
+        assert not ids[i][~is_real].any() and not types[i][~is_real].any()
+
+
+@given(rows)
+def test_text_is_decoded_whole_and_in_pieces(row: list[int]) -> None:
+    text, ids = word_text(), [BOS, *row, EOS]
+    assert text.encode(text_of(row)) == ids and text.encode(text_of(row), special=False) == row
+    assert text.decode(ids) == text_of(row) == "".join(text.stream(ids))
+    assert text.decode([ids, row], special=True) == [f"<s> {text_of(row)} </s>", text_of(row)]
+    assert text.tokens([0, len(WORDS), *row]) == ["<pad>", "", *text_of(row).split()]
+
+
+def test_ids_of_special_tokens_and_limits_are_those_of_the_settings() -> None:
+    text = word_text(model_max_length=7)
+    assert (text.bos_id, text.eos_id, text.pad_id, text.max_len) == (BOS, EOS, 0, 7)
+    assert word_text(model_max_length=1e30).max_len is None
+    for pad_id in (2, len(WORDS) - 1, len(WORDS), -1, None):
+        expected = pad_id if pad_id in (2, len(WORDS) - 1) else None
+        assert word_text(pad_token=None, pad_token_id=pad_id).pad_id == expected
+    with pytest.raises(ValueError, match="eos_token must be a token of the vocabulary"):
+        word_text(eos_token="<end>")
+    for size in (7, 8, 9):
+        text = word_text(vocab_size=size)
+        if size <= 7:
+            with pytest.raises(
+                ValueError, match="ids must be less than 7, the vocab_size .* got 7"
+            ):
+                text.encode(WORDS[7])
+        else:
+            assert text.encode(WORDS[7]) == [BOS, 7, EOS]
+
+
+def test_language_takes_the_place_of_another_one() -> None:
+    text = word_text("fr_XX")
+    assert text.tokens(text.encode("the cat", language="en_XX")) == ["en_XX", "the", "cat", "</s>"]
+    with pytest.raises(ValueError, match="language must be a token of the vocabulary, got 'xx_XX'"):
+        text.encode("the cat", language="xx_XX")
+    with pytest.raises(ValueError, match="language must be a token that the model puts around"):
+        word_text().encode("the cat", language="en_XX")
+
+
+@max_examples(8)
+@given(
+    batches, st.sampled_from(["mean", "first", "last", "max"]), st.booleans(), st.integers(1, 3),
+    st.sampled_from(["", "a big"]),
+)  # fmt: skip
+def test_vectors_of_sentences_are_pooled_hidden_states(
+    sentences: list[list[int]], pool: str, normalize: bool, batch_size: int, prompt: str
+) -> None:
+    encode = SentenceEncoder(ENCODER, word_text(), pool, normalize)
+    vectors = encode.encode([f" {text_of(row)}" for row in sentences], batch_size, prompt=prompt)
+    before = [WORDS.index(word) for word in prompt.split()]
+    for row, vector in zip(sentences, vectors, strict=True):
+        ids = [BOS, *[*before, *row][: LIMIT - 2], EOS]
+        hidden = ENCODER.hidden(np.array([ids])).data[0]
+        pools = {
+            "mean": hidden.mean(0),
+            "first": hidden[0],
+            "last": hidden[-1],
+            "max": hidden.max(0),
+        }
+        expected = pools[pool] / (np.linalg.norm(pools[pool]) if normalize else 1)
+        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
+
+
+@given(st.sampled_from(SIMILARITIES), st.integers(0, 3), st.integers(0, 3))
+def test_similarity_of_vectors_equals_its_definition(name: str, n: int, m: int) -> None:
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((n, 4)), rng.standard_normal((m, 4))
+    found = SentenceEncoder(ENCODER, word_text(), similarity_fn_name=name).similarity(a, b)
+    assert found.shape == (n, m)
+    for i, j in np.ndindex(n, m):
+        x, y = a[i], b[j]
+        expected = {
+            "cosine": x @ y / np.linalg.norm(x) / np.linalg.norm(y), "dot": x @ y,
+            "euclidean": -np.linalg.norm(x - y), "manhattan": -np.abs(x - y).sum(),
+        }[name]  # fmt: skip
+        np.testing.assert_allclose(found[i, j], expected, rtol=1e-6)
+
+
+@max_examples(8)
+@given(batches, rows, st.integers(1, 3))
+def test_labels_and_scores_are_those_of_each_text(
+    texts: list[list[int]], question: list[int], batch_size: int
+) -> None:
+    found, probabilities = Classifier(CLASSIFIER, word_text(), "abc")(
+        [text_of(row) for row in texts], batch_size
+    )
+    scores = Reranker(CLASSIFIER, word_text())(
+        text_of(question), [text_of(row) for row in texts], batch_size
+    )
+    for i, row in enumerate(texts):
+        logits = CLASSIFIER(np.array([[BOS, *row[: LIMIT - 2], EOS]])).data[0]
+        expected = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        np.testing.assert_allclose(probabilities[i], expected, rtol=1e-4, atol=1e-6)
+        assert found[i] == "abc"[logits.argmax()]
+        first, second = [*question], [*row]
+        while len(first) + len(second) + 3 > LIMIT:
+            max((first, second), key=len).pop()
+        ids = [BOS, *first, EOS, *second, EOS]
+        types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        logits = CLASSIFIER(np.array([ids]), None, np.array([types])).data[0]
+        np.testing.assert_allclose(scores[i], logits[0], rtol=1e-4, atol=1e-5)
+
+
+@given(
+    st.lists(st.text("ab", max_size=3), max_size=6),
+    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3),
+)
+def test_until_stop_ends_before_the_string_that_is_complete_first(
+    pieces: list[str], stop: list[str]
+) -> None:
+    """And keeps back no more than what may be the beginning of such a string."""
+    whole, found = "".join(pieces), ""
+    ends = [n for n in range(len(whole) + 1) if any(whole[:n].endswith(s) for s in stop)]
+    expected = whole
+    if ends:
+        expected = whole[: ends[0] - max(len(s) for s in stop if whole[: ends[0]].endswith(s))]
+    read: list[str] = []
+    for piece in until_stop((read.append(p) or p for p in pieces), stop):  # type: ignore[func-returns-value]
+        found += piece
+        kept = "".join(read)[len(found) :]
+        is_open = not ends or len(found + kept) < ends[0]
+        assert not is_open or not kept or any(s.startswith(kept) for s in stop)
+    assert found == expected
+
+
+@max_examples(4)
+@given(rows, st.integers(1, 5))
+def test_generated_text_is_that_of_the_tokens(row: list[int], most: int) -> None:
+    """A token that ends texts is left out behind a prompt."""
+    text, prompt = word_text(), text_of(row)
+    tokens = nn.generate(LM, [BOS, *row], max_len=most)
+    recorded: list[int] = []
+    stream = nn.stream_text(LM, text, prompt, max_len=most, tokens=recorded)
+    expected = text.decode(tokens)
+    assert "".join(stream) == expected == nn.generate_text(LM, text, prompt, max_len=most)
+    assert [i for i in recorded if i != EOS] == [i for i in tokens if i != EOS]
+    for options in ({"temperature": 0}, {"do_sample": False}):
+        assert nn.generate_text(LM, text, [prompt], max_len=most, **options) == [expected]
+    for options in ({"temperature": 1.0}, {"top_k": 4}, {"top_p": 0.9}, {"min_p": 0.1}):
+        drawn = nn.generate(
+            LM,
+            [BOS, *row],
+            max_len=most,
+            do_sample=True,
+            **options,
+            generator=np.random.default_rng(0),
+        )
+        again = nn.generate_text(
+            LM, text, prompt, max_len=most, **options, generator=np.random.default_rng(0)
+        )
+        assert again == text.decode(drawn)
+
+
+@given(n=st.integers(1, 9), at_once=st.integers(1, 4))
+def test_lines_of_a_search_are_encoded_in_parts(n: int, at_once: int) -> None:
+    encode, lines = SentenceEncoder(ENCODER, word_text()), [f"{WORDS[5 + i]} cat" for i in range(n)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "LINES_AT_ONCE", at_once)
+        found = search.encode_lines(encode, lines, Namespace(index=None, int8=False))
+    np.testing.assert_allclose(found, encode.encode(lines), rtol=1e-5, atol=1e-6)
