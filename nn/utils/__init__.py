@@ -33,7 +33,8 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
         raise ValueError(f"clip_grad_value_: clip_value must be at least 0, got {clip_value}")
     for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
         if parameter.grad is not None:
-            parameter.grad = np.clip(parameter.grad.data, -clip_value, clip_value)
+            clipped = np.clip(parameter.grad.data, -clip_value, clip_value)
+            parameter.grad = np.asarray(clipped)  # NumPy returns a number without axes
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.edges import beside
 from support.environment import max_examples
 
 import nn
+from minigrad.io import save_arrays
 from nn.text.tokenize import SpaceTokenizer
 from nn.text.vocabulary import SPECIALS, Vocabulary
 
@@ -102,3 +106,17 @@ def test_translator_loaded_from_its_directory_translates_alike(
         again = nn.Translator.load(directory)
         translations = [t.text for t in again.translate(sentences, max_len=5)]
     assert translations == [t.text for t in translator.translate(sentences, max_len=5)]
+
+
+@given(beside(5, low=1))
+def test_load_weights_names_the_first_arrays_that_do_not_fit(count: int) -> None:
+    model = nn.Sequential(*[nn.LayerNorm(2, bias=False) for _ in range(8)])
+    wrong = {name: np.ones(3, np.float32) for name in [*model.state_dict()][:count]}
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "w.safetensors"
+        save_arrays(path, model.state_dict() | wrong)
+        with pytest.raises(ValueError, match="0.weight") as caught:
+            nn.load_weights(path, model)
+    more = re.findall(r"and (\d+) more$", str(caught.value))
+    assert more == ([str(count - 5)] if count > 5 else [])
+    assert len(re.findall(r"\d\.weight", str(caught.value))) == min(count, 5)

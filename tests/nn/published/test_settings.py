@@ -119,6 +119,20 @@ def test_original_length_of_rotary_positions_is_that_of_the_config_or_of_the_sca
     assert config.positions.rotary_scaling[key] == expected
 
 
+@pytest.mark.parametrize("name", ["bart", "m2m_100", "mbart"])
+@given(first=st.none() | st.integers(0, 8), bos=st.integers(0, 8))
+def test_first_token_of_a_translation_is_that_of_the_decoder_or_bos(
+    name: str, first: int | None, bos: int
+) -> None:
+    sizes = {
+        "vocab_size": 9, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 20,
+        "pad_token_id": 1, "bos_token_id": bos, "eos_token_id": 5, "decoder_start_token_id": first,
+    }  # fmt: skip
+    config = read_config(Settings(sizes, "config.json"), FAMILIES[name])
+    assert config.bos_id == (bos if first is None else first)
+
+
 @given(st.booleans(), st.sampled_from([1 / 255, 1 / 128, None]))
 def test_means_of_pixels_are_at_most_the_largest_value(
     rescales: bool, factor: float | None

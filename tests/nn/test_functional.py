@@ -1,0 +1,153 @@
+"""Functions of `nn.functional`, `nn.utils` and `nn.init` beside their definitions and defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.properties import normal, seeds
+
+import minigrad as mg
+import nn
+from minigrad import Tensor
+from nn import functional as F
+from nn import init, utils
+
+sizes = st.integers(1, 3)
+
+
+@given(n=sizes, d=sizes, seed=seeds, eps=st.none() | st.just(0.3))
+def test_norms_equal_their_definitions(n: int, d: int, seed: int, eps: float | None) -> None:
+    """Values near eps show its default."""
+    x, weight, bias = (
+        1e-3 * normal([seed, 0], 2, n, d),
+        normal([seed, 1], n, d),
+        normal([seed, 2], n, d),
+    )
+    options = {} if eps is None else {"eps": eps}
+    centred = x - x.mean((1, 2), keepdims=True)
+    variance = (centred**2).mean((1, 2), keepdims=True)
+    expected = centred / np.sqrt(variance + (1e-5 if eps is None else eps))
+    np.testing.assert_allclose(F.layer_norm(x, (n, d), **options).data, expected, 1e-7, 1e-12)
+    y = F.layer_norm(x, (n, d), weight, bias, **options).data
+    np.testing.assert_allclose(y, expected * weight + bias, 1e-7, 1e-12)
+    square = (x**2).mean((1, 2), keepdims=True)
+    root = np.sqrt(square + (np.finfo(float).eps if eps is None else eps))
+    np.testing.assert_allclose(
+        F.rms_norm(x, (n, d), weight, **options).data, x / root * weight, 1e-7
+    )
+
+
+@given(
+    seed=seeds,
+    dim=st.integers(-3, 2),
+    p=st.sampled_from([1.0, 2.0, 3.0, math.inf]),
+    small=st.booleans(),
+)
+def test_lengths_and_cosines_equal_their_definitions(
+    seed: int, dim: int, p: float, small: bool
+) -> None:
+    factor = 1e-9 if small else 1.0
+    x, y = factor * normal([seed, 0], 2, 3, 2), normal([seed, 1], 2, 1, 2)
+
+    def length(x: np.ndarray, eps: float, p: float = 2.0) -> Any:
+        return np.maximum(np.linalg.norm(x, p, dim, keepdims=True), eps)
+
+    for eps in (1e-12, 1e-3):
+        options: Any = {} if eps == 1e-12 else {"eps": eps}
+        found = F.normalize(x, p, dim, **options).data
+        np.testing.assert_allclose(found, x / length(x, eps, p), 1e-7)
+    np.testing.assert_array_equal(F.normalize(x).data, F.normalize(x, 2.0, 1, 1e-12).data)
+    y = np.broadcast_to(y, x.shape)
+    for eps in (1e-8, 1e-3):
+        options = {} if eps == 1e-8 else {"eps": eps}
+        expected = (x / length(x, eps) * y / length(y, eps)).sum(dim)
+        np.testing.assert_allclose(
+            F.cosine_similarity(x, y, dim, **options).data, expected, 1e-7, 1e-12
+        )
+    np.testing.assert_array_equal(
+        F.cosine_similarity(x, y).data, F.cosine_similarity(x, y, 1, 1e-8).data
+    )
+
+
+@given(
+    ids=st.lists(st.integers(0, 3), min_size=1), padding=st.none() | st.integers(0, 3), seed=seeds
+)
+def test_embedding_gives_no_gradient_to_its_padding(
+    ids: list[int], padding: int | None, seed: int
+) -> None:
+    weight = Tensor(normal(seed, 4, 2), requires_grad=True)
+    y = F.embedding(ids, weight, padding)
+    np.testing.assert_array_equal(y.data, weight.data[ids])
+    y.sum().backward()
+    counts = [0 if i == padding else ids.count(i) for i in range(4)]
+    np.testing.assert_array_equal(weight.grad.data, np.repeat(counts, 2).reshape(4, 2))
+
+
+@given(shapes=st.lists(st.lists(sizes, max_size=2).map(tuple), min_size=1, max_size=4), seed=seeds)
+def test_vector_of_parameters_has_all_elements_and_is_written_back(
+    shapes: list[tuple[int, ...]], seed: int
+) -> None:
+    parameters = [nn.Parameter(normal([seed, i], *shape)) for i, shape in enumerate(shapes)]
+    vector = utils.parameters_to_vector(parameters)
+    expected = np.concatenate([p.data.ravel() for p in parameters])
+    np.testing.assert_array_equal(vector.data, expected)
+    (vector * np.arange(len(expected))).sum().backward()
+    grads = np.concatenate([p.grad.data.ravel() for p in parameters])
+    np.testing.assert_array_equal(grads, np.arange(len(expected)))
+    utils.vector_to_parameters(-expected, parameters)
+    assert [p.shape for p in parameters] == shapes
+    np.testing.assert_array_equal(utils.parameters_to_vector(parameters).data, -expected)
+    for wrong in (expected[:-1], [*expected, 0.0]):
+        with pytest.raises(ValueError, match="vec must have shape"):
+            utils.vector_to_parameters(wrong, parameters)
+    utils.clip_grad_value_(parameters, 1.5)
+    clipped = np.concatenate([p.grad.data.ravel() for p in parameters])
+    np.testing.assert_array_equal(clipped, np.minimum(np.arange(len(expected)), 1.5))
+
+
+@given(
+    lengths=st.lists(st.integers(0, 3), min_size=1, max_size=3), first=st.booleans(),
+    value=st.sampled_from([None, 7.0]), side=st.sampled_from([None, "left"]), seed=seeds,
+)  # fmt: skip
+def test_padded_sequences_have_padding_at_their_side(
+    lengths: list[int], first: bool, value: float | None, side: str | None, seed: int
+) -> None:
+    rows = [normal([seed, i], n, 2) for i, n in enumerate(lengths)]
+    options = {"padding_value": value, "padding_side": side}
+    y = utils.rnn.pad_sequence(rows, first, **{k: x for k, x in options.items() if x is not None})
+    for i, row in enumerate(rows):
+        padding = np.full((max(lengths) - len(row), 2), value or 0.0)
+        expected = np.concatenate([padding, row] if side else [row, padding])
+        np.testing.assert_array_equal(y.data[i] if first else y.data[:, i], expected)
+
+
+@given(shape=st.tuples(sizes, sizes, sizes), gain=st.sampled_from([None, 3.0]), seed=seeds)
+def test_orthogonal_rows_or_columns_have_the_length_of_the_gain(
+    shape: tuple[int, int, int], gain: float | None, seed: int
+) -> None:
+    options: Any = {} if gain is None else {"gain": gain}
+    x = Tensor(np.zeros(shape))
+    x = init.orthogonal_(x, **options, generator=np.random.default_rng(seed)).data.reshape(
+        shape[0], -1
+    )
+    product = x @ x.T if len(x) <= x.shape[1] else x.T @ x
+    np.testing.assert_allclose(product, (gain or 1) ** 2 * np.eye(len(product)), atol=1e-12)
+
+
+@given(
+    a=st.none() | st.just(0.5),
+    b=st.none() | st.just(0.9),
+    mean=st.sampled_from([None, 0.7]),
+    seed=seeds,
+)
+def test_truncated_values_lie_between_their_limits(a: Any, b: Any, mean: Any, seed: int) -> None:
+    options = {name: x for name, x in (("a", a), ("b", b), ("mean", mean)) if x is not None}
+    x = init.trunc_normal_(mg.zeros(4000), **options, generator=np.random.default_rng(seed)).data
+    low, high = -2 if a is None else a, 2 if b is None else b
+    assert low <= x.min() and x.max() <= high
+    assert x.max() - x.min() > 0.97 * (high - low) - 0.3 and (a is not None or x.min() < low + 0.6)
