@@ -11,6 +11,7 @@ import minigrad as mg
 from minigrad import Tensor, no_grad
 from minigrad.check.namespace import namespace
 from minigrad.optim.state import clip_grad_norm_
+from minigrad.tensor import unwrap
 
 from . import rnn as rnn
 
@@ -56,7 +57,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
     parameters : iterable of Tensor
         Tensors with n elements together.
     """
-    parameters, vec = list(parameters), np.asarray(mg.unwrap(vec))
+    parameters, vec = list(parameters), np.asarray(unwrap(vec))
     sizes = [parameter.data.size for parameter in parameters]
     if vec.shape != (sum(sizes),):
         raise ValueError(

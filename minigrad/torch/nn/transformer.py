@@ -16,6 +16,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.tensor import unwrap
 from nn import Dropout, LayerNorm, Linear, Module, ModuleList, Parameter, init
 from nn import functional as F
 
@@ -38,7 +39,7 @@ def _added(name: str, mask: Any, dtype: Any) -> Any:
         raise TypeError(
             f"{name} must be boolean (True = may not attend) or float, got {mask.dtype}"
         )
-    return np.where(mg.unwrap(mask), -np.inf, 0).astype(dtype) if mask.dtype == bool else mask
+    return np.where(unwrap(mask), -np.inf, 0).astype(dtype) if mask.dtype == bool else mask
 
 
 class MultiheadAttention(Module):

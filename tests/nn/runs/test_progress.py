@@ -54,6 +54,17 @@ def test_progress_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
     assert [line for line in lines if "valid" not in line] == expected
 
 
+def test_progress_of_the_last_step_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_packages(monkeypatch, "tqdm")
+    stream, times = io.StringIO(), iter(range(0, 10**9, 10**6))
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    with ProgressLine(3) as line:
+        for step in (1, 2, 3):
+            line.update(step)
+    assert [text.split("/")[0] for text in stream.getvalue().splitlines()] == ["step 1", "step 2"]
+
+
 def test_progress_not_shown_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, Terminal(), shown=False) == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from support.properties import perturb
 from support.word_tokenizer import SPECIAL, WORDS, word_text
 
 import nn
+from minigrad.io.json import Settings
 from nn.commands import search
-from nn.decoding.text_generation import until_stop
+from nn.decoding.text_generation import options_of_directory, until_stop
 from nn.published.classifier import Classifier, Reranker
 from nn.published.sentence_encoder import SIMILARITIES, SentenceEncoder
 
@@ -226,6 +228,40 @@ def test_generated_text_is_that_of_the_tokens(row: list[int], most: int) -> None
             LM, text, prompt, max_len=most, **options, generator=np.random.default_rng(0)
         )
         assert again == text.decode(drawn)
+
+
+def test_options_of_a_directory_are_those_of_its_generation_config() -> None:
+    settings = {
+        "num_beams": 2, "length_penalty": 0.5, "early_stopping": True, "repetition_penalty": 1.5, "no_repeat_ngram_size": 3,
+        "max_new_tokens": 7, "min_new_tokens": 2, "eos_token_id": [2, 4], "bad_words_ids": [[7, 8]], "suppress_tokens": [9],
+        "begin_suppress_tokens": [10], "forced_bos_token_id": 5, "forced_eos_token_id": 2,
+    }  # fmt: skip
+    expected = {
+        "num_beams": 2, "length_penalty": 0.5, "early_stopping": True, "repetition_penalty": 1.5, "no_repeat_ngram_size": 3,
+        "max_len": 7, "min_len": 2, "eos": [2, 4], "bad_words": [[7, 8]], "suppress": [9], "begin_suppress": [10],
+        "last": 2,
+    }  # fmt: skip
+    model = SimpleNamespace(config=LM.config)
+    model.origin = SimpleNamespace(generation=Settings(settings, "generation_config.json"))
+    assert options_of_directory(model, {}, 3) == expected
+    assert options_of_directory(model, {}, 1) == expected | {"first": 5}
+    given = {"num_beams": 3, "max_len": 4}
+    assert options_of_directory(model, given, 3) == expected | given
+    model.origin.generation = Settings(
+        {"do_sample": True, "temperature": 0.5, "max_length": 9}, "x"
+    )
+    sampled = {
+        "do_sample": True,
+        "temperature": 0.5,
+        "top_k": 50,
+        "max_len": 6,
+        "min_len": 0,
+        "eos": None,
+        "bad_words": [],
+    }
+    assert options_of_directory(model, {}, 3) == sampled
+    with pytest.raises(ValueError, match="max_length must be above the 9 tokens of the prompt"):
+        options_of_directory(model, {}, 9)
 
 
 @given(n=st.integers(1, 9), at_once=st.integers(1, 4))
