@@ -493,6 +493,7 @@ def test_on_validation_values_are_logged_as_plain_json(tmp_path: Path) -> None:
     [
         ({"deep": [{"a": {1, 2}}]}, "'deep' .* got set"),
         ({3: 1.0}, "names must be strings .* got 3"),
+        ({"seconds": 7}, "names must be strings other than .* got 'seconds'"),
         ({"step": 7}, "names must be strings other than .*'valid_loss'.* got 'step'"),
         ([1], "a dict or None, got list"),
     ],
