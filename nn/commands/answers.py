@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from nn.module import evaluating
 from ..text.batches import padded
 from ..text.chats import Chat, encode_chat, read_chats
 from ..text.pairs import split_pairs
-from .inputs import announce, held_out_sizes, load_text, print_left_out
+from .inputs import held_out_sizes, load_text, read_table
 
 Example = tuple[list[int], list[bool]]
 SIZE = 8
@@ -36,12 +34,12 @@ class AnswerTask:
     def __init__(self, args: argparse.Namespace) -> None:
         if args.train == "head":
             raise ValueError("--train must be lora or all for a language model, got head")
-        chats = read(args.data, args)
+        chats = read_table(args.data, args, read_chats)
         keyed: list[Any] = [(repr(chat[:-1]), chat) for chat in chats]
         parts: list[Any] = split_pairs(keyed, *held_out_sizes(args, len(chats)), seed=args.seed)
         test, valid, train = ([chat for _, chat in part] for part in parts)
-        test = read(args.test, args) if args.test else test
-        valid = read(args.valid, args) if args.valid else valid
+        test = read_table(args.test, args, read_chats) if args.test else test
+        valid = read_table(args.valid, args, read_chats) if args.valid else valid
         self.text = load_text(args.model)
         self.model: Any = nn.load(args.model)
         limit = self.model.config.max_len
@@ -115,12 +113,3 @@ class AnswerTask:
             )
             print(*(printable(line, 1000) for line in lines), sep="\n")
         return after
-
-
-def read(path: Path, args: argparse.Namespace) -> list[Chat]:
-    """Return the chats of a file, and print what is left out."""
-    announce(path)
-    left_out = Counter[str]()
-    chats = read_chats(path, left_out, skip_bad=args.skip_bad, columns=args.columns)
-    print_left_out(path, left_out)
-    return chats

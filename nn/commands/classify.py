@@ -24,18 +24,17 @@ import numpy as np
 import nn
 from minigrad.io.reading import printable
 
-from ..text.labels import label_report, without_heading
-from ..text.pairs import read_pairs
+from ..text.labels import label_report
 from .console import escaped, note
 from .inputs import (
     add_json,
     add_model_options,
     add_number,
     add_table_options,
-    announce,
     command_parser,
     print_json,
     read_batches,
+    read_labelled,
     refuse_run,
 )
 
@@ -84,13 +83,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
 
 def score(classify: Any, args: argparse.Namespace) -> list[str]:
     """Print a table of scores for the texts of a file, and return their chosen labels."""
-    announce(args.labels)
-    options = {"keep_repeated": True, "columns": args.columns, "skip_bad": args.skip_bad}
-    pairs, heading = read_pairs(args.labels, **options), None
-    if args.columns is None:
-        pairs, heading = without_heading(pairs)
-    if heading:
-        note(f"{args.labels}: left out 1 row: a row of headings")
+    pairs = read_labelled(args.labels, args, keep_repeated=True)
     found, _ = classify([text for text, _ in pairs], args.batch)
     expected = [label for _, label in pairs]
     others = sorted(set(expected).difference(classify.labels))

@@ -35,18 +35,17 @@ from nn.generation import with_maximum
 from nn.published.load import FAMILIES
 
 from ..text.hub import find_model
-from ..text.labels import label_report, label_warnings, split_by_label, without_heading
-from ..text.pairs import Pair, read_pairs
+from ..text.labels import label_report, label_warnings, split_by_label
+from ..text.pairs import Pair
 from .answers import AnswerTask
 from .inputs import (
     add_number,
     add_table_options,
-    announce,
     command_parser,
     held_out_sizes,
     load_text,
     naming_settings,
-    print_left_out,
+    read_labelled,
     resumed_options,
 )
 
@@ -234,15 +233,7 @@ class LabelTask:
 
 def read(path: Path, args: argparse.Namespace, labels: Sequence[str] = ()) -> list[Pair]:
     """Return the labelled texts of a file, and print what is left out, or may be wrong."""
-    announce(path)
-    left_out = Counter[str]()
-    pairs = read_pairs(path, left_out=left_out, skip_bad=args.skip_bad, columns=args.columns)
-    heading = None
-    if args.columns is None:
-        pairs, heading = without_heading(pairs)
-    if heading:
-        left_out[f"a row of headings, {heading[0]!r:.40} and {heading[1]!r:.40}"] += 1
-    print_left_out(path, left_out)
+    pairs = read_labelled(path, args)
     for warning in label_warnings(pairs) if not labels else ():
         note(f"{path}: {warning}")
     if labels and (others := {label for _, label in pairs}.difference(labels)):

@@ -7,7 +7,8 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -21,6 +22,8 @@ from nn import text
 from nn.commands.console import CONTROLS, Parser, count, note, piped
 from nn.published.load import refuse_gguf
 from nn.text.hub import find_model
+from nn.text.labels import without_heading
+from nn.text.pairs import Pair, read_pairs
 
 BLEU_TOKENIZERS = ("13a", "zh", "none", "char", "intl")
 """Tokenizers of sacrebleu that need no other package."""
@@ -240,11 +243,27 @@ def held_out_sizes(args: Any, count: int) -> tuple[int, int]:
     return 0 if args.test or count < 20 else size, 0 if args.valid else size
 
 
-def print_left_out(path: Path, left_out: Mapping[str, int]) -> None:
-    """Print how many rows of a file were left out, by reason."""
+def read_table(path: Path, args: Any, read: Any = read_pairs, **options: Any) -> list[Any]:
+    """Return the rows of a file by `read_pairs` or `read_chats`, and print what is left out."""
+    announce(path)
+    left_out = Counter[str]()
+    options |= {"skip_bad": args.skip_bad, "columns": args.columns}
+    rows = read(path, left_out=left_out, **options)
     for reason, n in left_out.items():
         if n:
             note(f"{path}: left out {n:,} {'row' if n == 1 else 'rows'}: {reason}")
+    return list(rows)
+
+
+def read_labelled(path: Path, args: Any, **options: Any) -> list[Pair]:
+    """Return the labelled texts of a file without its heading, and print what is left out."""
+    pairs, heading = read_table(path, args, **options), None
+    if args.columns is None:
+        pairs, heading = without_heading(pairs)
+    if heading:
+        names = f"{heading[0]!r:.40} and {heading[1]!r:.40}"
+        note(f"{path}: left out 1 row: a row of headings, {names}")
+    return pairs
 
 
 def _ask(prompt: str) -> str:

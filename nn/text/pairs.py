@@ -90,11 +90,6 @@ def _reason(error: UnicodeDecodeError) -> str:
     return f"must be UTF-8, got {error.reason} at byte {error.start}; save the file as UTF-8"
 
 
-def is_heading(pair: Pair) -> bool:
-    """Return whether a row names its columns: both are names such as source and target."""
-    return all(side.strip().lower() in _HEADINGS for side in pair)
-
-
 def read_pairs(
     source: str | Path,
     target: str | Path | None = None,
@@ -157,7 +152,7 @@ def _complete(
     for number, row in enumerate(rows):
         if isinstance(row, _Bad):
             bad.append(row)
-        elif number == 0 and columns is None and is_heading(row):
+        elif number == 0 and columns is None and {side.lower() for side in row} <= _HEADINGS:
             left_out["a row of headings"] += 1
         elif all(row):
             yield (row[1], row[0]) if reverse else row
@@ -291,12 +286,8 @@ def _objects(path: Path, columns: Sequence[str] | None) -> Iterator[Pair | _Bad]
             continue
         if columns is None:
             _places(path, columns := [*row], None)
-        yield _side(values[0]), _side(values[1])
-
-
-def _side(value: str | float | None) -> str:
-    """Return a value of JSON as text."""
-    return "" if value is None or value != value else str(value).strip()
+        sides = ["" if x is None or x != x else str(x).strip() for x in values]
+        yield sides[0], sides[1]
 
 
 def _rows(source: str | Path, target: str | Path) -> Iterator[Pair | _Bad]:
