@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -97,6 +98,15 @@ def test_gradcheck_rejects_a_kink_that_no_single_element_shows() -> None:
     f = custom_op(x=lambda g, x: 0 * x)(lambda x: np.cbrt(x[0] ** 2 * x[1]))
     for elementwise in (True, False):
         assert not mg.gradcheck(f, [np.zeros(2)], elementwise=elementwise, raise_exception=False)
+
+
+@pytest.mark.parametrize("tracked", [*itertools.product([None, False, True], repeat=2)])
+def test_gradcheck_checks_the_tensors_that_require_gradients_or_else_all(tracked: Any) -> None:
+    """The slope along `a` is wrong; None is an array."""
+    f = custom_op(a=lambda g, b: 2 * g * b, b=lambda g, a: g * a)(lambda a, b: a * b)
+    inputs = [x if kind is None else Tensor(x, kind) for x, kind in zip((A, A + 1), tracked)]
+    only_b = True in tracked and tracked[0] is not True
+    assert mg.gradcheck(f, inputs, raise_exception=False) is only_b
 
 
 def changes_its_input(x: Any) -> Any:
@@ -227,7 +237,11 @@ def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
 
 def test_custom_op_rule_that_returns_an_array_twice_gives_gradients_of_their_own() -> None:
     constant = np.ones(3)
-    for rule in (lambda g: (g + g,) * 2, lambda g: (constant,) * 2):
+    for rule in (
+        lambda g: (g + g,) * 2,
+        lambda g: (constant,) * 2,
+        lambda g: [constant] * 2,
+    ):
         a, b = Tensor(np.ones(3), True), Tensor(np.ones(3), True)
         custom_op(vjp=rule)(lambda a, b: a + b)(a, b).sum().backward()
         expected = b.grad.tolist()

@@ -9,6 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.arguments import integers
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, np.float32])
@@ -102,6 +103,19 @@ def test_default_eps_of_rms_norm_is_that_of_its_dtype(dtype: Any) -> None:
         x = np.array([3, -1, 2]) * scale * np.sqrt(float(eps))
         expected = x / np.sqrt((x * x).mean() + float(eps))
         np.testing.assert_allclose(mg.rms_norm(x.astype(dtype)).data, expected, rtol=20 * eps)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("dtype", ["i1", "u8", "i8", "f4", "f8", "?", "c16"])
+def test_indices_are_integers_or_empty(dtype: str, size: int) -> None:
+    """An empty list is an array of floats, and an empty comparison one of booleans."""
+    indices = np.zeros(size, dtype)
+    if indices.dtype.kind in "iu" or (size == 0 and indices.dtype.kind in "fb"):
+        assert integers("f", indices).dtype.kind in "iu"
+        assert mg.one_hot(indices, 3).shape == (size, 3)
+    else:
+        with pytest.raises(TypeError, match="f: indices must be integers, got dtype"):
+            integers("f", indices)
 
 
 def test_gradients_beside_integers_are_floats() -> None:

@@ -256,3 +256,21 @@ def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch
     message = "must use the same MPI library, got 4 processes from the launcher and 1 in MPICH"
     with pytest.raises(RuntimeError, match=message):
         job.world()
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.003])
+def test_wait_for_a_rank_that_does_not_come_ends_the_job_with_an_error(
+    patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+
+    def stop(code: int) -> None:
+        codes.append(code)
+        raise SystemExit
+
+    request = SimpleNamespace(Test=lambda: False)
+    monkeypatch.setattr(job, "_waiting", lambda: SimpleNamespace(Ibarrier=lambda: request))
+    monkeypatch.setattr(job, "_stop", stop)
+    with pytest.raises(SystemExit):
+        job.wait(patience)
+    assert codes == [1]

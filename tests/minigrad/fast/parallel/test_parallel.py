@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,19 @@ def test_steps_of_any_shards_equal_those_of_one_process(
             sum(loss(others, which) for which in shards).backward()
             plain.step()
             assert_allclose([p.data for p in leaves], [p.data for p in others], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
+def test_two_processes_share_the_threads_of_matrix_products(
+    count: int, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(parallel.forked, "get_num_threads", lambda: count)
+    monkeypatch.setattr(parallel.forked, "threads", lambda n: nullcontext(used.append(n)))
+    _, _, together = sum_in_parallel()
+    with together:
+        run_step(together, 1, 2)
+    assert used == [each]
 
 
 @pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
