@@ -58,11 +58,14 @@ def _resized(x: Any, n: int | None, axis: int) -> Any:
     return np.moveaxis(x, -1, axis)
 
 
+def _floats(a: Any) -> Any:
+    return a.astype(float) if a.dtype.kind in "iub" else a
+
+
 @numpy_form(np.fft.fft)
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> ComplexTensor:
     """Compute the discrete Fourier transform, as np.fft.fft."""
-    if a.dtype == np.float16:  # has no complex counterpart
-        a = a.astype(np.float32)
+    a = a.astype(np.float32) if a.dtype == np.float16 else _floats(a)  # no complex of 16 bits
     real, imag = parts(_resized(a, n, axis))
     y = ComplexTensor(cosines(real, axis, norm), sines(real, axis, norm))
     if is_complex(a):
@@ -88,7 +91,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute the inverse of `rfft`, as np.fft.irfft."""
     n = 2 * (a.shape[axis] - 1) if n is None else n
-    z = np.moveaxis(_resized(a, n // 2 + 1, axis), axis, -1)
+    z = np.moveaxis(_resized(_floats(a), n // 2 + 1, axis), axis, -1)
     weights = np.full(n // 2 + 1, 2.0, np.real(z).dtype)  # of a pair of conjugate elements
     weights[0] = 1
     if n % 2 == 0:

@@ -263,6 +263,10 @@ def test_dropout_that_drops_nothing_returns_its_input_or_the_relu_of_it(options:
     x = normal(50)
     np.testing.assert_array_equal(mg.dropout(x, **options).data, x)
     np.testing.assert_array_equal(mg.relu_dropout(x, **options).data, np.maximum(x, 0))
+    rng = np.random.default_rng(0)
+    for f in (mg.dropout, mg.relu_dropout):
+        f(x, **options, generator=rng)
+    assert rng.random() == np.random.default_rng(0).random()  # nothing was drawn
 
 
 # -- embedding -----------------------------------------------------------------------------------------------

@@ -353,3 +353,12 @@ def test_logarithm_of_zero_raises_if_a_gradient_is_needed() -> None:
         assert xp.log(Tensor(zeros)).tolist() == [-np.inf, 0]
     with pytest.raises(GradientError, match=r'x must not contain 0, .* kernel="cubic"'):
         xp.log(Tensor(zeros, requires_grad=True))
+
+
+@pytest.mark.parametrize("copies", [None, True, False])
+def test_from_dlpack_shares_memory_unless_copies_are_asked_for(copies: bool | None) -> None:
+    if copies is False and not hasattr(np, "cumulative_sum"):
+        pytest.skip("needs a function of a newer NumPy")
+    x = np.arange(3.0)
+    y = xp.from_dlpack(x, copy=copies)
+    assert np.shares_memory(y.data, x) is not bool(copies) and y.tolist() == [0, 1, 2]

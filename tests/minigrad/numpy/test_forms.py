@@ -8,6 +8,7 @@ registered. With tensors that require gradients, a call may also be refused by a
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from support.forms import BEFORE_2_4, WRITING, Call, calls
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.check.watch import Watch
 from minigrad.numpy.complex_tensor import ComplexTensor
 from minigrad.numpy.forms import ADAPTED
 from minigrad.numpy.nested import IN_C, signature
@@ -76,6 +78,47 @@ ACCEPTED = {
 ERRORS = (
     ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, RuntimeError, AttributeError,
 )  # fmt: skip
+
+
+NAMES = """
+abs absolute acos acosh add all allclose amax amin angle any append arccos arccosh arcsin arcsinh arctan
+arctan2 arctanh argmax argmin argpartition argsort argwhere around array2string array_equal array_equiv
+array_repr array_split array_str asin asinh atan atan2 atanh atleast_1d atleast_2d atleast_3d average
+bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor block
+broadcast_arrays broadcast_to can_cast cbrt ceil clip column_stack common_type concat concatenate conj
+conjugate convolve copy copysign copyto corrcoef correlate cos cosh count_nonzero cov cross cumprod cumsum
+cumulative_prod cumulative_sum deg2rad degrees delete diag diag_indices_from diagflat diagonal diff digitize
+divide divmod dot dsplit dstack einsum einsum_path empty_like equal exp exp2 expand_dims expm1 fft.fft
+fft.fft2 fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft fft.irfft
+fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn fill_diagonal fix flip fliplr flipud floor floor_divide
+fmax fmin fmod full_like gradient greater greater_equal heaviside hsplit hstack hypot imag inner insert interp
+invert isclose iscomplex iscomplexobj isfinite isin isinf isnan isneginf isposinf isreal isrealobj kron
+left_shift less less_equal lib.stride_tricks.sliding_window_view linalg.cholesky linalg.cond linalg.cross
+linalg.det linalg.diagonal linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq linalg.matmul
+linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.matrix_transpose linalg.norm linalg.outer
+linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.svd linalg.svdvals linalg.tensordot linalg.trace
+linalg.vecdot linalg.vector_norm linspace log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
+logical_or logical_xor matmul matrix_transpose max maximum may_share_memory mean median meshgrid min
+min_scalar_type minimum mod moveaxis multiply nan_to_num nanargmax nanargmin nanmax nanmean nanmin nanprod
+nanstd nansum nanvar ndim negative nonzero not_equal ones_like outer pad percentile permute_dims place polyval
+positive pow power prod ptp put put_along_axis putmask quantile rad2deg radians ravel real real_if_close
+reciprocal remainder repeat reshape result_type right_shift rint roll rollaxis rot90 round searchsorted select
+shape shares_memory sign signbit sin sinc sinh size sort split sqrt square squeeze stack std subtract sum
+swapaxes take take_along_axis tan tanh tensordot tile trace transpose trapezoid tril tril_indices_from triu
+triu_indices_from true_divide trunc unstack unwrap var vdot vecdot vsplit vstack where zeros_like
+"""
+
+
+def test_functions_of_numpy_are_registered() -> None:
+    """Those that this version of NumPy has."""
+    known = {**DISPATCH, **ADAPTED}
+    found = {name: operator.attrgetter(name)(np) for name in NAMES.split() if has(np, name)}
+    assert len(found) > 300 and not [name for name, f in found.items() if f not in known]
+
+
+def has(module: Any, name: str) -> bool:
+    first, _, rest = name.partition(".")
+    return hasattr(module, first) and (not rest or has(getattr(module, first), rest))
 
 
 def outcome(call: Call, replace: Callable[[np.ndarray], Any]) -> Any:
@@ -195,8 +238,12 @@ def assert_derivatives(call: Call, result: Any, leaves: list[Tensor], seed: int)
         assert abs(found - expected) < rtol * (1 + abs(found)), f"f{order}: {found}, not {expected}"
 
 
+WHOLE = {np.quantile, np.percentile, np.nanquantile, np.nanpercentile}
+"""Functions that return whole numbers in newer versions of NumPy."""
+
+
 def check(call: Call, seed: int) -> None:
-    """Compare a call with NumPy, without and with gradients."""
+    """Compare a call with NumPy, without and with gradients, and with a watch."""
     if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
         return  # NumPy does not check that, and returns something
     if call.function in TO_REAL and any(np.size(value) == 0 for value in call.args):
@@ -216,6 +263,9 @@ def check(call: Call, seed: int) -> None:
             assert_same(call, result, expected, tracked)
             if tracked and not isinstance(expected, Exception):
                 assert_derivatives(call, result, leaves, seed)
+    if leaves and call.has_arrays and (call.function not in WHOLE or leaves[0].dtype.kind == "f"):
+        with Watch():  # which every operation of minigrad needs, also that of whole numbers
+            assert_same(call, outcome(call, lambda value: leaf(value, False)), expected, True)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -240,6 +290,13 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
     [
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
         Call(np.pad, [np.array(2.0), 1]),
+        Call(np.linalg.norm, [np.array([[1.7, 2.0], [0.9, 0.6]]), "f"]),
+        *(Call(np.diff, [np.array([True, False, False]), n]) for n in (0, 1, 2)),
+        *(
+            Call(f, [np.array([5, 3, 1]).astype(dtype)])
+            for f in (np.fft.fft, np.fft.irfft, np.fft.hfft)
+            for dtype in ("i1", "?")
+        ),
         Call(
             np.var,
             [np.array([[-0.514]])],

@@ -508,3 +508,10 @@ def test_parameter_of_an_optimizer_is_read_by_recorded_writes_and_written_by_non
     before = p.data.copy()
     optimizer.step()
     assert p.data[0] < before[0] == 5.0 and view.tolist() == p.tolist()[1:]
+
+
+def test_frozen_parameter_of_float16_is_allowed() -> None:
+    frozen = Tensor(np.ones(2, np.float16))
+    optimizer = optim.Adam([leaf(), frozen])
+    optimizer.step()
+    assert frozen.tolist() == [1, 1]

@@ -162,6 +162,12 @@ MODULES = {
 }
 
 
+@pytest.mark.parametrize("lengths", [(), (2, 3), (0, 1)])
+def test_tensors_of_a_data_set_must_have_one_length(lengths: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="TensorDataset: tensors must have one length, got"):
+        TensorDataset(*(torch.zeros(n) for n in lengths))
+
+
 def test_missing_names_have_no_attribute() -> None:
     for name in ("", ".nn", ".nn.functional", ".optim"):
         module = importlib.import_module(f"minigrad.torch{name}")
@@ -324,6 +330,18 @@ def test_scatter_add_reads_the_corner_of_its_source(
         expected[where] += source[at]
     found = torch.scatter_add(torch.zeros(4, 4, dtype=float), dim, index, torch.as_tensor(source))
     np.testing.assert_allclose(found.data, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("name, args", [("zeros", (2,)), ("ones", (2,)), ("empty", (2,)), ("full", ((2,), 3)), ("arange", (3,)), ("linspace", (0, 4, 3)), ("eye", (2,)), ("rand", (2,)), ("randn", (2,)), ("tensor", ([1, 2],)), ("zeros_like", (mg.ones(2),))])  # fmt: skip
+def test_function_creates_a_tensor_of_the_dtype_that_is_named(
+    name: str, args: Any, dtype: Any
+) -> None:
+    if name not in ("rand", "randn") or dtype != torch.int64:
+        y = getattr(torch, name)(*args, dtype=dtype)
+        assert y.dtype == dtype
+    if name not in ("arange", "tensor", "full", "zeros_like"):
+        assert getattr(torch, name)(*args).dtype == torch.float32
 
 
 @given(st.permutations([0, 3, 2]), st.integers(0, 3))
