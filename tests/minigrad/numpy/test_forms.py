@@ -113,7 +113,7 @@ def test_functions_of_numpy_are_registered() -> None:
     """Those that this version of NumPy has."""
     known = {**DISPATCH, **ADAPTED}
     found = {name: operator.attrgetter(name)(np) for name in NAMES.split() if has(np, name)}
-    assert len(found) > 300 and not [name for name, f in found.items() if f not in known]
+    assert len(found) > 250 and not [name for name, f in found.items() if f not in known]
 
 
 def has(module: Any, name: str) -> bool:
@@ -290,6 +290,7 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
     [
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
         Call(np.pad, [np.array(2.0), 1]),
+        Call(np.pad, [np.array(2.0), (1, 2, 3)]),
         Call(np.linalg.norm, [np.array([[1.7, 2.0], [0.9, 0.6]]), "f"]),
         *(Call(np.diff, [np.array([True, False, False]), n]) for n in (0, 1, 2)),
         *(
