@@ -347,7 +347,7 @@ def imports(rounds: int) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "train": train, "published": published, "decode": decode, "int8": int8, "drafts": drafts,
-    "gains": gains, "ops": ops, "programs": programs.programs,
+    "gains": gains, "ops": ops, "programs": lambda rounds: programs.programs(rounds, RIVALS),
     "scaling": scaling, "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 
@@ -407,7 +407,7 @@ if __name__ == "__main__":
         nargs="+",
         choices=RIVALS,
         default=RIVALS,
-        help="rivals in training (default: all)",
+        help="rivals in training and in small programs (default: all)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)"

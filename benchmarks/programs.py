@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -280,15 +280,16 @@ def task(xp: Any, name: str, size: int, derive: Callable[..., Any]) -> Callable[
     return step
 
 
-def programs(rounds: int) -> dict[str, Any]:
+def programs(rounds: int, rivals: Sequence[str]) -> dict[str, Any]:
     """Measure CPU time of value and gradient at three sizes, after checking that all agree."""
+    chosen = [name for name in NAMES if name.partition(":")[0] in ("minigrad", *rivals)]
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     result: dict[str, Any] = {}
     titles = "".join(f"{name:>10}" for name in NAMES.values())
     print(f"CPU ms of value and gradient   {titles}   (first call of jit)")
     for name, (_, sizes) in PROGRAMS.items():
         for size in sizes:
-            libraries = [name for name in NAMES if name != "jax" or size < sizes[2]]  # seconds
+            libraries = [name for name in chosen if name != "jax" or size < sizes[2]]  # seconds
             workers = compare(libraries, "program", {"name": name, "size": size}, rounds)
             for worker in workers[1:]:
                 for key in ("value", "gradient"):
