@@ -17,7 +17,7 @@ from ..inference.copies import for_inference
 from ..models import Transformer
 from ..published.weights import load_model, model_to_dict
 from ..text.batches import padded
-from ..text.tokenize import Tokenizer, library_errors, tokenizer_named
+from ..text.tokenize import Tokenizer, check_texts, library_errors, tokenizer_named
 from ..text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from .beam import beam_search
 from .search import attention_maps, greedy_search
@@ -174,6 +174,7 @@ class Translator:
         texts : list of str
             Sentences to translate.
         """
+        texts = check_texts(texts)
         tokens = [self.source_tokenizer(text) for text in texts]
         limit = self.model.config.max_len - self.source_eos
         for text, words in zip(texts, tokens):
@@ -218,10 +219,7 @@ class Translator:
             best one. At most `beam_size`.
         """
         checked_count("translate", "batch_size", batch_size)
-        if isinstance(texts, str):
-            raise TypeError(
-                f"texts must be a list of strings, got {texts[:60]!r}; put it in a list"
-            )
+        texts = check_texts(texts)
         if not texts:
             return []
         ids, tokens = self.encode(texts)

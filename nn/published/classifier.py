@@ -42,7 +42,6 @@ class _TextModel:
     ) -> np.ndarray:
         """Return the logits (n, outputs) of texts, each after its text of `first`, if given."""
         checked_count(type(self).__name__, "batch_size", batch_size)
-        check_texts(texts)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
@@ -91,7 +90,7 @@ class Classifier(_TextModel):
         if isinstance(texts, str):
             labels, probabilities = self([texts])
             return labels[0], probabilities[0]
-        logits = self._logits(list(texts), batch_size)
+        logits = self._logits(check_texts(texts), batch_size)
         e = np.exp(logits - logits.max(-1, keepdims=True))
         probabilities = e / e.sum(-1, keepdims=True)
         return [self.labels[i] for i in probabilities.argmax(-1)], probabilities
@@ -122,8 +121,8 @@ class Reranker(_TextModel):
 
         The longer one of a pair is cut off first.
         """
-        texts = list(texts)
         check_texts([question])
+        texts = check_texts(texts)
         return self._logits(texts, batch_size, [question] * len(texts))[:, 0]
 
 

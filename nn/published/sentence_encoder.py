@@ -107,8 +107,8 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             return self.encode([sentences], prompt=prompt, prompt_name=prompt_name)[0]
         prompt = self._find_prompt(prompt, prompt_name)
-        sentences = list(sentences)
-        check_texts([prompt, *sentences])
+        check_texts([prompt])
+        sentences = check_texts(sentences)
         checked_count("encode", "batch_size", batch_size)
         rows = self.text.encode([prompt + s for s in sentences], max_len=self.max_len)
         if [] in rows:

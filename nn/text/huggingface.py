@@ -164,7 +164,8 @@ class ModelText:
             pairs = None if pairs is None else [pairs]
         if isinstance(pairs, str):
             raise TypeError(f"encode: pair must be a list, as text, got {pairs!r:.60}")
-        check_texts([*texts, *(pairs or ())])
+        texts = check_texts(texts)
+        check_texts(pairs or ())
         if pairs is not None and len(texts) != len(pairs):
             raise ValueError(
                 f"encode: pair must have as many texts as text ({len(texts)}), got {len(pairs)}"

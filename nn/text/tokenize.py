@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -295,8 +295,13 @@ def _renamed(piece: str) -> str:
     return f" {piece}" if piece in SPECIALS else piece
 
 
-def check_texts(texts: Iterable[Any]) -> None:
-    """Raise an error if an element is not a string, or has surrogates, which UTF-8 excludes."""
+def check_texts(texts: Any) -> list[str]:
+    """Return a list of texts, which must be strings without surrogates, as in UTF-8."""
+    if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
+        raise TypeError(
+            f"texts must be a list of strings, got {texts!r:.60}; put a single string in one"
+        )
+    texts = list(texts)
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"a text must be a string, got {text!r:.60}")
@@ -306,6 +311,7 @@ def check_texts(texts: Iterable[Any]) -> None:
             raise ValueError(
                 f"a text must be valid UTF-8, got {text!r:.60} ({error.reason})"
             ) from None
+    return texts
 
 
 @contextmanager

@@ -140,6 +140,9 @@ def test_search_with_rerank_orders_lines_by_a_cross_encoder(
     model.output.weight.data[...] = rng.standard_normal((1, 16))
     nn.save(tmp_path / "cross", model, nn.text.load(encoder))
     rerank = nn.reranker(tmp_path / "cross")
+    for wrong in ("the dog", None, {"the dog": 1}):
+        with pytest.raises(TypeError, match="texts must be a list of strings, got"):
+            rerank("the dog", wrong)
     line = f"{encoder} {lines} 'the dog'"
     (candidates,) = call(search.main, f"{line} --top 3").result
     scores = rerank("the dog", candidates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,3 +81,14 @@ def test_translate_with_done_reports_the_number_of_sentences() -> None:
     texts = [" ".join(["a"] * (1 + i % 5)) for i in range(7)]
     found = model.translate(texts, batch_size=3, done=counts.append)
     assert counts == [3, 6, 7] and [t.source for t in found] == texts
+
+
+@pytest.mark.parametrize("texts", ["a b", b"a b", None, 5, {"a b": 1}, [None], [b"a"], ["a", 3]])
+def test_translate_of_other_than_strings_raises(texts: Any) -> None:
+    for call in (translator().translate, translator().encode):
+        with pytest.raises(TypeError, match=r"texts? must be a (list of )?strings?, got"):
+            call(texts)
+    (left, right), (again, _) = (
+        translator().translate(t, max_len=2) for t in (["a", "b"], iter("ab"))
+    )
+    assert (left.ids, left.source) == (again.ids, "a") and right.source == "b"
