@@ -70,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Work in a directory with the files of all calls; draw no pictures."""
     path = tmp_path_factory.mktemp("files")
     (path / "p.tsv").write_text(
-        "".join(f"a {'bcdefg'[i % 6]} {'hijkl'[i % 5]}\t{'xy'[i % 2]}\n" for i in range(30))
+        "".join(f"a {'bcdefg'[i % 6]} {i}\t{'xy'[i % 2]}\n" for i in range(30))
     )
     (path / "a.txt").write_text("".join(f"the cat sat {i}\n" for i in range(20)))
     encoder_folder(path / "encoder")
