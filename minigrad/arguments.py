@@ -93,14 +93,12 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
         raise TypeError(f"{name}: axis must be an integer, got {axis!r}") from None
 
 
-def all_axes(
-    name: str, axis: int | Sequence[int] | None, ndim: int, repeated: bool = False
-) -> Shape:
+def all_axes(name: str, axis: int | Sequence[int] | None, ndim: int) -> Shape:
     """Return axes from 0 to ndim - 1; all of them if `axis` is None."""
     if axis is None:
         return tuple(range(ndim))
     try:
-        return tuple(normalize_axis_tuple(axis, ndim, name, repeated))
+        return tuple(normalize_axis_tuple(axis, ndim, name))
     except TypeError:
         raise TypeError(f"{name}: axis must be an integer or integers, got {axis!r}") from None
 

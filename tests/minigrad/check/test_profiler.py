@@ -84,6 +84,13 @@ def test_memory_report_of_a_constant_is_refused() -> None:
         mg.memory_report(Tensor(1.0))
 
 
+def test_profile_shown_inside_its_block_has_shares_of_the_time_of_its_ops() -> None:
+    with mg.profile() as p:
+        slow(Tensor(np.ones(2)))
+        _, first, *_ = str(p).splitlines()
+    assert first.split()[0] == "slow" and first.endswith("100.0%")
+
+
 class Recorder(Watch):
     """Notes what it sees."""
 

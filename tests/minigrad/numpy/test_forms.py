@@ -290,6 +290,8 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
     [
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
         Call(np.pad, [np.array(2.0), 1]),
+        Call(np.roll, [SQUARES, (1, 2, 1), (0, 1, 0)]),
+        Call(np.roll, [SQUARES, 1, (-1, 1)]),
         Call(np.pad, [np.array(2.0), (1, 2, 3)]),
         Call(np.linalg.norm, [np.array([[1.7, 2.0], [0.9, 0.6]]), "f"]),
         *(Call(np.diff, [np.array([True, False, False]), n]) for n in (0, 1, 2)),
