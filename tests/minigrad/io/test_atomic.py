@@ -183,6 +183,10 @@ def test_replace_together_after_an_interrupted_one_removes_the_files_of_both_gro
             (part / "config.json").write_text("first")
     with read_together(tmp_path, "config.json", ["vocab.txt", "vocab.json"]) as source:
         assert (source / "vocab.json").read_text() == "first"
+    (tmp_path / "notes").write_text("old")  # no file of the call
+    with read_together(tmp_path, "config.json", ["notes"]) as source:
+        assert (source / "notes").read_text() == "old"
+    (tmp_path / "notes").unlink()
     write_both(tmp_path, "second", words)
     assert sorted(os.listdir(tmp_path)) == ["config.json", "vocab.json", "weights"]
     assert (tmp_path / "vocab.json").read_text() == "first"
