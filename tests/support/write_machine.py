@@ -123,16 +123,18 @@ class Arrays:
             operands = [self.read(i, s.no_grad)[()] for i in s.operands]
             s.function(self.values[s.target], own, *operands)
             return
-        y = np.asarray(s.function(*[self.values[i] for i in s.operands]))
+        y = s.function(*[self.values[i] for i in s.operands])
+        is_number, y = not isinstance(y, np.ndarray), np.asarray(y)
         source = self.values[s.operands[0]]
-        is_view = owner_of(y) is owner_of(source) and (
-            source.ndim > 0 or s.detach
-        )  # an array of a number is new
+        is_array = source.ndim > 0 or source.flags.writeable  # an array of a number is new
+        is_view = owner_of(y) is owner_of(source) and (is_array or s.detach)
         read = [self.read(i, s.no_grad) for i in s.operands]
         if is_view and (s.detach or s.no_grad or s.operands[0] in self.frozen):
             self.frozen.add(len(self.values))
         elif not is_view:
             y = np.array(s.function(*read), order="K")
+        if is_number:
+            y.setflags(write=False)
         self.values.append(y)
 
 
