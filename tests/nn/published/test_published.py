@@ -91,7 +91,7 @@ def check_saved_again(path: Path, model: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-@max_examples(5)
+@max_examples(3)
 @given(st.data())
 def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> None:
     """Draw the sizes of a model, its weights, and settings that its family can have."""
