@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.environment import needs
-from support.published import MODELS, assert_same_outputs, make, torch, transformers
+from support.published import assert_same_outputs, make, torch, transformers
+from support.published_settings import MODELS
 
 import nn
 from minigrad.io import load_arrays

@@ -9,16 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.environment import needs
-from support.published import (
-    MODELS,
-    VOCAB,
-    make,
-    read_settings,
-    torch,
-    transformers,
-    until_end,
-    write_settings,
-)
+from support.published import make, read_settings, torch, transformers, until_end, write_settings
+from support.published_settings import MODELS, VOCAB
 
 import nn
 from nn.decoding.text_generation import options_of_directory

@@ -14,16 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.published import (
-    MODELS,
-    draw_batch,
-    load_theirs,
-    make,
-    name_in_file,
-    outputs,
-    torch,
-    until_end,
-)
+from support.published import draw_batch, load_theirs, make, name_in_file, outputs, torch, until_end
+from support.published_settings import MODELS
 
 import nn
 from nn.published.load import FAMILIES

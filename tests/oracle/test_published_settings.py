@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from support.environment import THOROUGH
 from support.published import (
-    MODELS,
     assert_same_outputs,
     load_theirs,
     make,
@@ -17,7 +16,8 @@ from support.published import (
     settings_of,
     transformers,
     write_settings,
-)  # fmt: skip
+)
+from support.published_settings import MODELS
 
 import nn
 from nn.published.family import HARMLESS

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.published import (
-    VOCAB,
     assert_same_outputs,
     load_theirs,
     make,
@@ -16,7 +15,8 @@ from support.published import (
     torch,
     transformers,
     write_settings,
-)  # fmt: skip
+)
+from support.published_settings import VOCAB
 
 import nn
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
