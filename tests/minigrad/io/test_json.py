@@ -113,6 +113,13 @@ def test_settings_with_invalid_entry_raise(take: Any, message: str) -> None:
         take(Settings(ENTRIES, "c.json"))
 
 
+def test_entries_that_are_null_count_as_missing() -> None:
+    settings = Settings({"a": None, "b": 3}, "c.json")
+    assert settings.integer(["a", "b"]) == settings.integer("a", 3) == 3
+    with pytest.raises(ValueError, match="^c.json: a is missing"):
+        settings.integer("a")
+
+
 @dataclass
 class Example:
     """A dataclass with values of several types."""

@@ -301,6 +301,21 @@ def test_vmap_of_a_tensor_made_of_examples_and_numbers_equals_a_loop() -> None:
         np.testing.assert_allclose(mg.vmap(f)(x[:, :3]).data, expected)
 
 
+ALONG = ["sum", "mean", "max", "min", "prod", "var", "std", "any", "all", "count_nonzero", "cumsum", "argmax", "argmin", "argsort", "sort", "flip", "median"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_vmap_of_a_function_along_an_axis_has_the_axes_of_an_example(name: str) -> None:
+    f, xs = getattr(np, name), (np.arange(24.0) % 5).reshape(2, 3, 4)
+    for axis in range(-3, 3):
+        if -2 <= axis < 2:
+            expected = [f(x, axis=axis) for x in xs]
+            np.testing.assert_allclose(mg.vmap(lambda x, axis=axis: f(x, axis=axis))(xs), expected)
+        else:
+            with pytest.raises(np.exceptions.AxisError):
+                mg.vmap(lambda x, axis=axis: f(x, axis=axis))(xs)
+
+
 @pytest.mark.parametrize(
     "in_axes, out_axes, args, message",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from typing import Any
 
@@ -130,6 +131,9 @@ def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)
     y = np.cumulative_prod(x, include_initial=True)
     np.testing.assert_array_equal(y.data, [1, 3, -3, -6])
+    for f, dtype in itertools.product((np.cumulative_prod, np.cumulative_sum), ("f2", "f4")):
+        y = f(Tensor(X[0].astype(dtype), requires_grad=True), include_initial=True)
+        assert y.dtype == dtype
     none = np.cumulative_prod(x[:0], include_initial=True)
     np.testing.assert_array_equal(none.data, [1])
     with pytest.raises(TypeError, match=r"cumulative_prod: axis must be an integer, got \(0,\)"):
