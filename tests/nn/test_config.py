@@ -146,3 +146,21 @@ def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str)
 def test_check_sizes_refuses_arrays_larger_than_those_of_a_file(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_sizes(config, {f"layer {i}": (2048, 512) for i in range(6)}, "f")
+
+
+@pytest.mark.parametrize("kind", [nn.LanguageModelConfig, nn.DecoderOnlyConfig])
+def test_numbers_of_a_configuration_are_refused_beyond_their_limits(kind: Any) -> None:
+    for name in ("d_model", "num_heads", "d_ff", "max_len"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            kind(**SIZES | {name: 0})
+    for dropout in (0.0, float(np.nextafter(1, 0))):
+        assert kind(**SIZES, dropout=dropout).dropout == dropout
+    for dropout in (-1e-9, 1.0):
+        with pytest.raises(ValueError, match="dropout must be .*less than 1, got"):
+            kind(**SIZES, dropout=dropout)
+    with pytest.raises(ValueError, match="positions.* must be .*'sinusoidal|kind must be one of"):
+        kind(**SIZES, positions="circular")
+    with pytest.raises(ValueError, match="positions must be 'sinusoidal' or 'learned', got 'none'"):
+        nn.LanguageModelConfig(**SIZES, positions="none")
+    with pytest.raises(ValueError, match="d_model must be divisible by num_heads, .*num_heads=0"):
+        nn.MultiHeadAttention(8, 0)

@@ -18,7 +18,7 @@ from support.word_tokenizer import SPECIAL, WORDS, word_text
 import nn
 from minigrad.io.json import Settings
 from nn.commands import search
-from nn.decoding.text_generation import options_of_directory, until_stop
+from nn.decoding.text_generation import _language_token, options_of_directory, until_stop
 from nn.published.classifier import Classifier, Reranker
 from nn.published.sentence_encoder import SIMILARITIES, SentenceEncoder
 
@@ -271,3 +271,9 @@ def test_lines_of_a_search_are_encoded_in_parts(n: int, at_once: int) -> None:
         patch.setattr(search, "LINES_AT_ONCE", at_once)
         found = search.encode_lines(encode, lines, Namespace(index=None, int8=False))
     np.testing.assert_allclose(found, encode.encode(lines), rtol=1e-5, atol=1e-6)
+
+
+def test_language_of_a_translation_may_be_the_first_token() -> None:
+    assert [_language_token(word_text(), token) for token in WORDS] == [*range(len(WORDS))]
+    with pytest.raises(ValueError, match="to must be a token of the vocabulary, got 'xx_XX'"):
+        _language_token(word_text(), "xx_XX")
