@@ -146,6 +146,7 @@ RANGES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     "diff: n": (lambda n: mg.diff(np.ones(3), n), 0, None),
     "num_samples": (lambda n: mg.multinomial(np.ones(3), n), 1, 3),
     "directions": (lambda n: mg.gradcheck(np.sin, [np.ones(2)], directions=n, elementwise=False), 1, None),
+    "factor": (lambda x: torch.optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([LEAF]), factor=x), 0.0, float(np.nextafter(1, 0))),
     "argnums": (lambda n: mg.grad(np.multiply, n)(1.0, 2.0), -2, 1),
     "clip_value": (lambda x: nn.utils.clip_grad_value_([LEAF], x), 0.0, None),
     "max_norm": (lambda x: nn.utils.clip_grad_norm_([LEAF], x), 0.0, None),

@@ -53,8 +53,9 @@ def test_tensor_has_the_attributes_of_an_array() -> None:
     assert t.T.shape == (3, 1) and mg.zeros(2, 3, 4).mT.shape == (2, 4, 3)
     assert [row.tolist() for row in t] == t.tolist() == [[1, 2, 3]]
     assert 3.0 in t and 9.0 not in t and {t: 1}[t] == 1
-    with pytest.raises(ValueError, match=r"item: the tensor must have one element, got shape"):
-        t.item()
+    for several in (t, Tensor([])):
+        with pytest.raises(ValueError, match=r"item: the tensor must have one element, got shape"):
+            several.item()
 
 
 def test_tensor_of_one_element_converts_to_numbers() -> None:

@@ -211,6 +211,8 @@ def test_loss_of_a_number_is_that_of_a_vector_of_one(name: str, reduction: str) 
     expected = loss(x, target, reduction=reduction).data
     y = loss(x[0], target[0], reduction=reduction)
     assert y.shape == () and y.item() == expected
+    with pytest.raises(ValueError, match=f"{name}: input and target must have one shape"):
+        loss(np.array([0.25, 0.5]), target, reduction=reduction)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(1, 5))
