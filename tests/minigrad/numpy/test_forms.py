@@ -65,6 +65,9 @@ REFUSED = {
 
 ACCEPTED = {
     np.sort: "can't be provided at the same time",  # kind= and descending=
+    **dict.fromkeys(
+        (np.nanmean, np.nanvar, np.nanstd), "axis .* out of bounds.* dimension 0"
+    ),  # a whole number
     np.average: "division by zero|sum to zero",  # if the result has no elements
     np.cross: "integer",  # axis=None, the default, or a list of one axis
     np.linalg.cross: "integer",
