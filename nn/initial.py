@@ -21,6 +21,7 @@ from minigrad.tensor import Tensor
 __all__: list[str] = []  # names of `nn.init`
 
 _SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
+_XAVIER: ContextVar[bool] = ContextVar("nn.init.xavier", default=False)
 _AT_ONCE = 1 << 18
 
 
@@ -38,6 +39,27 @@ def skipped(*, skip: bool = True) -> Iterator[None]:
         yield
     finally:
         _SKIPPED.reset(token)
+
+
+@contextmanager
+def by_xavier() -> Iterator[None]:
+    """Draw linear layers that are made within this block by Xavier's rule, as models do."""
+    token = _XAVIER.set(True)
+    try:
+        yield
+    finally:
+        _XAVIER.reset(token)
+
+
+def draw_linear(weight: Tensor, bias: Tensor | None, generator: Generator | None) -> None:
+    """Draw a linear layer within ± 1/√in, or by Xavier's rule, with a bias of 0, in `by_xavier`."""
+    if _XAVIER.get():
+        xavier_uniform_(weight, generator=generator)
+        return
+    bound = 1 / math.sqrt(weight.shape[1]) if weight.shape[1] else 0.0
+    uniform_(weight, -bound, bound, generator)
+    if bias is not None:
+        uniform_(bias, -bound, bound, generator)
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:

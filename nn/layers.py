@@ -21,7 +21,7 @@ from minigrad.ops.network import dropout, layer_norm, linear, relu, relu_dropout
 from minigrad.ops.shape import embedding, reshape
 from minigrad.tensor import Tensor
 
-from .initial import normal_, uniform_
+from .initial import draw_linear, normal_
 from .module import Module, Parameter, as_input
 
 __all__ = [
@@ -54,7 +54,8 @@ class Linear(Module):
     Attributes
     ----------
     weight : Parameter, shape (out_features, in_features)
-        Starts uniform within ± 1/√in_features, as the bias. A model draws again: see `Model`.
+        Starts uniform within ± 1/√in_features, as the bias. In a model, it starts by Xavier's rule,
+        and the bias is 0.
     bias : Parameter, shape (out_features,), or None
     """
 
@@ -71,10 +72,7 @@ class Linear(Module):
         shape = out_features, in_features
         self.weight = Parameter(np.zeros(shape, dtype))
         self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
-        bound = 1 / math.sqrt(in_features) if in_features else 0.0
-        uniform_(self.weight, -bound, bound, generator)
-        if self.bias is not None:
-            uniform_(self.bias, -bound, bound, generator)
+        draw_linear(self.weight, self.bias, generator)
 
     def forward(self, x: Array) -> Tensor:
         """Return x @ weight.T + bias, (..., out_features), for x (..., in_features)."""

@@ -23,7 +23,7 @@ from minigrad.tensor import Tensor, unwrap
 from .attention import AttentionCache, KeysAndValues, padding_mask_of
 from .block import Decoder, Encoder, InputEmbedding
 from .config import LanguageModelConfig, ModelConfig, TransformerConfig
-from .initial import xavier_uniform_
+from .initial import by_xavier, skipped
 from .layers import Embedding, Linear
 from .module import Module
 
@@ -69,7 +69,8 @@ class Model(Module):
             Arguments of the class.
         """
         made_class = self.config.parts.get(part, part)
-        return made_class(self.config, *sizes, self.generator, **options)
+        with by_xavier():
+            return made_class(self.config, *sizes, self.generator, **options)
 
     def make_output(self, size: int, shared: Embedding | None) -> Linear:
         """Return a new output projection.
@@ -84,30 +85,11 @@ class Model(Module):
         config = self.config
         options: Options = {"dtype": config.dtype, "generator": self.generator}
         layer = config.parts.get(Linear, Linear)
-        output = layer(config.d_model, size, config.output_bias, **options)
+        with by_xavier(), skipped(skip=shared is not None):
+            output = layer(config.d_model, size, config.output_bias, **options)
         if shared is not None:
             output.weight = shared.weight  # in place of the matrix that the layer made
         return output
-
-    def draw_weights(self, model_class: type[Model]) -> None:
-        """Draw the matrices of linear layers by Xavier's rule, and begin with biases of zero.
-
-        The constructor of each model class calls it last.
-
-        Parameters
-        ----------
-        model_class : type
-            Class whose constructor calls. A subclass with its own constructor draws later.
-        """
-        if type(self).__init__ is not model_class.__init__:
-            return
-        tables = {id(m.weight) for m in self.modules() if isinstance(m, Embedding)}
-        for module in self.modules():
-            if isinstance(module, Linear):
-                if id(module.weight) not in tables:
-                    xavier_uniform_(module.weight, generator=self.generator)
-                if module.bias is not None:
-                    module.bias.data[...] = 0
 
     def _batch(self, name: str, ids: Ids, padding_mask: Mask = None) -> Batch:
         """Check token ids (N, L), the argument `name`, and make their mask and positions."""
@@ -323,7 +305,6 @@ class Transformer(Model):
         self.decoder = self.make(Decoder, config.num_decoder_layers)
         table = self.target_embedding.tokens
         self.output = self.make_output(target, table if config.tie in ("target", "all") else None)
-        self.draw_weights(Transformer)
         if config.tie in ("embeddings", "all"):
             self.source_embedding.tokens.weight = table.weight
 
@@ -524,7 +505,6 @@ class LanguageModel(Model):
         self.output = self.make_output(
             config.vocab_size, self.embedding.tokens if config.tie else None
         )
-        self.draw_weights(LanguageModel)
 
     def _hidden(self, batch: Batch, caches: Sequence[AttentionCache] | None = None) -> Tensor:
         x = self.embedding(batch.ids, batch.positions)

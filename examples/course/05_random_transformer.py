@@ -292,21 +292,22 @@ print("random weights:", " ".join(word for word, _ in article.generate(stuck, wo
 
 # %% [markdown]
 # Now train it on three pairs of sentences: 200 steps against the gradient of the loss of lesson 4, as lesson 0 takes
-# them. Train once from these random weights, and once from smaller ones. **Before you go on:** does it matter where
-# training starts?
+# them. Train once from these random weights, and five times from smaller ones. **Before you go on:** does it matter
+# where training starts?
 
 # %%
 pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
-rng = np.random.default_rng(3)
-small = article.at_text_size(nn.Transformer(article.CONFIG, rng), rng)
-ends = [article.train(model, pairs, 200)[-1] for model in (stuck, small)]
+rngs = [np.random.default_rng(seed) for seed in range(5)]
+models = [article.at_text_size(nn.Transformer(article.CONFIG, rng), rng) for rng in rngs]
+end, *ends = (article.train(model, pairs, 200)[-1] for model in (stuck, *models))
+small = models[np.argmin(ends)]
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 check(
-    ends[0] > 0.5 and ends[1] < 0.05,
-    "loss after 200 steps: from N(0, 1) {:.2f}, from smaller weights {:.3f}",
-    ends[0],
-    ends[1],
+    end > 0.5 and np.median(ends) < 0.1,
+    "loss after 200 steps: from N(0, 1) {:.2f}, from smaller weights {:.3f} in the median",
+    end,
+    np.median(ends),
 )
 
 # %%

@@ -349,7 +349,7 @@ check(
     after["rate", 0.3],
 )
 check(
-    changed or after["layers", 1] + 0.2 < after["layers", 4],
+    changed or after["layers", 1] < min(after["layers", 2], after["layers", 4]) + 0.3,
     "with 1, 2 and 4 layers: {:.2f}, {:.2f} and {:.2f} bits",
     *(after["layers", n] for n in KNOBS["layers"]),
 )
@@ -377,8 +377,8 @@ with figure(
 # **The rate** is the knob to turn first, in factors of 3 or 10. If it is too small, the model has hardly left its beginning. If it
 # is too large, each step destroys what the one before has learned. Here only the frequencies of the letters are left.
 #
-# **Depth** needs time. After so few steps, a second layer does not help much, if at all, and four layers are far behind
-# one: they learn later. With six times as many steps, models of 1, 2 and 4 layers cost 0.32, 0.27 and 0.26 bits, and the
+# **Depth** needs time. After so few steps, more layers do not help much, if at all, and four are often far behind one:
+# they learn later. With six times as many steps, models of 1, 2 and 4 layers cost 0.33, 0.28 and 0.27 bits, and the
 # order is the reverse. Each layer takes the same time again, and the gain becomes smaller.
 #
 # ## What you have now

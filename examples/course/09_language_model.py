@@ -193,8 +193,8 @@ with figure(10, height, "Beside them, how far the answer falls without each head
     growing(drawn, layers, steps)
 
 # %% [markdown]
-# In our small model, one head of the second layer counts, and none of the first. Is the first layer of no use? What a
-# head is worth alone is not what the layer is worth; lesson 11 measures this. At the second `cloud`, the copying head
+# In our small model, no head counts alone. Two heads of the second layer copy, and each replaces the other. Is the first
+# layer of no use? What a head is worth alone is not what the layer is worth; lesson 11 measures this. At the second `cloud`, the copying head
 # must find the first `tiger`, because a `cloud` comes before it. Nothing in the vector of `tiger` says so, unless the
 # first layer has put it there. So look for heads that look one position back, and silence them together.
 

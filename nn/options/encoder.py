@@ -13,9 +13,9 @@ from minigrad.arguments import checked_count
 from minigrad.tensor import Tensor
 
 from ..block import Encoder, InputEmbedding
+from ..initial import by_xavier, skipped
 from ..layers import Dropout, Linear, activation_named
 from ..models import IGNORED, Batch, Model
-from ..module import Module
 from .config import EncoderConfig
 from .images import PatchEmbedding
 from .norms import norm_named
@@ -59,7 +59,6 @@ class EncoderModel(Model):
                 InputEmbedding, config.vocab_size, num_types=config.num_types
             )
         self.encoder = self.make(Encoder, config.num_layers, shared=config.shared_layers)
-        self.draw_weights(EncoderModel)
 
     def _sequences(
         self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
@@ -160,15 +159,13 @@ class _Classifier(_WithOutput):
         super().__init__(config, generator)
         checked_count(type(self).__name__, "num_classes", config.num_classes)
         linear = partial(Linear, config.d_model, dtype=config.dtype, generator=generator)
+        has_dense = config.head_activation != "none"
         self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
-        self.dense: Linear | None = None
-        if config.head_activation != "none":
-            self.dense = linear(config.d_model, config.bias)
-        self.norm: Module | None = None
-        if config.head_norm:
-            self.norm = norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)
-        self.output = linear(config.num_classes)
-        self.draw_weights(_Classifier)
+        with by_xavier():
+            self.dense = linear(config.d_model, config.bias) if has_dense else None
+            norm = (config.norm, config.d_model, config.norm_eps, config.dtype)
+            self.norm = norm_named(*norm) if config.head_norm else None
+            self.output = linear(config.num_classes)
 
     def _features(self, batch: TypedBatch) -> Tensor:
         x = self._pooled(batch)
@@ -227,11 +224,12 @@ class MaskedLanguageModel(_WithOutput):
             )
         width = config.embeddings.size or config.d_model
         shared: dict[str, Any] = {"dtype": config.dtype, "generator": generator}
-        self.dense = Linear(config.d_model, width, config.bias, **shared)
+        with by_xavier():
+            self.dense = Linear(config.d_model, width, config.bias, **shared)
         self.norm = norm_named(config.norm, width, config.norm_eps, config.dtype)
-        self.output = Linear(width, config.vocab_size, config.output_bias, **shared)
+        with skipped():
+            self.output = Linear(width, config.vocab_size, config.output_bias, **shared)
         self.output.weight = self.embedding.tokens.weight
-        self.draw_weights(MaskedLanguageModel)
 
     def _features(self, batch: TypedBatch) -> Tensor:
         activation = activation_named(self.config.activation)

@@ -44,6 +44,52 @@ def test_language_model_loss_starts_near_ln_v(options: dict[str, Any]) -> None:
     assert loss.item() == pytest.approx(np.log(2000), abs=0.35)
 
 
+class CountingGenerator(np.random.Generator):
+    """Generator that counts the numbers it draws."""
+
+    count = 0
+
+    def uniform(self, low: Any, high: Any, size: Any) -> Any:
+        self.count += np.prod(size)
+        return super().uniform(low, high, size)
+
+    def normal(self, mean: Any, std: Any, size: Any) -> Any:
+        self.count += np.prod(size)
+        return super().normal(mean, std, size)
+
+
+class OwnModel(nn.EncoderClassifier):
+    """A model with a constructor of its own."""
+
+    def __init__(self, config: nn.EncoderConfig, generator: Any) -> None:
+        super().__init__(config, generator)
+
+
+@pytest.mark.parametrize(
+    "model,config",
+    [
+        (nn.Transformer, nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12)),
+        (nn.Transformer, nn.EncoderDecoderConfig(9, 9, 8, 2, 1, 2, 12, tie="target")),
+        (nn.LanguageModel, nn.LanguageModelConfig(13, 16, 4, 2, 24)),
+        (nn.LanguageModel, nn.LanguageModelConfig(13, 16, 4, 2, 24, tie=False, output_bias=True)),
+        (nn.EncoderClassifier, encoder_config(2, num_classes=3)),
+        (nn.TokenClassifier, encoder_config(2, num_classes=3)),
+        (nn.MaskedLanguageModel, encoder_config()),
+        (OwnModel, encoder_config(num_classes=3)),
+    ],
+)
+def test_model_draws_each_weight_once_by_xaviers_rule(model: Any, config: Any) -> None:
+    generator = CountingGenerator(np.random.PCG64(0))
+    made = model(config, generator)
+    assert generator.count == sum(p.size for p in made.parameters() if p.data.std() > 0)
+    tables = [m.weight for m in made.modules() if isinstance(m, nn.Embedding)]
+    for layer in (m for m in made.modules() if isinstance(m, nn.Linear)):
+        assert layer.bias is None or not layer.bias.data.any()
+        if not any(layer.weight is table for table in tables):
+            bound = np.sqrt(6 / sum(layer.weight.shape))
+            assert 0.8 * bound < np.abs(layer.weight.data).max() <= bound
+
+
 # -- descriptions in JSON ----------------------------------------------------------------------------------------
 
 WINDOWED = nn.AttentionConfig(window=3, window_layers=[0])

@@ -766,7 +766,7 @@ def trained_generation(text: Statements) -> None:
     pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
     stuck = random_transformer(3)
     stuck_losses = train(stuck, pairs, 200)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(0)
     model = at_text_size(nn.Transformer(CONFIG, rng), rng)
     losses = train(model, pairs, 200)
     text.fact(
