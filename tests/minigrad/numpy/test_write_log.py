@@ -112,9 +112,10 @@ def assert_slopes(writes: list[tuple[Any, str]]) -> None:
 
     t = Tensor(x, requires_grad=True)
     y = f(t)
-    (g,) = mg.gradients(y, [t])
+    (g,) = mg.gradients(y, [t], allow_unused=True)  # None if constants replaced all elements
     assert y.item() == f(x), writes
-    assert (g.data * direction).sum() == f(x + direction) - f(x), writes
+    slope = 0.0 if g is None else (g.data * direction).sum()
+    assert slope == f(x + direction) - f(x), writes
 
 
 @given(st.lists(st.tuples(basic_indices((3, 4), allow_ellipsis=False), st.sampled_from(KINDS)), max_size=5))  # fmt: skip
