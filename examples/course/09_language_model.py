@@ -194,9 +194,10 @@ with figure(10, height, "Beside them, how far the answer falls without each head
 
 # %% [markdown]
 # In our small model, no head counts alone. Two heads of the second layer copy, and each replaces the other. Is the first
-# layer of no use? What a head is worth alone is not what the layer is worth; lesson 11 measures this. At the second `cloud`, the copying head
-# must find the first `tiger`, because a `cloud` comes before it. Nothing in the vector of `tiger` says so, unless the
-# first layer has put it there. So look for heads that look one position back, and silence them together.
+# layer of no use? What a head is worth alone is not what the layer is worth; lesson 11 measures this. At the second
+# `cloud`, the copying head must find the first `tiger`, because a `cloud` comes before it. Nothing in the vector of
+# `tiger` says so, unless the first layer has put it there. So look for heads that look one position back, and silence them
+# together.
 
 # %%
 back = np.stack([np.diagonal(calls[0][0], -1, 1, 2).mean(-1) for calls in attention.values()])
