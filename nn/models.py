@@ -497,8 +497,8 @@ class LanguageModel(Model):
         super().__init__(config, generator)
         checked_count("LanguageModel", "vocab_size", config.vocab_size)
         # A tied table is also the output projection. With elements of size 1, first logits would
-        # be of size √d_model, and each token would predict itself. So the
-        # size of logits, std · √d_model, is at most 0.2.
+        # be of size √d_model, and each token would predict itself. So the size of logits,
+        # std · √d_model, is at most 0.2.
         std = min(0.02, 2 / config.d_model) if config.tie else None
         self.embedding = self.make(InputEmbedding, config.vocab_size, std=std)
         self.layers = self.make(Encoder, config.num_layers, causal=True)

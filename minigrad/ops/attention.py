@@ -77,9 +77,8 @@ def attention_weights(
     scores = matmul(query, _repeat_heads(key, query.shape[1]).mT) * scale
     if bias is None:
         return softmax(scores, where=mask)
-    return softmax(
-        scores + bias, where=True if mask is None else mask
-    )  # True: 0 for rows of -inf, not NaN
+    visible = True if mask is None else mask  # True: 0 for rows of -inf, not NaN
+    return softmax(scores + bias, where=visible)
 
 
 @fusible

@@ -65,12 +65,13 @@ def split_by_label(pairs: Sequence[Pair], *sizes: int, seed: int) -> list[list[P
         seen[label] += 1
         is_last = seen[label] == total[label]
         places[i] = 2.0 if is_last else (seen[label] - keys[i][-1] / 256) / total[label]
-    ranked = [pairs[i] for i in np.argsort(places, kind="stable")]
+    ranked = np.argsort(places, kind="stable").tolist()
     parts, start = [], 0
     for size in sizes:
         parts.append(ranked[start : start + size])
         start += size
-    return [*parts, sorted(ranked[start:], key=lambda pair: random_order(seed, *pair))]
+    parts.append(sorted(ranked[start:], key=keys.__getitem__))
+    return [[pairs[i] for i in part] for part in parts]
 
 
 def label_report(expected: Sequence[str], found: Sequence[str], labels: Sequence[str]) -> str:

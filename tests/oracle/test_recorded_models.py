@@ -1,4 +1,4 @@
-"""The recorded outputs and defaults are those of transformers.
+"""Recorded outputs and defaults are equal to those of transformers.
 
 After `MODELS` has changed, `PYTHONPATH=tests python tests/oracle/test_recorded_models.py` records
 them again.

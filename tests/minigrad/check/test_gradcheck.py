@@ -94,7 +94,7 @@ def test_gradcheck_with_complex_step_has_no_truncation_error() -> None:
 
 
 def test_gradcheck_rejects_a_kink_that_no_single_element_shows() -> None:
-    """The cube root of x² y has at 0 the slopes 0 along both axes, but not along others."""
+    """At 0, the slopes of the cube root of x² y are 0 along both axes, but not in other directions."""
     f = custom_op(x=lambda g, x: 0 * x)(lambda x: np.cbrt(x[0] ** 2 * x[1]))
     for elementwise in (True, False):
         assert not mg.gradcheck(f, [np.zeros(2)], elementwise=elementwise, raise_exception=False)
@@ -102,7 +102,7 @@ def test_gradcheck_rejects_a_kink_that_no_single_element_shows() -> None:
 
 @pytest.mark.parametrize("tracked", [*itertools.product([None, False, True], repeat=2)])
 def test_gradcheck_checks_the_tensors_that_require_gradients_or_else_all(tracked: Any) -> None:
-    """The slope along `a` is wrong; None is an array."""
+    """The rule of `a` is wrong. For None, the input is an array."""
     f = custom_op(a=lambda g, b: 2 * g * b, b=lambda g, a: g * a)(lambda a, b: a * b)
     inputs = [x if kind is None else Tensor(x, kind) for x, kind in zip((A, A + 1), tracked)]
     only_b = True in tracked and tracked[0] is not True

@@ -153,7 +153,7 @@ def test_fork_inside_a_block_keeps_it(blas: list[int]) -> None:
 def test_blocks_entered_and_left_in_any_order_restore_the_threads_of_blas(
     blas: list[int], data: st.DataObject
 ) -> None:
-    """The one that shares counts one thread, the others all."""
+    """While a block shares its threads, `get_num_threads` returns 1, otherwise all threads."""
     inside: list[Any] = []
     while data.draw(st.booleans(), "enter or leave") or inside:
         if len(inside) < 4 and (not inside or data.draw(st.booleans(), "enter")):

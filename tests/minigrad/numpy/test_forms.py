@@ -113,7 +113,7 @@ triu_indices_from true_divide trunc unstack unwrap var vdot vecdot vsplit vstack
 
 
 def test_functions_of_numpy_are_registered() -> None:
-    """Those that this version of NumPy has."""
+    """Names that this version of NumPy lacks are left out."""
     known = {**DISPATCH, **ADAPTED}
     found = {name: operator.attrgetter(name)(np) for name in NAMES.split() if has(np, name)}
     assert len(found) > 250 and not [name for name, f in found.items() if f not in known]

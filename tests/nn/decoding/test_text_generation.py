@@ -59,7 +59,7 @@ def test_stream_text_with_stop_takes_no_more_tokens_of_the_model(
 
 @pytest.mark.parametrize("length", [39, 40, 41, 60])
 def test_prompt_beyond_the_context_warns(length: int, tmp_path: Path) -> None:
-    """The model has 40 positions, and reads the last tokens."""
+    """A model with 40 positions reads the last 40 tokens of the prompt."""
     language_model_folder(tmp_path)
     model, text = nn.load(tmp_path), nn.text.load(tmp_path)
     prompt = " ".join(["cat", "the", "dog", "sat"][i % 4] for i in range(length))
