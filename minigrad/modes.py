@@ -187,13 +187,13 @@ class traced:
         mode = MODE.get()
         MODE.set(Mode(True, mode.watch, True, mode, self))
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
         leave(self)
         replaced = isinstance(error, (ValueError, SystemError))
         if error is not None and replaced and isinstance(error.__cause__, GradientError):
             # NumPy replaces the error if `array[i] = tensor` converts the tensor to a number, and
             # Python if a function in C, such as SciPy's bisect, goes on after it
-            raise error.__cause__ from None
+            raise error.__cause__.with_traceback(trace) from None
 
 
 def is_grad_enabled() -> bool:

@@ -67,7 +67,7 @@ class detect_anomaly(Watch):
     """
 
     def __init__(self) -> None:
-        self._recorded: WeakKeyDictionary[Node, tuple[str, int]] = WeakKeyDictionary()
+        self._recorded: WeakKeyDictionary[Node, tuple[str, set[Any]]] = WeakKeyDictionary()
 
     def forward(
         self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
@@ -80,19 +80,20 @@ class detect_anomaly(Watch):
         return y
 
     def recorded(self, node: Node) -> None:
-        """Store the line of the caller and a checksum of the saved arrays."""
+        """Store the line of the caller and checksums of the arrays that each rule reads."""
         super().recorded(node)
-        self._recorded[node] = caller_line(), _checksum(node)
+        checksums = {_checksum(node, rule, args) for _, rule, args in node.edges or ()}
+        self._recorded[node] = caller_line(), checksums
 
     def _name(self, node: Node) -> str:
         """Return the name of an operation and the line that called it."""
-        line = self._recorded.get(node, (None, 0))[0]
+        line = self._recorded.get(node, (None,))[0]
         return f"{node.op.name}, called at {line}" if line else node.op.name
 
     def backward(self, node: Node, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
         """Run a rule and check its saved arrays and its results."""
-        line, checksum = self._recorded.get(node, (None, None))
-        if line is not None and checksum != _checksum(node):
+        line, checksums = self._recorded.get(node, (None, set()))
+        if line is not None and _checksum(node, rule, args) not in checksums:
             raise GradientError(
                 f"{node.op.name}: values that its gradient needs were changed since {line}; change "
                 "them after backward(), or use a copy"
@@ -118,9 +119,9 @@ def _origin(results: Any, arguments: Any, what: str) -> str | None:
     return f"passed on a NaN in its {what}" if is_passed_on else f"made NaN from {what} with an Inf"
 
 
-def _checksum(node: Node) -> int:
-    """Return a checksum of all arrays that the rules of a node read."""
+def _checksum(node: Node, rule: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, int]:
+    """Return the rule of an operand, or None for the one rule of all, and a checksum of `args`."""
     total = 0
-    for array in arrays_in([args for _, _, args in node.edges or ()]):
+    for array in arrays_in(args):
         total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
-    return total
+    return None if node.op.joint else rule, total

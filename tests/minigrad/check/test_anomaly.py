@@ -82,6 +82,25 @@ def test_detect_anomaly_of_write_through_a_view_names_the_line() -> None:
             y.backward()
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_detect_anomaly_of_a_factor_with_the_values_of_the_other_raises(create_graph: bool) -> None:
+    x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with mg.detect_anomaly():
+        z = (x * y).sum()
+        y.data[...] = x.data
+        with pytest.raises(GradientError, match="multiply: values that its gradient needs"):
+            mg.gradients(z, [x, y], create_graph=create_graph)
+
+
+def write_in_turns(x: Any) -> Any:
+    a = mg.zeros((3, 3))
+    a[:] = x
+    for i in range(3):
+        np.tanh(a[i], out=a[i])
+        a[i, 0] = (a[:, 1] * a[:, 2]).sum()
+    return (mg.softmax(a) ** 3).sum()
+
+
 def test_watch_entered_inside_its_own_block_is_refused() -> None:
     watch, message = mg.detect_anomaly(), "detect_anomaly: .* inside its own block"
     with watch, mg.profile(), pytest.raises(RuntimeError, match=message), watch:
@@ -91,9 +110,12 @@ def test_watch_entered_inside_its_own_block_is_refused() -> None:
 
 
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
-def test_gradient_of_watched_operations_is_the_same(watch: Any) -> None:
+@pytest.mark.parametrize(
+    "f", [lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum(), write_in_turns]
+)
+@pytest.mark.parametrize("derivative", [mg.grad, mg.hessian])
+def test_derivative_of_watched_operations_is_the_same(derivative: Any, f: Any, watch: Any) -> None:
     a = np.random.default_rng(0).standard_normal((3, 3))
-    g = mg.grad(lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum())
     with watch():
-        watched = g(a)
-    np.testing.assert_array_equal(watched.data, g(a).data)
+        watched = derivative(f)(a)
+    np.testing.assert_array_equal(watched.data, derivative(f)(a).data)
