@@ -141,11 +141,56 @@ def test_attention_in_parts_equals_its_definition(data: st.DataObject, sequences
 def test_attention_in_parts_of_any_number_of_sequences_equals_one_part(
     n: int, sequences: int
 ) -> None:
+    """With a bias and a mask of each sequence, or of all."""
     query, key, value = (normal(i, n, heads, 3, 2) for i, heads in enumerate((4, 2, 2)))
-    expected = forward_attention(query, key, value, None, None, 0.7)
-    with replaced({"BLOCK": sequences * 4 * 3 * 3 // 2}):
-        heads = forward_attention(query, key, value, None, None, 0.7)
-    np.testing.assert_allclose(heads, expected, rtol=1e-12)
+    for count in (1, n):
+        mask = normal(3, n + 1 - count, 1, 3, 3) > -0.5
+        leaves = [Tensor(x, requires_grad=True) for x in (query, key, value, normal(4, count, 4, 3, 3))]  # fmt: skip
+        results = []
+        for block in (32768, sequences * 4 * 3 * 3 // 2):
+            with replaced({"BLOCK": block}):
+                y = mg.scaled_dot_product_attention(
+                    *leaves[:3],
+                    mask,
+                    bias=leaves[3],
+                    dropout=0.2,
+                    generator=np.random.default_rng(0),
+                )
+                gradients = mg.gradients(y, leaves, normal(5, *y.shape))
+                heads = forward_attention(query, key, value, leaves[3].data, mask, 0.7)
+            results.append([heads, y.data, *[g.data for g in gradients]])
+        for found, expected in zip(*results):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (mg.linear, [(3, 4), (2, 4), (2,)]),
+        (lambda x, w, b: mg.layer_norm(x, weight=w, bias=b), [(3, 4), (4,), (4,)]),
+        (lambda x, w: mg.rms_norm(x, weight=w, eps=0.1), [(3, 4), (4,)]),
+        (mg.scaled_dot_product_attention, [(1, 2, 3, 4)] * 3),
+        (lambda x, w, b: mg.linear_cross_entropy(x, w, [0, 1, 2], linear_bias=b, label_smoothing=0.1), [(3, 4), (5, 4), (5,)]),
+    ],
+    ids=["linear", "layer_norm", "rms_norm", "attention", "linear_cross_entropy"],
+)  # fmt: skip
+def test_kernel_of_several_dtypes_computes_in_the_dtype_that_numpy_promotes_to(
+    call: Any, shapes: list[tuple[int, ...]]
+) -> None:
+    values = [3 * normal(i, *shape) for i, shape in enumerate(shapes)]
+    for dtypes in itertools.product(("f2", "f4", "f8", "i8"), repeat=len(shapes)):
+        arrays = [x.astype(dtype) for x, dtype in zip(values, dtypes)]
+        wide = np.result_type(*arrays, np.float16)
+        results = []
+        for operands in (arrays, [x.astype(float) for x in arrays]):
+            leaves = [Tensor(x, x.dtype.kind == "f") for x in operands]
+            floats = [leaf for leaf, x in zip(leaves, arrays) if x.dtype.kind == "f"]
+            y = call(*leaves)
+            results.append([y, *mg.gradients(y.sum(), floats)] if floats else [y])
+        for value, exact, dtype in zip(*results, [wide, *[x.dtype for x in arrays if x.dtype.kind == "f"]]):  # fmt: skip
+            assert value.dtype == dtype
+            atol = 50 * np.finfo(max(wide, dtype, key=lambda t: np.finfo(t).eps)).eps
+            np.testing.assert_allclose(value.data, exact.data, rtol=atol, atol=atol)
 
 
 def test_thresholds_list_all_numbers_of_the_kernels() -> None:
