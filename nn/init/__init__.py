@@ -113,7 +113,7 @@ def trunc_normal_(
     if not a < b:
         raise ValueError(f"trunc_normal_: a must be less than b ({b}), got {a}")
     nearest = min(max(mean, a), b)
-    if std <= 0 or abs(nearest - mean) > 4 * std:
+    if not std > 0 or abs(nearest - mean) > 4 * std:
         raise ValueError(
             f"trunc_normal_: [a, b] must be within 4 std of the mean {mean}, got [{a}, {b}] and "
             f"std {std}"

@@ -151,3 +151,52 @@ def test_truncated_values_lie_between_their_limits(a: Any, b: Any, mean: Any, se
     low, high = -2 if a is None else a, 2 if b is None else b
     assert low <= x.min() and x.max() <= high
     assert x.max() - x.min() > 0.97 * (high - low) - 0.3 and (a is not None or x.min() < low + 0.6)
+
+
+@given(mean=st.sampled_from([-2.0, 0.0, 5.0]), std=st.sampled_from([0.01, 1.0, 3.0]), distance=st.sampled_from([-9.0, -4.1, -3.0, 3.0, 4.1]))  # fmt: skip
+def test_truncated_values_need_an_interval_within_four_deviations(
+    mean: float, std: float, distance: float
+) -> None:
+    low, high = sorted([mean + distance * std, mean + (distance + np.sign(distance)) * std])
+    if abs(distance) > 4:
+        with pytest.raises(ValueError, match=r"\[a, b\] must be within 4 std of the mean"):
+            init.trunc_normal_(mg.zeros(2), mean, std, low, high)
+    else:
+        x = init.trunc_normal_(mg.zeros(2), mean, std, low, high).data
+        assert low <= x.min() <= x.max() <= high
+
+
+def test_truncated_values_have_the_moments_of_their_arguments() -> None:
+    x = init.trunc_normal_(mg.zeros(4000), 0.5, 0.1, generator=np.random.default_rng(0)).data
+    assert abs(x.mean() - 0.5) < 0.01 and abs(x.std() - 0.1) < 0.01
+    for std in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="trunc_normal_"):
+            init.trunc_normal_(mg.zeros(2), 0.0, std)
+    for a, b in ((1.0, 1.0), (2.0, 1.0), (math.nan, 1.0)):
+        with pytest.raises(ValueError, match="trunc_normal_: a must be less than b"):
+            init.trunc_normal_(mg.zeros(2), a=a, b=b)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 3, 3), (1, 2, 2, 3, 3)])
+def test_masks_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    q = normal(0, 2, 3, 4)
+    for mask in (np.ones(shape, bool), np.zeros(shape)):
+        with pytest.raises(ValueError, match="attn_mask must broadcast to the scores"):
+            F.scaled_dot_product_attention(q, q, q, mask)
+
+
+@given(n=st.integers(1, 4), s=st.integers(1, 4), axes=st.integers(0, 3), seed=seeds, scale=st.none() | st.just(0.3))  # fmt: skip
+def test_causal_attention_begins_at_the_first_key(
+    n: int, s: int, axes: int, seed: int, scale: float | None
+) -> None:
+    """As in PyTorch, query i sees the keys up to i, also if the lengths differ."""
+    leading = (2, 1, 2)[:axes]
+    q, k, v = (normal([seed, i], *leading, m, 4) for i, m in enumerate((n, s, s)))
+    scores = q @ k.swapaxes(-1, -2) * (0.5 if scale is None else scale)
+    weights = np.exp(np.where(np.tri(n, s), scores, -np.inf))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    np.testing.assert_allclose(y.data, weights / weights.sum(-1, keepdims=True) @ v, 1e-9, 1e-12)
+    masked = F.scaled_dot_product_attention(q, k, v, Tensor(np.tri(n, s, dtype=bool)), scale=scale)
+    np.testing.assert_array_equal(masked.data, y.data)
+    with pytest.raises(ValueError, match="attn_mask must be None with is_causal"):
+        F.scaled_dot_product_attention(q, k, v, np.tri(n, s, dtype=bool), is_causal=True)

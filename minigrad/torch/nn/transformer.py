@@ -39,7 +39,7 @@ def _added(name: str, mask: Any, dtype: Any) -> Any:
         raise TypeError(
             f"{name} must be boolean (True = may not attend) or float, got {mask.dtype}"
         )
-    return np.where(unwrap(mask), -np.inf, 0).astype(dtype) if mask.dtype == bool else mask
+    return mg.astype(np.where(unwrap(mask), -np.inf, 0) if mask.dtype == bool else mask, dtype)
 
 
 class MultiheadAttention(Module):

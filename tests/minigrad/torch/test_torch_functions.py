@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -86,3 +89,72 @@ def test_function_has_the_result_of_pytorch(call: Any, expected: Any) -> None:
 def test_bernoulli_draws_ones_with_their_probability() -> None:
     found = torch.bernoulli(Tensor(np.full(4000, 0.25)), generator=torch.Generator().manual_seed(0))
     assert set(found.tolist()) == {0.0, 1.0} and 0.2 < found.mean().item() < 0.3
+
+
+CREATED: dict[str, Any] = {
+    "zeros": (2,), "ones": (2,), "empty": (2,), "eye": (2,), "rand": (2,), "randn": (2,), "full": ((2,), 1.5),
+    "arange": (2.0,), "linspace": (0, 4, 3), "tensor": ([1.0, 2.0],),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CREATED)
+def test_created_tensor_has_the_options_of_its_call(name: str) -> None:
+    create, args = getattr(torch, name), CREATED[name]
+    for flag in (True, False):
+        x = create(*args, requires_grad=flag, device="cpu")
+        assert x.requires_grad == flag and x.is_leaf and x.dtype == np.float32
+    with pytest.raises(ValueError, match="device must be 'cpu'"):
+        create(*args, device="cuda")
+    if isinstance(args[0], int) and len(args) == 1:
+        assert create(*args, layout=None, pin_memory=True).shape == create(*args).shape
+
+
+DRAWN: dict[str, Any] = {
+    "rand": (9,), "randn": (9,), "randint": (9, (9,)), "randperm": (9,), "normal": (T, 2.0), "bernoulli": (T * 0 + 0.5,),
+    "multinomial": (np.ones((9, 9)) / 9, 9, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_random_numbers_are_those_of_their_generator(name: str) -> None:
+    def draw(seed: int, kind: Any = torch.Generator) -> Any:
+        generator = kind().manual_seed(seed) if kind else np.random.default_rng(seed)
+        return getattr(torch, name)(*DRAWN[name], generator=generator)
+
+    assert draw(0).tolist() == draw(0).tolist() == draw(0, None).tolist()
+    assert any(draw(0).tolist() != draw(seed).tolist() for seed in range(1, 4))
+    assert draw(0).dtype == {"rand": np.float32, "randn": np.float32, "normal": T.dtype, "bernoulli": T.dtype}.get(name, np.int64)  # fmt: skip
+
+
+def test_random_numbers_have_the_range_and_moments_of_their_arguments() -> None:
+    assert {*torch.randint(2, (99,)).tolist()} == {0, 1}
+    assert {*torch.randint(5, 7, size=(99,), dtype=np.int32).tolist()} == {5, 6}
+    assert torch.randint(5, 7, (1,), dtype=np.int32).dtype == np.int32
+    mean, std = Tensor(np.full(4000, 3.0)), Tensor(np.full(4000, 0.5, np.float32))
+    for x in (torch.normal(mean, 0.5), torch.normal(3.0, std), torch.normal(3.0, 0.5, (4000,))):
+        assert abs(x.mean().item() - 3) < 0.1 and 0.45 < np.std(x.data) < 0.55
+    assert torch.normal(mean, std).dtype == float and torch.normal(0, std).dtype == np.float32
+    assert torch.normal(0.0, 1.0, (2,)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "part", ["functions", "dtypes", "amp", "utils.data", "nn.transformer", "losses", "names"]
+)
+def test_all_names_that_a_module_defines_are_public(part: str) -> None:
+    module = importlib.import_module(f"minigrad.torch.{part}")
+    defined = set()
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.Assign):
+            targets = [x for t in node.targets for x in getattr(t, "elts", [t])]
+            defined |= {x.id for x in targets if isinstance(x, ast.Name)}
+    public = {name for name in defined if name[0] != "_" and not name.isupper()}
+    assert public - {
+        "T",
+        "reduced_elements",
+        "translate_options",
+        "split_by_size",
+        "Size",
+        "Selected",
+    } <= {*module.__all__}

@@ -395,3 +395,42 @@ def test_options_of_the_way_to_compute_change_nothing(kind: Any) -> None:
         (x * x).sum().backward()
         optimizer.step()
     assert p.tolist() == q.tolist() != [1.0, 1.0, 1.0]
+
+
+def test_loader_collates_drops_and_draws_as_its_options_say() -> None:
+    data = TensorDataset(np.arange(7), np.arange(7) * 2, np.arange(7) * 3)
+    assert [len(data), data[2], data[-1]] == [7, (2, 4, 6), (6, 12, 18)]
+    before = mg.get_rng_state()
+    for drop in (False, True):
+        loader = DataLoader(data, 3, drop_last=drop, collate_fn=lambda rows: [sum(r) for r in rows])
+        expected = [[0, 6, 12], [18, 24, 30], [36]]
+        assert [*loader] == expected[: 3 - drop] and len(loader) == 3 - drop
+        assert loader.dataset is data
+    assert mg.get_rng_state() == before
+    assert [len(x) for x, *_ in DataLoader(data)] == [1] * 7
+
+
+def test_split_is_drawn_from_its_generator_and_its_items_keep_their_order() -> None:
+    data = TensorDataset(np.arange(30))
+    splits = [
+        [part.indices for part in random_split(data, [10, 20], torch.Generator().manual_seed(seed))]
+        for seed in (0, 0, 1)
+    ]
+    assert splits[0] == splits[1] != splits[2]
+    assert splits[0][0] != sorted(splits[0][0]) and len(splits[0][1]) == 20
+    part = random_split(data, [10, 20])[0]
+    assert [part[i][0] for i in range(len(part))] == part.indices
+    for lengths in ([10, 19], [10, 21], [0.5, 0.4], [0.5, 0.6]):
+        with pytest.raises(ValueError, match="random_split: lengths must add up to 30"):
+            random_split(data, lengths)
+    assert [*map(len, random_split(data, [0.1] * 10))] == [3] * 10
+
+
+def test_disabled_scaler_takes_the_step() -> None:
+    p = torch.ones(2, requires_grad=True)
+    scaler, optimizer = torch.amp.GradScaler(enabled=False), SGD([p], 0.5)
+    scaler.scale(p.sum()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert p.tolist() == [0.5, 0.5] and p.grad.tolist() == [1, 1]

@@ -154,3 +154,84 @@ def test_attention_refuses_sizes_and_masks_that_do_not_fit() -> None:
     for sizes in ({"kdim": 3}, {"vdim": 3}):
         with pytest.raises(ValueError, match="kdim and vdim must equal embed_dim"):
             nn.MultiheadAttention(4, 2, **sizes)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+def test_layer_has_the_parameters_and_dropouts_of_pytorch(kind: Any, bias: bool) -> None:
+    """Dropout is inside attention, inside the feed-forward network, and after each sublayer."""
+    layer = kind(4, 2, 3, 0.5, bias=bias)
+    attentions = ["self_attn", "multihead_attn"][: 1 + layer.has_memory]
+    names = [f"{name}.out_proj" for name in attentions]
+    names += ["linear1", "linear2", *(f"norm{i + 1}" for i in range(len(attentions) + 1))]
+    ends = ["weight", "bias"] if bias else ["weight"]
+    expected = {f"{name}.{end}" for name in names for end in ends}
+    expected |= {f"{name}.in_proj_{end}" for name in attentions for end in ends}
+    assert layer.state_dict().keys() == expected
+    assert [getattr(layer, name).dropout for name in attentions] == [0.5] * len(attentions)
+    shapes: list[Any] = []
+    layer.dropout.register_forward_hook(lambda module, args, y: shapes.append(y.shape))
+    layer(*[np.ones((3, 2, 4), np.float32)] * (1 + layer.has_memory))
+    assert shapes == [(3, 2, 4)] * len(attentions) + [(3, 2, 3), (3, 2, 4)]
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_drops_weights_in_training_only(need_weights: bool) -> None:
+    """The one key has the weight 1, so that each head is dropped or doubled."""
+    m = perturb(nn.MultiheadAttention(4, 2, 0.5, bias=False, dtype=float), 0)
+    m.out_proj.weight.data[...] = np.eye(4)
+    x = normal(1, 1, 50, 4)
+    kept = m.eval()(x, x, x, need_weights=need_weights)[0].data
+    factors = m.train()(x, x, x, need_weights=need_weights)[0].data / kept
+    np.testing.assert_allclose(factors, np.round(factors), atol=1e-9)
+    assert {*np.round(factors[..., [0, 2]]).ravel()} == {0.0, 2.0}
+
+
+def test_masks_can_be_lists() -> None:
+    m, x = nn.MultiheadAttention(4, 2), np.ones((2, 1, 4), np.float32)
+    for mask in ([[False, True], [False, False]], [[0.0, -1.0], [0.0, 0.0]]):
+        for name in ("attn_mask", "key_padding_mask"):
+            rows = mask if name == "attn_mask" else mask[:1]
+            listed, array = (m(x, x, x, **{name: r})[1] for r in (rows, np.array(rows)))
+            np.testing.assert_array_equal(listed.data, array.data)
+    with pytest.raises(TypeError, match="attn_mask must be boolean .* or float, got int"):
+        m(x, x, x, attn_mask=[[0, 1], [0, 0]])
+
+
+def test_causal_flag_needs_a_mask_at_every_place_and_changes_nothing_else() -> None:
+    x = normal(0, 3, 1, 4)
+    mask = nn.Transformer.generate_square_subsequent_mask(3, dtype=float)
+    np.testing.assert_array_equal(mask.data, np.where(np.tri(3, dtype=bool), 0, -np.inf))
+    assert nn.Transformer.generate_square_subsequent_mask(2).dtype == np.float32
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 3, 0.0, dtype=float), 1)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 3, 0.0, dtype=float), 1)
+    calls: list[Any] = [
+        (lambda **options: encoder(x, **options), "is_causal", "mask"),
+        (lambda **options: encoder.layers[0](x, **options), "is_causal", "src_mask"),
+        (lambda **options: decoder(x, x, **options), "tgt_is_causal", "tgt_mask"),
+        (lambda **options: decoder(x, x, **options), "memory_is_causal", "memory_mask"),
+    ]
+    for call, flag, name in calls:
+        with pytest.raises(ValueError, match="attn_mask must be given with is_causal"):
+            call(**{flag: True})
+        y, other = call(**{flag: True, name: mask}), call(**{name: mask})
+        np.testing.assert_array_equal(y.data, other.data)
+        assert not np.allclose(y.data, call().data)
+
+
+def test_stacks_have_layers_of_their_own_by_xaviers_rule() -> None:
+    model = nn.Transformer(8, 2, 2, 2, 16)
+    parameters = list(model.parameters())
+    assert len(parameters) == len(model.state_dict()) == 2 * 12 + 2 * 18 + 4
+    for name, p in model.state_dict().items():
+        if p.ndim > 1:
+            bound = np.sqrt(6 / sum(p.shape))
+            assert 0.8 * bound < np.abs(p).max() <= bound
+        elif "in_proj" in name or "out_proj" in name:
+            assert not p.any()
+    with pytest.raises(
+        ValueError, match="activation must be 'relu', 'gelu' or a function, got 'no'"
+    ):
+        nn.TransformerEncoderLayer(4, 2, activation="no")
+    layer = nn.TransformerEncoderLayer(4, 2, activation=nn.functional.silu, layer_norm_eps=0.1)
+    assert layer.activation is nn.functional.silu and layer.norm2.eps == 0.1
