@@ -58,7 +58,7 @@ class Fusible:
         a Tensor.
     any_dtype : bool
         Pass on operands of every dtype. Otherwise, the result for float16 operands is computed in
-        float32, for integers in float64, and for several dtypes in their common one.
+        float32, and the result for integers in float64.
 
     Attributes
     ----------
@@ -76,17 +76,14 @@ class Fusible:
 
     def __call__(self, *operands: Array, **options: Any) -> Tensor:
         """Call the kernel if there is one, otherwise the definition."""
-        if not self.any_dtype:
-            dtype = operands[0].dtype
-            others = [x for x in operands if x is not None and getattr(x, "dtype", 0) is not dtype]
-            if others or dtype.char in _CONVERTED:
-                return self._in_wider_dtype(operands, options)
+        if not self.any_dtype and operands[0].dtype.char in _CONVERTED:
+            return self._in_wider_dtype(operands, options)
         if self.kernel is None or self.name in _REPLACED.get():
             return self.definition(*operands, **options)
         return self.kernel(*operands, **options)
 
     def _in_wider_dtype(self, operands: tuple[Array, ...], options: Options) -> Tensor:
-        """Compute float16 in float32, integers in float64, several dtypes in their common one."""
+        """Compute float16 in float32, and integers and booleans in float64."""
         arrays = [x if x is None else as_operand(x) for x in operands]
         dtypes = [x.dtype for x in arrays if x is not None]
         is_half = set(dtypes) == {np.dtype(np.float16)}

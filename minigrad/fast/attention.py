@@ -74,7 +74,7 @@ def _attention_vjp(
     n, kv_heads, rows, _ = weights.shape
     q, g, y = (x.reshape(n, kv_heads, rows, x.shape[-1]) for x in (query, g, y))
     drop_mask = None if drop_mask is None else drop_mask.reshape(weights.shape)
-    dq, dk, dv = (np.empty_like(x) for x in (q, key, value))
+    dq, dk, dv = (np.empty_like(x, g.dtype) for x in (q, key, value))
     dbias = np.zeros(four_axes(bias).shape, bias.dtype) if needs[3] else None
     for part in _batches(weights.shape):
         p, dy = weights[part], g[part]

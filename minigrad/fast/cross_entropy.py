@@ -139,7 +139,7 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
         gx, gb = np.empty_like(rows), np.zeros(classes, rows.dtype)
         gw = np.empty_like(weight) if len(rows) else np.zeros_like(weight)
     blocks = _blocks_of_logits(len(rows), weight)
-    buffer = np.empty((blocks[0].stop if blocks else 0, classes), rows.dtype)
+    buffer = np.empty((blocks[0].stop if blocks else 0, classes), np.result_type(rows, weight))
     for outer in blocks:
         logits = np.matmul(rows[outer], weight.T, out=buffer[: outer.stop - outer.start])
         for inner in row_blocks(len(logits), classes):

@@ -222,9 +222,7 @@ def linear_cross_entropy(
         weight,
         ignore_index,
         label_smoothing,
-        np.result_type(
-            *[to_array(a).dtype for a in (x, linear_weight, linear_bias) if a is not None]
-        ),
+        x.dtype,
     )
     divisor = targets.divisor if reduction == "mean" else 1.0
     return _linear_cross_entropy(x, linear_weight, linear_bias, targets=targets, divisor=divisor)

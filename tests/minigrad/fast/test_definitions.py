@@ -163,36 +163,6 @@ def test_attention_in_parts_of_any_number_of_sequences_equals_one_part(
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("call", "shapes"),
-    [
-        (mg.linear, [(3, 4), (2, 4), (2,)]),
-        (lambda x, w, b: mg.layer_norm(x, weight=w, bias=b), [(3, 4), (4,), (4,)]),
-        (lambda x, w: mg.rms_norm(x, weight=w, eps=0.1), [(3, 4), (4,)]),
-        (mg.scaled_dot_product_attention, [(1, 2, 3, 4)] * 3),
-        (lambda x, w, b: mg.linear_cross_entropy(x, w, [0, 1, 2], linear_bias=b, label_smoothing=0.1), [(3, 4), (5, 4), (5,)]),
-    ],
-    ids=["linear", "layer_norm", "rms_norm", "attention", "linear_cross_entropy"],
-)  # fmt: skip
-def test_kernel_of_several_dtypes_computes_in_the_dtype_that_numpy_promotes_to(
-    call: Any, shapes: list[tuple[int, ...]]
-) -> None:
-    values = [3 * normal(i, *shape) for i, shape in enumerate(shapes)]
-    for dtypes in itertools.product(("f2", "f4", "f8", "i8"), repeat=len(shapes)):
-        arrays = [x.astype(dtype) for x, dtype in zip(values, dtypes)]
-        wide = np.result_type(*arrays, np.float16)
-        results = []
-        for operands in (arrays, [x.astype(float) for x in arrays]):
-            leaves = [Tensor(x, x.dtype.kind == "f") for x in operands]
-            floats = [leaf for leaf, x in zip(leaves, arrays) if x.dtype.kind == "f"]
-            y = call(*leaves)
-            results.append([y, *mg.gradients(y.sum(), floats)] if floats else [y])
-        for value, exact, dtype in zip(*results, [wide, *[x.dtype for x in arrays if x.dtype.kind == "f"]]):  # fmt: skip
-            assert value.dtype == dtype
-            atol = 50 * np.finfo(max(wide, dtype, key=lambda t: np.finfo(t).eps)).eps
-            np.testing.assert_allclose(value.data, exact.data, rtol=atol, atol=atol)
-
-
 def test_thresholds_list_all_numbers_of_the_kernels() -> None:
     for module in KERNEL_MODULES.values():
         assert numbers(module) <= set(THRESHOLDS) | NO_THRESHOLDS, module.__name__
