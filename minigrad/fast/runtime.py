@@ -293,15 +293,19 @@ if hasattr(os, "register_at_fork"):
 
 # -- memory
 
+if sys.platform == "linux" and os.environ.get("MINIGRAD_MALLOC") != "default":
+    # then glibc keeps freed blocks of up to 2 MiB, and at most 4 MiB at the end of its memory
+    np.empty(2 << 20, np.uint8)
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in glibc's <malloc.h>
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc's malloc keep freed blocks for reuse, and return whether it does.
+    """Let glibc's malloc keep all freed blocks for reuse, and return whether it does.
 
-    `Trainer.fit` calls this. The memory of the process then stays at its peak. The
-    environment variable MINIGRAD_MALLOC=default leaves malloc unchanged.
+    `Trainer.fit` calls this. The memory of the process then stays at its peak. The environment
+    variable MINIGRAD_MALLOC=default leaves malloc unchanged, also when minigrad is imported.
     """
     if os.environ.get("MINIGRAD_MALLOC") == "default":
         return False

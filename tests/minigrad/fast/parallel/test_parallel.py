@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -586,6 +587,37 @@ def test_threads_sets_threads_of_blas_within_its_block(monkeypatch: pytest.Monke
 def test_memory_of_malloc_default_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIGRAD_MALLOC", "default")
     assert not runtime.keep_freed_memory.__wrapped__()
+
+
+FAULTS = """
+import resource
+import numpy as np
+import minigrad
+
+count = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+pages = []
+for _ in range(5):
+    before = count()
+    arrays = [np.ones(1 << 15) for _ in range(12)]
+    del arrays
+    pages.append(count() - before)
+print(pages[-1])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs Linux with glibc")
+@pytest.mark.parametrize("malloc", ["", "default"])
+def test_import_keeps_freed_arrays_unless_malloc_is_default(malloc: str) -> None:
+    """Arrays of 256 KiB are made again from the pages of the former ones."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS],
+        env=os.environ | {"MINIGRAD_MALLOC": malloc},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert (int(done.stdout) > 100) == (malloc == "default")
 
 
 def test_own_threads_leave_one_thread_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
