@@ -76,15 +76,16 @@ def rsqrt(x: Any) -> Tensor:
 
 def share(a: Any, b: Any, unit: float = 1.0) -> Any:
     """Return eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
-    with np.errstate(over="ignore"):
-        if all_true(np.isfinite(unwrap(a))):
-            return logistic(a - b if unit == 1 else (a - b) * unit)
-        same = (a == b) & np.isinf(a)  # the difference would be NaN
-        difference = np.where(same, np.minimum(a, 0), a - np.where(same, 0, b))
-        return logistic(difference * unit)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap = b - a if unit == 1 else (b - a) * unit
+        if not all_true(unwrap(gap) == unwrap(gap)):  # NaN, which two equal infinities give, too
+            same = (a == b) & np.isinf(a)
+            gap = np.where(same, -np.minimum(a, 0), np.where(same, 0, b) - np.where(same, 0, a))
+            gap = gap * unit
+        return logistic(-gap) if isinstance(gap, Tensor) else 1 / (1 + np.exp(gap))
 
 
-MAX_AT_ONCE = 1000
+MAX_AT_ONCE = 200
 """Largest number of elements for which np.logaddexp is faster than several functions."""
 
 
@@ -97,11 +98,15 @@ MAX_AT_ONCE = 1000
 def logaddexp(a, b, /):
     """Compute log(eᵃ + eᵇ), without overflow."""
     high = np.maximum(a, b)
-    if high.size <= MAX_AT_ONCE or high.dtype.char not in "fd":
-        return np.logaddexp(a, b)
-    with np.errstate(invalid="ignore", over="ignore"):  # the difference of infinite values is NaN
-        gap = np.fmax(np.minimum(a, b) - high, -np.inf)
-    return high + np.log1p(np.exp(gap))
+    if high.size > MAX_AT_ONCE and high.dtype.char in "fd":
+        with np.errstate(invalid="ignore", over="ignore"):
+            y = np.abs(a - b)
+        y = np.negative(y, out=y)
+        y = np.log1p(np.exp(y, out=y), out=y)
+        y += high
+        if all_true(y == y):  # the difference of equal infinities is NaN
+            return y
+    return np.logaddexp(a, b)
 
 
 def _larger(g: Any, a: Any, b: Any) -> Any:
