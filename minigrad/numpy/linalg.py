@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
@@ -335,7 +336,7 @@ def _cholesky_gradient(g: Any, y: Any, inverse: Any) -> Any:
     A large x has four parts, [[a @ a.mT, a @ b.mT], [b @ a.mT, b @ b.mT + c @ c.mT]].
     """
     n = y.shape[-1]
-    if n <= MAX_WHOLE:
+    if n <= 2 * MAX_WHOLE:
         s = inverse.mT @ ((y.mT @ g) * _weights(n, y.dtype)) @ inverse
         return (s + s.mT) / 2
     first, last = slice(None, n // 2), slice(n // 2, None)
@@ -347,7 +348,22 @@ def _cholesky_gradient(g: Any, y: Any, inverse: Any) -> Any:
     return np.concatenate([upper, lower], -2)
 
 
-@op(x=lambda g, y: _cholesky_gradient(g, y, _inverse_of_lower(y)))
+_inverses: dict[int, tuple[weakref.ref[Any], np.ndarray]] = {}
+
+
+def keep_inverse(y: Any, inverse: Any) -> None:
+    """Keep the inverse of a lower triangle for the gradient of `cholesky`, until y is freed."""
+    key = id(y)
+    if type(y) is np.ndarray:
+        _inverses[key] = weakref.ref(y, lambda _: _inverses.pop(key, None)), inverse
+
+
+def _kept_inverse(y: Any) -> Any:
+    reference, inverse = _inverses.get(id(y), (lambda: None, None))
+    return inverse if reference() is y else _inverse_of_lower(y)
+
+
+@op(x=lambda g, y: _cholesky_gradient(g, y, _kept_inverse(y)))
 def _cholesky(x, /):
     return np.linalg.cholesky(x)
 

@@ -21,7 +21,7 @@ from ..registry import Op, either, function, op
 from ..tensor import Tensor, as_operand, unwrap
 from .batched import all_true
 from .indexing import scatter
-from .linalg import cholesky, invert_lower, solve, tril, triu
+from .linalg import cholesky, invert_lower, keep_inverse, solve, tril, triu
 
 __all__ = ["solve_triangular", "cho_factor", "cho_solve", "solve_banded", "expm"]
 
@@ -86,6 +86,7 @@ def _solve_twice(c: Any, b: Any) -> Tensor:
 
 
 def _cho_gradients(g: Any, y: Any, c: Any, b: Any, saved: Any) -> tuple[Any, Any]:
+    keep_inverse(c, saved)  # c and saved are as they were when x was computed
     middle, g_middle = saved @ b, saved @ g
     g_b = saved.mT @ g_middle
     left, right = np.concatenate([g_b, y], -1), np.concatenate([middle, g_middle], -1)
