@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.gguf_library import gguf
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -101,8 +102,6 @@ def write_gguf(
     Types that the package cannot write get random blocks. The result has the arrays as they are
     decoded, by their names in transformers.
     """
-    import gguf
-
     quantization, rng = gguf.GGMLQuantizationType[kind], np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, architecture)
     for key, name in KEYS.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.environment import needs
+from support.tokenizer_library import tokenizers
 
 import nn
 from minigrad.io.safetensors import write_safetensors
@@ -23,8 +23,6 @@ def text_files(
     path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any
 ) -> None:
     """Write tokenizer.json and tokenizer_config.json."""
-    tokenizers = needs("tokenizers")
-
     tokenizer = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
     )

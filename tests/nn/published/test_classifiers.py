@@ -11,12 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.edges import beside
-from support.environment import max_examples, needs
+from support.environment import max_examples
 from support.tiny_folders import WORDS, encoder_folder
 
 import nn
-
-needs("tokenizers")
 
 LIMIT = 20
 """Number of positions of the model."""

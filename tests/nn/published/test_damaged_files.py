@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.damage import Hang, damages_of, limits
-from support.environment import THOROUGH, needs
+from support.environment import THOROUGH
 from support.runs import timeless, trainer, weights
 from support.tiny_folders import (
     language_model_folder,
@@ -28,8 +28,6 @@ import nn
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 from nn.text.tokenize import SpaceTokenizer
 from nn.text.vocabulary import SPECIALS, Vocabulary
-
-needs("tokenizers")
 
 TEXTS = ["the cat sat", "a", "why is it the cat on the mat"]
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 4, 4, 3), np.uint8)

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.environment import needs
 from support.tiny_folders import language_model_folder, sentence_encoder_folder
+from support.tokenizer_library import tokenizers
 
 import nn
 from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
-
-tokenizers = needs("tokenizers")
 
 BERT, OURS = "sentence_bert_config.json", "config_sentence_transformers.json"
 

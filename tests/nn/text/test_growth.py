@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.edges import beside
-from support.environment import needs
 from support.tiny_folders import text_files
 
 import nn
-
-needs("tokenizers")
 
 Step = dict[str, Any]
 MESSAGE = "there must be at most 100 steps that make a text at most 16 times as long"

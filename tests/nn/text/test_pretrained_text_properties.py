@@ -12,12 +12,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import limits
-from support.environment import max_examples, needs
+from support.environment import max_examples
 from support.tiny_folders import WORDS, text_files
+from support.tokenizer_library import tokenizers
 
 import nn
 
-tokenizers = needs("tokenizers")
 ALPHABET = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
 MERGES = ["t h", "Ġ t", "Ġt h", "Ġth e", "c a", "Ã ©", "ç Į"]  # the last two are bytes of é and 猫
 VOCABULARY = ["<|endoftext|>", *ALPHABET, *(merge.replace(" ", "") for merge in MERGES)]

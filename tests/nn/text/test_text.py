@@ -76,7 +76,6 @@ TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab
 
 @pytest.fixture(scope="module")
 def bpe() -> BPETokenizer:
-    needs("tokenizers")
     return BPETokenizer.train(TEXTS, vocab_size=300)
 
 
@@ -95,7 +94,6 @@ def test_bpe_tokenizer_splits_and_joins_any_text(bpe: BPETokenizer) -> None:
 
 
 def test_bpe_tokenizer_with_whole_words_merges_between_spaces() -> None:
-    needs("tokenizers")
     text = "it is n&apos;t well-known ."
     whole = BPETokenizer.train([text] * 20, vocab_size=400, whole_words=True)
     assert whole(text) == ["Ġit", "Ġis", "Ġn&apos;t", "Ġwell-known", "Ġ."]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.environment import max_examples, needs
+from support.environment import max_examples
 
 from nn.text.pairs import read_pairs, split_pairs
 from nn.text.tokenize import (
@@ -46,8 +46,6 @@ def test_join_of_tokens_of_any_text_is_the_text(text: str, kind: Any, lowercase:
 
 @given(texts, st.booleans())
 def test_bpe_joins_any_text_from_its_tokens(text: str, whole_words: bool) -> None:
-    library = needs("tokenizers")
-    assert library
     bpe = bpe_of_names(whole_words)
     assert bpe.join(bpe(text)).split() == text.split()
     vocabulary = Vocabulary([*SPECIALS, *bpe.pieces])
@@ -187,7 +185,6 @@ corpora = st.lists(
 def test_bpe_tokenizer_equals_its_merges_in_each_word(
     corpus: list[str], vocab_size: int, text: str, whole_words: bool, lowercase: bool
 ) -> None:
-    needs("tokenizers")
     bpe = BPETokenizer.train(corpus * 3, vocab_size, lowercase=lowercase, whole_words=whole_words)
     merges = [(a, b) for a, b in json.loads(bpe.model)["model"]["merges"]]
     assert len(bpe.pieces) <= max(vocab_size, 256)
@@ -208,7 +205,6 @@ def test_bpe_tokenizer_equals_its_merges_in_each_word(
 @given(data=st.data())
 def test_wordpiece_tokenizer_takes_the_longest_pieces(lowercase: bool, data: st.DataObject) -> None:
     """Wu et al. (2016), and BERT's tokenizer: a word without such pieces is unknown."""
-    needs("tokenizers")
     from nn.text import load
 
     stems = st.text("ab", min_size=1, max_size=3)
