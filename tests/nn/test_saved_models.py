@@ -108,10 +108,11 @@ def test_translator_loaded_from_its_directory_translates_alike(
     assert translations == [t.text for t in translator.translate(sentences, max_len=5)]
 
 
-@given(beside(5, low=1))
-def test_load_weights_names_the_first_arrays_that_do_not_fit(count: int) -> None:
+@pytest.mark.parametrize("array", [np.ones(3, "f"), np.full(2, np.nan, "f")], ids=["shape", "NaN"])
+@given(count=beside(5, low=1))
+def test_load_weights_names_the_first_arrays_that_do_not_fit(array: Any, count: int) -> None:
     model = nn.Sequential(*[nn.LayerNorm(2, bias=False) for _ in range(8)])
-    wrong = {name: np.ones(3, np.float32) for name in [*model.state_dict()][:count]}
+    wrong = dict.fromkeys([*model.state_dict()][:count], array)
     with TemporaryDirectory() as directory:
         path = Path(directory) / "w.safetensors"
         save_arrays(path, model.state_dict() | wrong)
