@@ -373,9 +373,12 @@ class WriteMachine(RuleBasedStateMachine):
     @invariant()
     def values_are_those_of_numpy(self) -> None:
         if self.program and not self.is_refused:
+            expected = self.arrays.values
             for program in (self.tensors, self.plain):
-                for t, a in zip(program.values, self.arrays.values, strict=True):
-                    np.testing.assert_allclose(t.data, a, rtol=1e-12, atol=1e-12)
+                values = [t.data for t in program.values]
+                assert [x.shape for x in values] == [a.shape for a in expected]
+                x, a = (np.concatenate([*map(np.ravel, v)]) for v in (values, expected))
+                np.testing.assert_allclose(x, a, rtol=1e-12, atol=1e-12)
 
     def teardown(self) -> None:
         if self.program and not self.is_refused:

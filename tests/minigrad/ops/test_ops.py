@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ def test_op_value_equals_reference_and_records_nothing_without_need(
         assert_equal([y.data for y in sample.call_lists()], [y.data for y in ys])
 
 
+@cache
+def seeded_samples(info: OpInfo) -> st.SearchStrategy[tuple[Sample, int]]:
+    return st.tuples(samples(info), st.integers(0, 2**32 - 1))
+
+
 def is_analytic(sample: Sample, seed: int) -> bool:
     """Return whether an imaginary step gives the differences of an op, which may refuse it.
 
@@ -106,7 +112,7 @@ def test_op_has_first_and_second_derivatives(info: OpInfo, data: st.DataObject) 
     First derivatives are compared with an imaginary step, which is exact to rounding, if the op is
     analytic, or with differences.
     """
-    sample, seed = data.draw(st.tuples(samples(info), st.integers(0, 2**32 - 1)))
+    sample, seed = data.draw(seeded_samples(info))
     xs = sample.floats
     few = sum(x.size for x in xs) <= 6
     exact: Any = {"complex_step": True, "rtol": 1e-10, "atol": 1e-11}
