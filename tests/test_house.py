@@ -27,7 +27,7 @@ class Imports(ast.NodeVisitor):
         self.targets -= {module}
 
     def visit_If(self, node: ast.If) -> None:
-        if "TYPE_CHECKING" not in ast.unparse(node.test):
+        if getattr(node.test, "id", "") != "TYPE_CHECKING":
             self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:

@@ -372,7 +372,7 @@ def assignments(path: Path) -> Iterator[str]:
             function = node.func
             if isinstance(function, ast.Attribute) and function.attr in CHANGING:
                 yield from [ast.unparse(function)] * is_of_book(function.value)
-            elif ast.unparse(function) in ("setattr", "delattr") and is_of_book(node.args[0]):
+            elif getattr(function, "id", "") in ("setattr", "delattr") and is_of_book(node.args[0]):
                 yield ast.unparse(node)
 
 

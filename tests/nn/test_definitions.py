@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -99,14 +100,20 @@ WITH_LOSS = [kind for kind in KINDS if kind is not nn.EncoderModel]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
+@cache
+def options_of(kind: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(OPTIONS | OF_KIND[kind][1])
+
+
+@cache
 @st.composite
 def configs(draw: Any, kind: Any) -> Any:
     """Draw the configuration of a tiny model in float64, with 7 tokens."""
-    config, options = OF_KIND[kind]
+    config = OF_KIND[kind][0]
     fixed: dict[str, Any] = {"d_model": 8, "d_ff": 6, "max_len": 12, "dtype": "float64"}
     vocabularies = ("source_vocab_size", "target_vocab_size")
     fixed |= dict.fromkeys(vocabularies if kind is nn.Transformer else ("vocab_size",), 7)
-    drawn = draw(st.fixed_dictionaries(OPTIONS | options))
+    drawn = draw(options_of(kind))
     if kind is nn.LanguageModel:
         drawn["parallel"] = drawn["norm_first"] and draw(st.booleans())
     is_free = not draw(st.booleans()) or drawn.get("tie") in (True, "target", "all")
@@ -197,12 +204,18 @@ class Batch:
         return model.num_targets(self.ids, self.labels, self.padding_mask)
 
 
+@cache
+def integers(shape: tuple[int, ...], low: int, high: int) -> st.SearchStrategy[np.ndarray]:
+    return arrays(int, shape, elements=st.integers(low, high))
+
+
+@cache
 @st.composite
 def padded(draw: Any, n: int, sides: Any, longest: int = 5) -> tuple[np.ndarray, np.ndarray]:
     """Draw n sequences of tokens from 1 to 6, padded with 0; and which tokens are real."""
     lengths = np.array(draw(st.lists(st.integers(1, longest), min_size=n, max_size=n)))[:, None]
     width = int(lengths.max())
-    ids = draw(arrays(int, (n, width), elements=st.integers(1, 6)))
+    ids = draw(integers((n, width), 1, 6))
     positions = np.arange(width)
     is_left = draw(st.sampled_from(sides)) == "left"
     real = positions >= width - lengths if is_left else positions < lengths
@@ -228,9 +241,9 @@ def batches(
             batch.labels = np.where(batch.real_labels, batch.labels, draw(st.integers(1, 6)))
     elif isinstance(config, nn.EncoderConfig):
         if config.num_types:
-            batch.types = draw(arrays(int, ids.shape, elements=st.integers(0, 1)))
+            batch.types = draw(integers(ids.shape, 0, 1))
         shape = (n,) if kind is nn.EncoderClassifier else ids.shape
-        batch.labels = draw(arrays(int, shape, elements=st.integers(0, 2)))
+        batch.labels = draw(integers(shape, 0, 2))
     return batch
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -326,6 +327,7 @@ def draw_ufunc_call(draw: Any, ufunc: np.ufunc) -> Call:
     return call
 
 
+@cache
 @st.composite
 def calls(draw: Any, function: Any) -> Call:
     """Draw a call of a function or ufunc."""

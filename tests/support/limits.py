@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ MAX_EXPONENT = 60.0
 """Size of logits up to which `needs_shift` of the kernels allows exponentials as they are."""
 
 
+@cache
 def value_limits(dtype: Any, largest: float = np.inf) -> np.ndarray:
     """Return numbers of both signs: each limit, its neighbours, and what is 1 less or more.
 
@@ -29,4 +31,6 @@ def value_limits(dtype: Any, largest: float = np.inf) -> np.ndarray:
         sides = [np.nextafter(limits, end, dtype=dtype) for end in (-np.inf, np.inf)]
         values = np.concatenate([limits, *sides, limits - 1, limits + 1])
     values = np.unique(np.concatenate([values, -values]))
-    return values[np.isfinite(values) & (np.abs(values) <= largest)]
+    values = values[np.isfinite(values) & (np.abs(values) <= largest)]
+    values.setflags(write=False)
+    return values

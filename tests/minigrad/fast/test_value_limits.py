@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,14 @@ KERNELS = ("cross_entropy", "linear_cross", "attention", "gelu", "silu", "layer_
 CASES = [(name, True) for name in FUNCTIONS]
 CASES += [(name, False) for name in FUNCTIONS if any(kernel in name for kernel in KERNELS)]
 ROWS = st.tuples(st.integers(1, 2), st.just(4))
-SMALL = st.floats(-3, 3, width=32, allow_subnormal=False)
+SMALL = arrays(np.float32, ROWS, elements=st.floats(-3, 3, width=32, allow_subnormal=False))
+IS_LIMIT = {n: st.just(True) | arrays(bool, (n, 4)) for n in (1, 2)}
+
+
+@cache
+def limits(largest: float) -> st.SearchStrategy[list[float]]:
+    values = st.sampled_from(value_limits(np.float32, largest).tolist())
+    return st.lists(values, min_size=12, max_size=12)
 
 
 @pytest.mark.parametrize(("name", "is_kernel"), CASES)
@@ -72,10 +80,9 @@ def test_function_beside_limits_of_values_agrees_with_float64(
 ) -> None:
     """Equal elements reach limits of sums, which no element reaches."""
     function, largest = FUNCTIONS[name]
-    small = data.draw(arrays(np.float32, ROWS, elements=SMALL), "small")
-    is_limit = data.draw(st.just(True) | arrays(bool, small.shape), "is_limit")
-    limits = st.sampled_from(value_limits(np.float32, largest).tolist())
-    for limit in data.draw(st.lists(limits, min_size=12, max_size=12), "limits"):
+    small = data.draw(SMALL, "small")
+    is_limit = data.draw(IS_LIMIT[len(small)], "is_limit")
+    for limit in data.draw(limits(largest), "limits"):
         x = np.where(is_limit, np.float32(limit), small)
         results = []
         for dtype in (np.float32, np.float64):

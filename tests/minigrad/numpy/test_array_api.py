@@ -12,6 +12,7 @@ import inspect
 import operator
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,7 @@ DTYPES = [
 SHAPES = st.sampled_from([(), (1,), (3,), (0,), (2, 3), (3, 1), (3, 3), (2, 3, 3), (2, 1, 3)])
 
 
+@cache
 @st.composite
 def operands(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
     """Draw an array of small values, some of them equal."""

@@ -12,6 +12,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -271,6 +272,11 @@ def check(call: Call, seed: int) -> None:
             assert_same(call, outcome(call, lambda value: leaf(value, False)), expected, True)
 
 
+@cache
+def seeded_calls(function: Any) -> st.SearchStrategy[tuple[Call, int]]:
+    return st.tuples(calls(function), st.integers(0, 2**32 - 1))
+
+
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 @max_examples(8)
 @given(data=st.data())
@@ -279,7 +285,7 @@ def test_function_of_tensors_in_drawn_forms_equals_numpy(
 ) -> None:
     if function in OLDER and BEFORE_2_4:
         pytest.skip("needs the forms of NumPy 2.4")
-    call, seed = data.draw(st.tuples(calls(function), st.integers(0, 2**32 - 1)))
+    call, seed = data.draw(seeded_calls(function))
     check(call, seed)
 
 

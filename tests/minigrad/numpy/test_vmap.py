@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ def values_and_gradients(results: list[Any], xs: list[mg.Tensor]) -> list[Any]:
     return [y.data for y in results] + [0 if g is None else g.data for g in gradients]
 
 
+@cache
 @st.composite
 def samples_and_axes(draw: Any, info: OpInfo) -> Any:
     """Draw a sample, and an axis of each operand: 0 for at least one, or None."""
@@ -81,7 +83,8 @@ def check_vmap(info: OpInfo, data: st.DataObject) -> None:
             return
         pairs = zip(*[values_and_gradients(ys, xs) for ys in (results, expected)], strict=True)
         for y, e in pairs:
-            np.testing.assert_allclose(y, e, rtol=1e-8, atol=1e-9)
+            if not np.array_equal(y, e):
+                np.testing.assert_allclose(y, e, rtol=1e-8, atol=1e-9)
 
 
 def sequence_loss(weights: dict[str, Any], ids: Any, mask: Any, targets: Any) -> Any:

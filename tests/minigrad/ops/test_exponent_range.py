@@ -7,6 +7,7 @@ rounded result are right in the wider format and wrong in the narrow one.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if np.finfo(np.longdouble).eps < np.finfo(float).eps:
     FORMATS.append((np.float64, np.longdouble, 1e-13))
 
 
+@cache
 @st.composite
 def numbers(draw: st.DrawFn, dtype: Any) -> np.ndarray:
     """Draw numbers of all sizes: powers of 2 times a factor, ordinary numbers, near 1, and all limits."""

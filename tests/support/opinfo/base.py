@@ -149,7 +149,9 @@ class Draw:
         x = values[(len(values) * (codes % ordinary / ordinary) ** 3).astype(int)] / 1000
         special = [v for v in (0.0, 1.0, -1.0, low, high) if low <= v <= high]
         special = np.array([*special, *x[:1]])
-        x = np.where(codes < ordinary, x, special[np.maximum(codes - ordinary, 0) * len(special) >> 14])
+        x = np.where(
+            codes < ordinary, x, special[np.maximum(codes - ordinary, 0) * len(special) >> 14]
+        )
         x = x.reshape(shape)
         for kink in kinks:
             x = np.where(np.abs(x - kink) < 0.05, kink + 0.1, x)
