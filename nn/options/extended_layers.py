@@ -203,6 +203,8 @@ class ExtendedAttention(MultiHeadAttention):
         """
         lengths = q.shape[2], k.shape[2]
         bias = None if self.position_bias is None else self.position_bias(*lengths)
+        if bias is not None and bias.dtype != q.dtype:  # of a model that was converted
+            bias = mg.astype(bias, q.dtype)
         scale = q.shape[3] ** -0.5 if self.scale is None else self.scale
         if self.softcap is not None:
             keys = mg.repeat(k, q.shape[1] // k.shape[1], axis=1)

@@ -138,3 +138,19 @@ def test_layer_refuses_what_is_no_real_number(name: str, dtype: Any) -> None:
     for given in (x, Tensor(x)) if dtype is complex else (x,):
         with pytest.raises(TypeError, match=message):
             call(layer, given)
+
+
+DTYPES = ["float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("kind", ["none", "sinusoidal", "learned", "rotary", "relative", "alibi"])
+@pytest.mark.parametrize("before", DTYPES)
+def test_converted_model_computes_in_its_new_dtype(kind: str, before: str) -> None:
+    """Biases and tables that are no parameters follow, also in a model that was called before."""
+    model = nn.LanguageModel(nn.DecoderOnlyConfig(9, 8, 2, 1, 8, positions=kind, dtype=before))
+    ids = np.array([[1, 2, 3]])
+    assert model(ids).dtype == before
+    for after in DTYPES:
+        model.astype(after)
+        assert model(ids).dtype == model.loss(ids).dtype == nn.for_inference(model)(ids).dtype
+        assert model(ids).dtype == after

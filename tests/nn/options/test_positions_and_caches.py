@@ -87,7 +87,7 @@ def scaled_angle(i: int, d: int, base: float, scaling: dict[str, Any]) -> tuple[
             return angle, 1.0
         smooth = (turns(i) - low) / (high - low)
         return (1 - smooth) * angle / s + smooth * angle, 1.0
-    fast, slow = scaling.get("beta_fast", 32), scaling.get("beta_slow", 1)
+    fast, slow = scaling.get("beta_fast") or 32, scaling.get("beta_slow") or 1
     if scaling.get("truncate", True):
         first = max((j for j in range(d) if turns(j) >= fast), default=0)
         last = min((j for j in range(d) if turns(j) <= slow), default=d - 1)
@@ -96,9 +96,9 @@ def scaled_angle(i: int, d: int, base: float, scaling: dict[str, Any]) -> tuple[
     first, last = max(first, 0), min(last, d - 1)
     ramp = min(max((i - first) / max(last - first, 0.001), 0), 1)
     temperature = lambda weight: 0.1 * weight * math.log(s) + 1 if s > 1 else 1.0
-    if "attention_factor" in scaling:
+    if scaling.get("attention_factor") is not None:
         factor = scaling["attention_factor"]
-    elif "mscale" in scaling and "mscale_all_dim" in scaling:
+    elif scaling.get("mscale") and scaling.get("mscale_all_dim"):
         factor = temperature(scaling["mscale"]) / temperature(scaling["mscale_all_dim"])
     else:
         factor = temperature(1.0)
@@ -173,6 +173,33 @@ def test_rotary_positions_do_not_depend_on_earlier_calls(calls: list[tuple[str, 
         np.testing.assert_array_equal(found.data, expected.data, strict=True)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beta_fast": 2.0, "beta_slow": 2.0, "truncate": False},  # a step between two pairs
+        {"beta_fast": 3.0, "beta_slow": 2.5, "truncate": False},
+        {"beta_fast": None, "beta_slow": None, "attention_factor": None, "mscale": None},
+        {"mscale": 0.7},
+        {"mscale": 0.7, "mscale_all_dim": 0.0},
+        {"mscale": 0.7, "mscale_all_dim": 1.3},
+        {"factor": 0.5},
+        {"rope_type": "linear", "type": "default"},
+    ],
+    ids=str,
+)
+def test_rotary_scaling_with_unusual_settings_equals_its_formula(options: dict[str, Any]) -> None:
+    scaling = {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        **options,
+    }
+    rotary = nn.RotaryPositions(32, base=100.0, scaling=scaling)
+    angles, factors = zip(*(scaled_angle(i, 32, 100.0, scaling) for i in range(16)))
+    np.testing.assert_allclose(rotary.inv_freq, angles, rtol=1e-12)
+    assert rotary.factor == pytest.approx(factors[0], rel=1e-12)
+
+
 def test_yarn_of_a_small_base_ends_its_ramp_at_the_last_pair() -> None:
     """All pairs turn more than `beta_slow` times in the original length, and some fewer than 32."""
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 235}
@@ -213,6 +240,8 @@ def test_rotary_yarn_with_all_settings_equals_transformers() -> None:
     [
         ({"scaling": {"rope_type": "dynamic"}}, "rope_type must be 'default', .*, got 'dynamic'"),
         ({"scaling": {"rope_type": "linear"}}, "rope_type 'linear' needs 'factor'"),
+        ({"rotary_dim": 0}, "rotary_dim must be even and from 2 to 8, got 0"),
+        ({"rotary_dim": -2}, "rotary_dim must be even and from 2 to 8, got -2"),
         ({"rotary_dim": 3}, "rotary_dim must be even and from 2 to 8, got 3"),
         ({"rotary_dim": 10}, "rotary_dim must be even and from 2 to 8, got 10"),
         ({"base": 0}, "base must be finite, greater than 0, got 0"),
