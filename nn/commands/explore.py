@@ -50,11 +50,11 @@ def main(argv: Sequence[str] | None = None) -> Path:
     if out.suffix in PICTURES:
         if args.backward:
             raise ValueError(f"--out must end in .html with --backward, got {out}")
+        if not is_run(args.model):
+            raise ValueError(f"--out must end in .html for a published model, got {out}")
         require("matplotlib", f"minigrad explore --out {out}")
     if is_run(args.model):
         explore_run(args.model, args.text, out, args.backward)
-    elif out.suffix in PICTURES:
-        raise ValueError(f"--out must end in .html for a published model, got {out}")
     else:
         explore_published(args.model, args.text, out, args.backward)
     print(out)

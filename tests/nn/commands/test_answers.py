@@ -18,7 +18,6 @@ import nn
 from nn.commands import fine_tune
 from nn.text.chats import encode_chat, read_chats
 
-needs("tokenizers")
 needs("jinja2")
 
 TEMPLATE = (

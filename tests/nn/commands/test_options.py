@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.commands import call
-from support.environment import THOROUGH, needs
+from support.environment import THOROUGH
 from support.scripts import load
 from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
@@ -24,7 +24,6 @@ from nn.commands import main
 from nn.commands.console import run_script
 
 pytestmark = pytest.mark.slow
-needs("tokenizers")
 ODD = ["nan", "inf", "-1", "0", "1e308", "1e-320", "2.5", "x", "", "9" * 30, "9" * 5000, "٣"]
 TINY = "--layers 1 --d-model 8 --d-ff 8 --num-heads 2 --quiet --processes 1 --epochs 1 --out out"
 CALLS = {

@@ -30,8 +30,6 @@ from minigrad.io import load_arrays
 from nn.commands import classify, explore, fine_tune, generate, inputs, search, translate
 from nn.inference.int8 import Int8Matrix
 
-needs("tokenizers")
-
 
 @pytest.fixture
 def encoder(tmp_path: Path) -> Path:

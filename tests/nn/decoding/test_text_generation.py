@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.environment import needs
 from support.tiny_folders import language_model_folder
 
 import minigrad as mg
 import nn
 from nn.decoding.text_generation import options_of_directory, until_stop
-
-needs("tokenizers")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Packages of the tests of texts."""
+"""Packages of the tests of models."""
 
 from __future__ import annotations
 
