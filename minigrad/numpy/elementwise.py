@@ -82,7 +82,11 @@ def share(a: Any, b: Any, unit: float = 1.0) -> Any:
             same = (a == b) & np.isinf(a)
             gap = np.where(same, -np.minimum(a, 0), np.where(same, 0, b) - np.where(same, 0, a))
             gap = gap * unit
-        return logistic(-gap) if isinstance(gap, Tensor) else 1 / (1 + np.exp(gap))
+        if isinstance(gap, Tensor):
+            return logistic(-gap)
+        y = np.exp(gap)
+        y += 1
+        return 1 / y
 
 
 MAX_AT_ONCE = 200
@@ -100,11 +104,9 @@ def logaddexp(a, b, /):
     high = np.maximum(a, b)
     if high.size > MAX_AT_ONCE and high.dtype.char in "fd":
         with np.errstate(invalid="ignore", over="ignore"):
-            y = np.abs(a - b)
-        y = np.negative(y, out=y)
-        y = np.log1p(np.exp(y, out=y), out=y)
-        y += high
-        if all_true(y == y):  # the difference of equal infinities is NaN
+            y = high + np.log1p(np.exp(np.minimum(a, b) - high))
+        largest = np.maximum.reduce(y, axis=None)
+        if all_true(largest == largest):  # the difference of equal infinities is NaN
             return y
     return np.logaddexp(a, b)
 

