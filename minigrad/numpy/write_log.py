@@ -83,6 +83,9 @@ class Place(NamedTuple):
         return False
 
 
+_new_place: Any = functools.partial(tuple.__new__, Place)  # faster than Place(...)
+
+
 def address_of(array: np.ndarray) -> int:
     """Return the address of the first element."""
     flags = array.flags
@@ -98,11 +101,17 @@ def place_of(array: np.ndarray, address: int) -> Place:
     start = 0 if array.base is None or not array.size else address_of(array) - address
     shape, strides = array.shape, array.strides
     if array.flags.c_contiguous:
-        return Place(start, shape, strides, array.dtype, start, start + array.nbytes, True)
+        return _new_place((start, shape, strides, array.dtype, start, start + array.nbytes, True))
     ends = [stride * (n - 1) for stride, n in zip(strides, shape)]
     low = start + sum([end for end in ends if end < 0])
     high = start + sum([end for end in ends if end > 0]) + array.itemsize
-    return Place(start, shape, strides, array.dtype, low, high, False)
+    return _new_place((start, shape, strides, array.dtype, low, high, False))
+
+
+def are_one_view(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two arrays have the same elements in memory."""
+    is_alike = a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+    return is_alike and address_of(a) == address_of(b)
 
 
 class Common(NamedTuple):
@@ -291,12 +300,16 @@ def log_of(value: Any) -> Log | None:
 
 # -- operands
 
+_NUMBERS = frozenset({float, int})
+
 
 def read(values: Any) -> bool:
     """Look at the tensors among some values; return whether a value lies in logged memory."""
     is_logged = False
     for x in values:
         array = x._array if isinstance(x, Tensor) else x
+        if type(array) in _NUMBERS:
+            continue
         is_owner = type(array) is np.ndarray and array.base is None
         log = logs.get(id(array)) if is_owner else log_of(array)
         if log is not None:
@@ -599,10 +612,13 @@ def _restored(values: Any, memories: dict[Any, Any], name: str, since: int) -> A
     """Return saved values as they were at a time: the same tuple if none was written since."""
     result = values
     for i, value in enumerate(values):
-        if type(value) not in _SAVED:
+        kind = type(value)
+        if kind not in _SAVED or (
+            kind is np.ndarray and value.base is None and id(value) not in logs
+        ):
             continue
         old = value
-        if type(value) is tuple:
+        if kind is tuple:
             old = _restored(value, memories, name, since)
         elif (log := log_of(value)) is not None and log.time > since and value.size:
             array = all_values(value)

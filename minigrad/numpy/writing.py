@@ -38,6 +38,7 @@ from .write_log import (
     UNDER_NO_GRAD,
     Entry,
     Log,
+    are_one_view,
     log_of,
     place_of,
     read,
@@ -74,7 +75,7 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
     else:  # a view, also of one element
         view, index = t._array[parts if ... in parts else (*parts, ...)], ...
     if is_view:
-        if index is ... and place_of(all_values(new), 0) == place_of(all_values(view), 0):
+        if index is ... and are_one_view(all_values(new), all_values(view)):
             return  # t[i] += u, which has reached the memory
         node = value._node
     if node is not None:
