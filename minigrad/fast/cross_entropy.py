@@ -76,7 +76,7 @@ def _logits_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice,
 
 
 def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[Any]:
-    rows, g = as_rows(logits), np.ascontiguousarray(g).reshape(-1)
+    rows, g = as_rows(logits), g.reshape(-1)
     top, log_total = saved
     gx = np.empty_like(rows)
     for block in row_blocks(*rows.shape):

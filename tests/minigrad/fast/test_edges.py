@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.thresholds import replaced
 
 import minigrad as mg
 import nn
 from minigrad import Tensor
+from minigrad.fast import forward_attention
 from nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -251,6 +253,13 @@ def test_dropout_near_one_keeps_some_elements_and_the_mean(p: float, dropout: An
     assert (y > 0).any() and abs(y.mean() - 1) < 0.2
 
 
+def test_dropout_of_integers_is_that_of_floats() -> None:
+    x = np.arange(-3, 4)
+    for dropout in (mg.dropout, mg.relu_dropout):
+        y, expected = (dropout(a, generator=np.random.default_rng(0)) for a in (x, x * 1.0))
+        np.testing.assert_array_equal(y.data, expected.data, strict=True)
+
+
 def test_relu_dropout_of_a_number_is_dropout_of_its_relu() -> None:
     for x in (2.0, np.float64(2.0)):
         y = mg.relu_dropout(x, p=0.1, generator=np.random.default_rng(0))
@@ -291,7 +300,48 @@ def test_exponentials_at_the_limit_of_their_shift_are_exact(value: int, sign: in
     np.testing.assert_allclose(loss.data, math.log(9), rtol=1e-5)
     expected = np.full((3, 9), 1 / 27) - np.eye(9)[[0, 0, 0]] / 3
     np.testing.assert_allclose(logits.grad, expected, atol=1e-6)
-    query = np.full((1, 1, 3, 1), sign * value, np.float32)
-    key, memory = np.ones((1, 1, 9, 1), np.float32), np.ones((1, 1, 9, 2), np.float32)
-    y = mg.scaled_dot_product_attention(*map(Tensor, (query, key, memory)))
-    np.testing.assert_allclose(y.data, 1, rtol=1e-5)
+    for dtype in (np.float16, np.float32):
+        query = np.full((1, 1, 3, 1), sign * value, dtype)
+        key, memory = np.ones((1, 1, 9, 1), dtype), np.ones((1, 1, 9, 2), dtype)
+        y = mg.scaled_dot_product_attention(*map(Tensor, (query, key, memory)))
+        heads = forward_attention(query, key, memory, None, None, 1.0)
+        np.testing.assert_allclose([y.data, heads], 1, rtol=1e-3 if dtype == np.float16 else 1e-5)
+
+
+def test_linear_cross_entropy_of_float32_adds_blocks_without_rounding() -> None:
+    with replaced({"BLOCK": 1}):
+        x, target = np.full((2000, 1), 0.3, np.float32), np.zeros(2000, int)
+        loss = mg.linear_cross_entropy(x, np.eye(3, 1, dtype=np.float32), target)
+    assert loss.item() == pytest.approx(math.log(1 + 2 * math.exp(-np.float32(0.3))), rel=2e-7)
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (mg.gelu, ["nd"]),
+        (mg.linear, ["nd", "2d", "2"]),
+        (mg.linear, ["n3", "d3", "d"]),
+        (lambda x, w, b: mg.layer_norm(x, weight=w, bias=b), ["nd", "d", "d"]),
+        (lambda x, w: mg.rms_norm(x, weight=w), ["nd", "d"]),
+        (lambda x: mg.dropout(x, generator=np.random.default_rng(0)), ["nd"]),
+        (lambda x: mg.relu_dropout(x, generator=np.random.default_rng(0)), ["nd"]),
+        (lambda x: mg.cross_entropy(x, np.full(len(x), -100)), ["n3"]),
+        (lambda x, w, b: mg.linear_cross_entropy(x, w, np.zeros(len(x), int), linear_bias=b), ["nd", "3d", "3"]),
+        (lambda x: mg.embedding(x, np.zeros((0, 2), int)), ["nd"]),
+        (mg.scaled_dot_product_attention, ["n3d2", "n3d2", "n3d2"]),
+        (mg.scaled_dot_product_attention, ["12n2", "12d2", "12d2"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("n", "d"), [(0, 3), (3, 0), (0, 0)])
+def test_kernel_of_no_elements_equals_its_definition(
+    call: Any, shapes: list[str], n: int, d: int
+) -> None:
+    results = []
+    for block in (nullcontext, mg.use_definitions):
+        sizes = [tuple({"n": n, "d": d}.get(c) if c in "nd" else int(c) for c in s) for s in shapes]
+        leaves = [Tensor(np.ones(size), requires_grad=True) for size in sizes]
+        with block(), np.errstate(all="ignore"):
+            y = call(*leaves)
+            results.append([y, *mg.gradients(y, leaves, np.ones(y.shape))])
+    for value, expected in zip(*results):
+        np.testing.assert_allclose(value.data, expected.data, strict=True)
