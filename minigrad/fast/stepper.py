@@ -112,7 +112,7 @@ class Group:
         arrays = [p._array for p in self.parameters]
         self.entries = [entry_of(array) for array in arrays]
         self.flat = [a.reshape(-1) if a.flags.c_contiguous else None for a in arrays]
-        self.in_place = [a.flags.c_contiguous and (overlap or a.size >= BLOCK) for a in arrays]
+        self.in_place = [a.flags.c_contiguous and a.size >= BLOCK for a in arrays]
         self.alone = [overlap or in_place for in_place in self.in_place]
         self.whole = self._parts([1] * len(arrays))
 

@@ -214,7 +214,7 @@ def assert_formulas_hold(program: Program) -> None:
             for index, (i, j) in enumerate(members):
                 p = leaves[i][j]
                 if index not in step.missing:
-                    g = np.asarray(rng.normal(size=p.shape), p.dtype)
+                    g = np.asarray(rng.normal(size=p.shape) * rng.integers(0, 2, p.shape), p.dtype)
                     gradients[i, j] = g.astype(float)
                     if step.by_backward:
                         (p * g).sum().backward()

@@ -470,6 +470,40 @@ def test_step_after_astype_is_refused(has_stepped: bool) -> None:
         optimizer.step()
 
 
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam])
+def test_step_after_pruning_is_refused(make: Any) -> None:
+    attention = nn.MultiHeadAttention(4, 2)
+    optimizer = make(attention.parameters())
+    optimizer.step()
+    nn.prune_heads(attention, [0])
+    with pytest.raises(RuntimeError, match="had another shape or dtype when its optimizer"):
+        optimizer.step()
+
+
+def test_state_with_zeros_stays_when_a_group_is_added() -> None:
+    p, q = leaf(gradient=[1, 0]), leaf(gradient=[1, 1])
+    sgd = optim.SGD([p], lr=1.0, momentum=0.5)
+    sgd.step()
+    sgd.add_param_group({"params": [q]})
+    sgd.step()
+    assert p.tolist() == [-1.5, 1.0] and q.tolist() == [0, 0]
+
+
+def test_step_changes_parameters_that_overlap_one_after_another() -> None:
+    base = np.zeros((3, 3))
+    views = (base, base.T, base[:, ::2], base[::-1], base[:, :0])
+    leaves = [Tensor(x, requires_grad=True) for x in views]
+    optimizer = optim.SGD(leaves, lr=1.0)
+    for i, p in enumerate(leaves):
+        p.grad = np.random.default_rng(i).standard_normal(p.shape)
+    optimizer.step()
+    expected = np.zeros((3, 3))
+    for x, p in zip((expected, expected.T, expected[:, ::2], expected[::-1]), leaves):
+        x -= p.grad.data
+    np.testing.assert_allclose(base, expected, rtol=1e-12)
+    assert optimizer.state_dict()["groups"][0]["steps"] == 1
+
+
 def test_parameters_have_two_optimizers_and_other_arrays() -> None:
     p = leaf(1.0, 2.0, gradient=[1, 1])
     first, second = optim.SGD([p], lr=1.0, momentum=0.5), optim.SGD([p], lr=0.5)
