@@ -396,7 +396,7 @@ def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def overlap(arrays: Iterable[np.ndarray]) -> bool:
     """Return whether any two arrays share memory."""
-    bounds = sorted(byte_bounds(array) for array in arrays if array.size)
+    bounds = sorted(map(byte_bounds, arrays))
     return any(end > start for (_, end), (start, _) in itertools.pairwise(bounds))
 
 
