@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.environment import max_examples
 from support.properties import normal, seeds
 
 import minigrad as mg
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, a
 
 
 @pytest.mark.parametrize("name", ["nanvar", "nanstd", "var", "std"])
+@max_examples(8)
 @given(seed=seeds)
 def test_variance_of_as_many_values_as_degrees_of_freedom_equals_numpy(
     name: str, seed: int

@@ -441,9 +441,10 @@ def test_sampled_with_temperature_that_is_not_positive_raises(temperature: float
         generation.sampled(np.zeros((1, 2)), temperature)
 
 
-@given(max_len=st.sampled_from([1, 2, 3, 300]), appended=st.integers(0, 4))
+@given(max_len=st.sampled_from([1, 2, 3, 20]), appended=st.integers(0, 4))
 @example(max_len=1, appended=2)
 @example(max_len=300, appended=0)
+@example(max_len=300, appended=2)
 def test_steps_end_when_the_sequences_have_max_len_new_tokens(max_len: int, appended: int) -> None:
     """Tokens that the caller appends count."""
     model = TableModel(2, 0)
