@@ -50,6 +50,8 @@ def assert_gradients(f: Callable[[], Any], leaves: Sequence[mg.Tensor], seed: in
             with mg.no_grad():
                 sums.append(float((f().data * g).sum()))
         numerical.append((sums[0] - sums[1]) / (2 * step))
+        if abs(derivative - numerical[-1]) < 1e-6 * size:
+            break
     for leaf, x in zip(leaves, starts):
         leaf.data[...] = x
-    assert min(abs(derivative - n) for n in numerical) < 1e-6 * size, (derivative, numerical)
+    assert abs(derivative - numerical[-1]) < 1e-6 * size, (derivative, numerical)
