@@ -501,3 +501,25 @@ def test_functional_attention_of_any_mask_equals_the_definition(
     weights = np.exp(scores + bias) * allowed
     sums = weights.sum(-1, keepdims=True)
     np.testing.assert_allclose(y.data, weights / np.where(sums, sums, 1) @ v, 1e-7, 1e-9)
+
+
+@pytest.mark.parametrize("which", [(True, False), (False, True)])
+def test_cache_refuses_keys_or_values_with_gradients(which: tuple[bool, bool]) -> None:
+    parts = [Tensor(np.ones((1, 1, 1, 2)), requires_grad=flag) for flag in which]
+    with pytest.raises(RuntimeError, match="a cache keeps no graph for gradients"):
+        nn.AttentionCache().append(*parts)
+
+
+@given(st.lists(st.sampled_from([1, 2, 15, 16, 17, 40]), min_size=1, max_size=4), seeds)
+def test_cache_returns_all_that_was_appended(lengths: list[int], seed: int) -> None:
+    """Beside its first size of 16 positions, and twice the size when it is full."""
+    cache, parts = nn.AttentionCache(), [normal([seed, i], 2, 2, 1, n, 3) for i, n in enumerate(lengths)]  # fmt: skip
+    cache.select(np.array([1]))  # of nothing
+    for i, (keys, values) in enumerate(parts):
+        found = cache.append(Tensor(keys), values)
+        expected = np.concatenate(parts[: i + 1], axis=3)
+        np.testing.assert_array_equal(found, expected)
+        assert cache.length == expected.shape[3]
+    cache.select(np.array([1, 1, 0]))
+    keys, _ = cache.append(*np.zeros((2, 3, 1, 1, 3)))
+    np.testing.assert_array_equal(keys[:, :, :-1], expected[0][[1, 1, 0]])

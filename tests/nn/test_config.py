@@ -164,3 +164,82 @@ def test_numbers_of_a_configuration_are_refused_beyond_their_limits(kind: Any) -
         nn.LanguageModelConfig(**SIZES, positions="none")
     with pytest.raises(ValueError, match="d_model must be divisible by num_heads, .*num_heads=0"):
         nn.MultiHeadAttention(8, 0)
+
+
+@pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id"])
+def test_ids_of_special_tokens_are_below_the_number_of_tokens(name: str) -> None:
+    others = {"pad_id": None, "bos_id": None, "eos_id": None}
+    for values in (8, (3, 8)) if name == "eos_id" else (8,):
+        assert getattr(nn.LanguageModelConfig(9, **{**others, name: values}), name) == values
+        assert nn.TransformerConfig(20, 9, **{**others, name: values}).vocabulary == 9
+    for values in (9, (3, 9)) if name == "eos_id" else (9,):
+        for make in (
+            nn.LanguageModelConfig,
+            nn.EncoderConfig,
+            lambda n, **o: nn.TransformerConfig(20, n, **o),
+        ):
+            with pytest.raises(ValueError, match=f"{name} must be less than the 9 tokens, got 9"):
+                make(9, **{**others, name: values})
+    assert nn.LanguageModelConfig(**{**others, name: 99}).vocabulary == 0  # not set yet
+
+
+PAPER = {
+    "dropout": 0.1, "activation": "relu", "norm_first": False, "positions": "sinusoidal", "max_len": 512, "output_bias": True,
+    "dtype": "float32", "d_model": 512, "num_heads": 8, "d_ff": 2048,
+}  # fmt: skip
+SMALL = {"d_model": 256, "num_heads": 4, "num_layers": 4, "d_ff": 1024, "vocab_size": 0}
+DEFAULTS: dict[Any, dict[str, Any]] = {
+    nn.TransformerConfig: {
+        **PAPER, "source_vocab_size": 0, "target_vocab_size": 0, "num_encoder_layers": 6, "num_decoder_layers": 6,
+        "tie": "none", "pad_id": 0, "bos_id": 1, "eos_id": 2,
+    },
+    nn.LanguageModelConfig: {
+        **PAPER, **SMALL, "tie": True, "norm_first": True, "positions": "learned", "output_bias": False, "pad_id": None,
+        "bos_id": None, "eos_id": None,
+    },
+    nn.EncoderConfig: {
+        **PAPER, **SMALL, "num_types": 0, "shared_layers": False, "num_classes": 0, "pool": "mean",
+        "head_activation": "none", "head_norm": False, "head_dropout": None, "image_size": 0, "patch_size": 0, "num_channels": 3,
+        "pad_id": 0, "bos_id": None, "eos_id": None, "attention": nn.AttentionConfig(), "embeddings": nn.EmbeddingConfig(scale=True),
+        "positions": nn.PositionConfig(kind="sinusoidal"),
+        "activation_dropout": None, "bias": True, "gated": False, "norm": "layer", "norm_eps": 1e-5, "norm_after": False,
+        "first_norm": True, "final_norm": None, "output_scale": 1.0, "pruned_heads": {},
+    },
+    nn.AttentionConfig: {
+        **dict.fromkeys(("num_kv_heads", "head_dim", "scale", "bias", "softcap", "window", "window_layers", "dropout")),
+        "qk_norm": False,
+    },
+    nn.PositionConfig: {
+        "offset": 0, "rotary_base": 10000.0, "rotary_scaling": None, "rotary_window_base": None, "rotary_dim": None,
+        "no_rotary_layers": (), "relative_buckets": 32, "relative_max_distance": 128,
+    },
+    nn.EmbeddingConfig: {"norm": False, "size": None},
+}  # fmt: skip
+"""Sizes of the paper's base model, and smaller ones. Saved files may leave out what is equal."""
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_defaults_are_those_of_the_paper(kind: Any) -> None:
+    required = {"kind": "sinusoidal"} if kind is nn.PositionConfig else {}
+    required = {"scale": True} if kind is nn.EmbeddingConfig else required
+    config = kind(**required)
+    found = {item.name: getattr(config, item.name) for item in fields(kind) if item.name != "_"}
+    assert found == {**DEFAULTS[kind], **required}
+
+
+def test_extended_configurations_have_the_defaults_of_the_book() -> None:
+    """Except the activation of decoder-only models, which is GPT-2's."""
+    for kind, extended in (
+        (nn.TransformerConfig, nn.EncoderDecoderConfig),
+        (nn.LanguageModelConfig, nn.DecoderOnlyConfig),
+    ):
+        config, plain = extended(), kind()
+        for item in fields(kind):
+            if item.name == "positions":
+                assert config.positions == nn.PositionConfig(kind=plain.positions)
+            elif item.name != "activation":
+                assert getattr(config, item.name) == getattr(plain, item.name)
+    config = nn.DecoderOnlyConfig()
+    assert (config.activation, config.parallel, config.logit_softcap) == ("gelu_tanh", False, None)
+    assert config.embeddings == nn.EmbeddingConfig(scale=False)
+    assert nn.EncoderDecoderConfig().embeddings == nn.EmbeddingConfig(scale=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import nn
 from minigrad import GradientError, Tensor, optim
-from nn import init
+from nn import init, initial
 from nn.layers import activation_named
 
 
@@ -211,6 +212,11 @@ def test_copy_of_nested_modules_and_optimizer_has_its_own_memory(copied: Any) ->
 # -- initialisation ----------------------------------------------------------------------------------
 
 
+def of_a_field(fill: Any) -> Any:
+    """Fill a weight of 300 outputs and 50 inputs with a field of 2 values each."""
+    return lambda p, generator: fill(nn.Parameter(np.empty((300, 50, 2))), generator=generator)
+
+
 @pytest.mark.parametrize(
     ("fill", "variance", "is_uniform"),
     [
@@ -219,12 +225,61 @@ def test_copy_of_nested_modules_and_optimizer_has_its_own_memory(copied: Any) ->
         (init.kaiming_uniform_, 2 / 200, True),
         (init.kaiming_normal_, 2 / 200, False),
         (lambda p, generator: nn.Linear(200, 300, generator=generator).weight, 1 / 600, True),
+        (lambda p, generator: nn.Linear(200, 9000, generator=generator).bias, 1 / 600, True),
+        (partial(init.xavier_uniform_, gain=3.0), 9 * 2 / 500, True),
+        (partial(init.xavier_normal_, gain=3.0), 9 * 2 / 500, False),
+        (partial(init.kaiming_uniform_, a=2.0), 2 / 5 / 200, True),
+        (partial(init.kaiming_normal_, a=2.0), 2 / 5 / 200, False),
+        (of_a_field(init.xavier_normal_), 2 / (100 + 600), False),  # 2 values of each
+        (of_a_field(init.kaiming_uniform_), 2 / 100, True),
     ],
 )
 def test_init_has_the_stated_spread(fill: Any, variance: float, is_uniform: bool) -> None:
     p = fill(nn.Parameter(np.empty((300, 200))), generator=np.random.default_rng(0)).data
     assert p.var() == pytest.approx(variance, rel=0.03) and abs(p.mean()) < 0.1 * p.std()
     assert (np.abs(p).max() < 1.8 * p.std()) == is_uniform
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (5, 3), (2, 9), (0, 3), (3, 0)])
+@pytest.mark.parametrize("fill", [init.uniform_, init.normal_])
+def test_values_drawn_in_blocks_are_those_of_one_draw(
+    shape: tuple[int, ...], fill: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initial, "_AT_ONCE", 4)
+    p = nn.Parameter(np.zeros(shape))
+    assert fill(p, 0.5, 2.0, np.random.default_rng(0)) is p
+    name = fill.__name__.rstrip("_")
+    expected = getattr(np.random.default_rng(0), name)(0.5, 2.0, shape)
+    np.testing.assert_array_equal(p.data, expected)
+
+
+def test_rules_of_initial_values_end_with_their_blocks() -> None:
+    """An inner block ends with the rule of the outer one, also after an error."""
+
+    def drawn() -> str:
+        layer = nn.Linear(100, 100)
+        largest = np.abs(layer.weight.data).max()
+        if largest == 0:
+            return "skipped"
+        has_bias = bool(layer.bias.data.any())
+        return {(True, True): "layer", (False, False): "xavier"}[bool(largest <= 0.1), has_bias]
+
+    config = nn.LanguageModelConfig(9, 8, 2, 1, 8)
+    for rule, outer, inner in [
+        ("xavier", initial.by_xavier, initial.by_xavier),
+        ("skipped", init.skipped, init.skipped),
+        ("skipped", init.skipped, lambda: init.skipped(skip=False)),
+        ("layer", lambda: init.skipped(skip=False), initial.by_xavier),
+    ]:
+        with outer():
+            with inner():
+                pass
+            nn.LanguageModel(config)
+            assert drawn() == rule
+            with pytest.raises(ZeroDivisionError), inner():
+                _ = 1 / 0
+            assert drawn() == rule
+        assert drawn() == "layer"
 
 
 # -- layers ------------------------------------------------------------------------------------------
@@ -321,3 +376,81 @@ def test_weights_of_a_loss_are_saved_and_converted_with_it(names: tuple[str, ...
     other.load_state_dict(loss.state_dict())
     x, target = np.array([[0.5, -1.0]]), np.array([[1.0, 0.0]])
     assert other(x, target).item() == loss(x, target).item()
+
+
+# -- attributes, modes and calls -----------------------------------------------------------------------
+
+
+def test_modules_evaluate_until_the_outermost_block_ends() -> None:
+    m = nn.Dropout(0.5)
+    with nn.evaluating():
+        with nn.evaluating():
+            assert not m.training
+        assert not m.training
+        with pytest.raises(ZeroDivisionError), nn.evaluating():
+            _ = 1 / 0
+        assert not m.training
+    assert m.training
+
+
+def test_registered_buffer_can_be_replaced_but_no_other_attribute() -> None:
+    m, other = Small(), Small()
+    m.register_buffer("count", [1, 2], persistent=False)
+    m.register_buffer("table", None)
+    assert m.count.tolist() == [1, 2] and list(m.state_dict()) == NAMES
+    m.table = np.zeros(3)
+    assert list(m.state_dict()) == [*NAMES, "table"] and list(other.state_dict()) == [
+        *NAMES,
+        "count",
+    ]
+    for name in ("first", "scale", "forward", "a.b"):
+        with pytest.raises(KeyError, match="name must have no dot and be no attribute"):
+            m.register_buffer(name, np.zeros(1))
+
+
+def test_shared_parts_are_named_once() -> None:
+    m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
+    m[1].weight = m[0].weight
+    shared = nn.ModuleList([m, m[0], nn.Sequential(m)])
+    names = ["0.0.weight", "0.0.bias"]
+    assert list(shared.state_dict()) == [name for name, _ in shared.named_parameters()] == names
+    assert [name for name, _ in shared.named_modules("top")] == ["top", "top.0", "top.0.0", "top.0.1", "top.2"]  # fmt: skip
+    assert [*m.named_modules(seen={id(m[0])})] == [("", m), ("1", m[1])]
+    m[0].weight.requires_grad = False
+    assert (shared.num_parameters(), shared.num_parameters(trainable_only=True)) == (6, 2)
+
+
+def test_loaded_arrays_are_copies_of_any_kind_of_array() -> None:
+    class Foreign:
+        """A tensor of another library, whose array is `data`."""
+
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    m, source = nn.Linear(2, 2), np.arange(4.0).reshape(2, 2)
+    for value in (source, Foreign(source), Tensor(source), source.tolist(), source[::-1][::-1]):
+        m.weight.data[...] = 7
+        m.load_state_dict({"weight": value, "bias": [0, 1]})
+        assert m.weight.tolist() == [[0, 1], [2, 3]] and m.weight.dtype == np.float32
+        m.weight.data[...] += 1
+        assert source.tolist() == [[0, 1], [2, 3]]
+
+
+def test_hooks_pass_on_keyword_arguments_and_may_be_removed_in_a_call() -> None:
+    m, x, mask = nn.MultiHeadAttention(4, 2), np.ones((1, 2, 4), np.float32), np.tri(2, dtype=bool)
+    x[0, 1] = -2
+    expected, calls = m(x, mask=mask).data, []
+    handles = [
+        m.register_forward_pre_hook(lambda module, args: (calls.append("pre"), handles[0].remove())[1]),
+        m.register_forward_hook(lambda module, args, y: (calls.append("post"), handles[1].remove())[1]),
+        m.register_forward_hook(lambda module, args, y: calls.append("last")),
+    ]  # fmt: skip
+    assert not np.array_equal(expected, m(x).data) and calls == ["pre", "post", "last"]
+    np.testing.assert_array_equal(m(x, mask=mask).data, expected)
+    assert calls == ["pre", "post", "last", "last"] and m.has_hooks
+    handles[2].remove()
+    assert not m.has_hooks
+    m.register_forward_pre_hook(lambda module, args: x[:, :1])
+    m.register_forward_hook(lambda module, args, y: y * 0)
+    y = m(x)
+    assert y.shape == (1, 1, 4) and not y.data.any()
