@@ -439,7 +439,10 @@ class FastEncoder(Encoder):
             return Tensor(plain(run(x, mask, caches, positions)))
 
         def of_rows(rows: slice) -> np.ndarray:
-            parts = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
+            parts = [  # of arrays (N, h, L, L_kv) and (N, L), and neither of (L, L_kv) nor of (L,)
+                z[rows] if np.ndim(z) > axes and len(z) == n else z
+                for z, axes in ((mask, 2), (positions, 1))
+            ]
             return plain(run(x[rows], parts[0], None, parts[1]))
 
         return Tensor(np.concatenate(in_parallel(of_rows, slices(n, count))))

@@ -191,6 +191,28 @@ def test_for_inference_of_a_large_batch_computes_it_in_parts(
     assert [w.shape[0] for w in recorded["encoder.layers.0.self_attention"]] == [7]
 
 
+@pytest.mark.parametrize("n", [3, 4, 5])
+@pytest.mark.parametrize("mask", [None, (4, 4), (1, 1, 4, 4), (0, 1, 1, 4), (0, 2, 4, 4)])
+@pytest.mark.parametrize("positions", [0, 2, (4,), (1, 4), (0, 4)])
+def test_parts_of_a_batch_have_their_rows_of_masks_and_positions(
+    n: int, mask: Any, positions: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A length of 0 is the number of sequences, which may be that of positions, too."""
+    config = nn.EncoderConfig(9, 8, 2, 1, 8, positions="rotary", dtype="float64", dropout=0.0)
+    encoder = nn.EncoderModel(config, np.random.default_rng(0)).eval().encoder
+    rng = np.random.default_rng(1)
+    if mask is not None:
+        mask = rng.random([size or n for size in mask]) < 0.5
+    if positions not in (0, 2):
+        positions = rng.integers(0, 9, [size or n for size in positions])
+    x = rng.standard_normal((n, 4, 8))
+    monkeypatch.setattr(fast, "LARGE_BATCH", 1)
+    monkeypatch.setattr(fast, "get_num_threads", lambda: 2)
+    found = nn.for_inference(encoder)(x, mask, positions=positions).data
+    expected = encoder(x, mask, positions=positions).data
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
 @given(
     limits=product_limits(),
     shape=st.tuples(st.integers(0, 20), st.integers(0, 12)),
