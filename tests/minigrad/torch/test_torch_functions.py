@@ -17,6 +17,7 @@ from minigrad import Tensor
 A = np.array([[3.0, 0.0, -1.0], [1.0, 4.0, 1.0]])
 T = Tensor(A)
 FIRST, LAST = np.array([0, 0, 1, 1, 1]), np.array([0, 2, 0, 1, 2])
+EQUAL, CUBE = np.tile([2.0, 1.0, 3.0], 40), np.arange(24.0).reshape(2, 3, 4)
 CASES: list[tuple[str, Any, Any]] = [
     ("max", lambda: torch.max(T, 1).values, A.max(1)),
     ("max with its axis", lambda: torch.max(T, 1, True).indices, [[0], [1]]),
@@ -56,6 +57,51 @@ CASES: list[tuple[str, Any, Any]] = [
         lambda: torch.scatter_add(T, 1, np.array([[2, 2]]), Tensor(A + 1)),
         A + [[0, 0, 5], [0, 0, 0]],
     ),
+    ("max of an array", lambda: torch.max(T, A[::-1].copy()), np.maximum(A, A[::-1])),
+    ("min of two", lambda: torch.min(T, Tensor(A[::-1])), np.minimum(A, A[::-1])),
+    ("max of all", lambda: torch.max(T), 4.0),
+    ("median of an even number", lambda: torch.median(Tensor([4.0, 1.0, 3.0, 2.0])), 2.0),
+    ("sort of many equal", lambda: torch.sort(EQUAL).indices, np.argsort(EQUAL, kind="stable")),
+    (
+        "sort down of many equal",
+        lambda: torch.sort(EQUAL, descending=True).indices,
+        np.argsort(-EQUAL, kind="stable"),
+    ),
+    ("var with its axis", lambda: torch.var(T, 1, keepdim=True), A.var(1, ddof=1, keepdims=True)),
+    ("std with its axis", lambda: torch.std(T, 1, False, True), A.std(1, keepdims=True)),
+    ("flip of a tuple", lambda: torch.flip(T, (0, 1)), A[::-1, ::-1]),
+    ("flip of a list", lambda: torch.flip(T, [1]), A[:, ::-1]),
+    ("tile of a tuple", lambda: torch.tile(T, (2, 1)), np.tile(A, (2, 1))),
+    ("norm of Frobenius", lambda: torch.norm(T, "fro"), np.sqrt((A * A).sum())),
+    (
+        "meshgrid of x and y",
+        lambda: torch.meshgrid(T[0], T[1, :2], indexing="xy")[0],
+        np.tile(A[0], (2, 1)),
+    ),
+    (
+        "repeat_interleave of counts",
+        lambda: torch.repeat_interleave(T, Tensor([1, 0, 2]), 1),
+        A[:, [0, 2, 2]],
+    ),
+    (
+        "repeat_interleave of a list",
+        lambda: torch.repeat_interleave([1.0, 2.0], 2),
+        np.array([1.0, 1, 2, 2]),
+    ),
+    ("t of three axes", lambda: torch.t(Tensor(A[None])), A[None]),
+    (
+        "diagonal of two axes",
+        lambda: torch.diagonal(Tensor(CUBE), offset=1, dim1=2, dim2=0),
+        np.diagonal(CUBE, 1, 2, 0),
+    ),
+    ("diag", lambda: torch.diag(T[0], diagonal=1), np.diag(A[0], 1)),
+    ("triu", lambda: torch.triu(T, diagonal=1), np.triu(A, 1)),
+    ("tensor of a number", lambda: torch.tensor(np.float64(2.5)), np.array(2.5)),
+    ("tensor of arrays", lambda: torch.tensor([A[0], A[1]]), A),
+    ("tensor of flags", lambda: torch.tensor([True, False]), np.array([True, False])),
+    ("full of an integer", lambda: torch.full((2,), 3), np.array([3, 3])),
+    ("full of a float64", lambda: torch.full((2,), np.float64(3)), np.array([3.0, 3.0])),
+    ("arange from a start", lambda: torch.arange(2, 8, 3), np.array([2, 5])),
     ("bernoulli", lambda: torch.bernoulli(Tensor([0.0, 1.0, 0.0, 1.0])), [0.0, 1.0, 0.0, 1.0]),
     ("tensor", lambda: torch.tensor([1, 2.5]), np.array([1, 2.5], np.float32)),
     ("tensor of integers", lambda: torch.tensor([1, 2]), np.array([1, 2])),
@@ -89,6 +135,57 @@ def test_function_has_the_result_of_pytorch(call: Any, expected: Any) -> None:
 def test_bernoulli_draws_ones_with_their_probability() -> None:
     found = torch.bernoulli(Tensor(np.full(4000, 0.25)), generator=torch.Generator().manual_seed(0))
     assert set(found.tolist()) == {0.0, 1.0} and 0.2 < found.mean().item() < 0.3
+
+
+def test_equal_compares_shapes_and_elements() -> None:
+    for other, expected in (
+        (A.copy(), True),
+        (A + (A == 4), False),
+        (A[:1], False),
+        (A[None], False),
+    ):
+        assert torch.equal(T, Tensor(other)) is expected
+    assert torch.equal(Tensor([np.nan]), Tensor([np.nan])) is False
+    assert torch.equal(Tensor(np.zeros((0, 2))), Tensor(np.zeros((0, 3)))) is False
+
+
+def test_sharing_and_copying_are_those_of_pytorch() -> None:
+    x = np.zeros(3)
+    shared, copied = torch.as_tensor(x), torch.tensor(x)
+    x[0] = 1
+    assert shared.tolist() == [1, 0, 0] and copied.tolist() == [0, 0, 0]
+    assert torch.as_tensor(x, dtype=np.float32).dtype == np.float32
+
+
+def test_draws_without_replacement_differ() -> None:
+    p = np.ones(6) / 6
+    assert sorted(torch.multinomial(p, 6).tolist()) == list(range(6))
+    assert all(len({*torch.multinomial(p, 40, True).tolist()}) < 40 for _ in range(3))
+    with pytest.raises(ValueError, match="multinomial"):
+        torch.multinomial(p, 7)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.Generator("cuda"),
+        lambda: torch.device("cuda:0"),
+        lambda: torch.as_tensor(A, device="cuda"),
+        lambda: torch.load("missing", map_location="cuda"),
+        lambda: T.to("cuda"),
+    ],
+)
+def test_other_devices_are_refused(call: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="cuda"):
+        call()
+    assert torch.device("cpu") == torch.device() == "cpu" and torch.device().type == "cpu"
+
+
+def test_topk_takes_from_none_to_all() -> None:
+    assert [len(torch.topk(T[0], k).values) for k in range(4)] == [0, 1, 2, 3]
+    for k in (-1, 4):
+        with pytest.raises(ValueError, match=f"topk: k must be from 0 to 3, got {k}"):
+            torch.topk(T, k)
 
 
 CREATED: dict[str, Any] = {
