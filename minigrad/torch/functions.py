@@ -22,6 +22,7 @@ from minigrad.random import default_generator
 from minigrad.tensor import unwrap
 
 from .names import split_by_size as split
+from .names import transpose_matrix
 
 __all__ = [
     "Generator", "acos", "acosh", "arange", "argsort", "as_tensor", "asin", "asinh", "atan",
@@ -195,7 +196,7 @@ def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Tensor:
 
 def t(x: Any) -> Tensor:
     """Transpose a matrix; return a vector or scalar unchanged."""
-    return mg.swapaxes(x, 0, 1) if np.ndim(x) == 2 else mg.as_tensor(x)
+    return transpose_matrix(mg.as_tensor(x))
 
 
 def numel(x: Tensor) -> int:

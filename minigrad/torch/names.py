@@ -259,6 +259,13 @@ def _dlpack_device(self: Tensor) -> Any:
     return self.data.__dlpack_device__()
 
 
+def transpose_matrix(self: Tensor) -> Tensor:
+    """Transpose a matrix; return a vector or scalar unchanged."""
+    if self.ndim > 2:
+        raise ValueError(f"t: x must have at most two axes, got shape {self.shape}")
+    return self if self.ndim < 2 else swapaxes(self, 0, 1)
+
+
 def _described(summary: str, method: Any) -> Any:
     method.__doc__ = summary
     return method
@@ -292,10 +299,7 @@ METHODS: dict[str, Any] = {
     "split": split_by_size,
     "sub": subtract,
     "swapdims": swapaxes,
-    "t": _described(
-        "Transpose a matrix; return a vector or scalar unchanged.",
-        lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
-    ),
+    "t": transpose_matrix,
     "to": _to,
     "topk": topk,
     "unbind": unstack,

@@ -200,3 +200,43 @@ def test_causal_attention_begins_at_the_first_key(
     np.testing.assert_array_equal(masked.data, y.data)
     with pytest.raises(ValueError, match="attn_mask must be None with is_causal"):
         F.scaled_dot_product_attention(q, k, v, np.tri(n, s, dtype=bool), is_causal=True)
+
+
+def test_clipped_gradients_are_within_the_value() -> None:
+    p, unused = nn.Parameter(np.zeros(3)), nn.Parameter(np.zeros(2))
+    number = nn.Parameter(np.array(0.0))
+    for value, expected in ((2.0, [-2.0, 0.5, 2.0]), (0.0, [0.0, 0.0, 0.0])):
+        p.grad, number.grad = np.array([-3.0, 0.5, 4.0]), np.array(9.0)
+        utils.clip_grad_value_(p, value)
+        assert p.grad.tolist() == expected
+        utils.clip_grad_value_(iter([unused, number]), value)
+        assert unused.grad is None and number.grad.shape == () and number.grad.item() == value
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="clip_value must be at least 0"):
+            utils.clip_grad_value_([p], wrong)
+
+
+def test_vector_is_written_to_parameters_of_an_iterator() -> None:
+    layer = nn.Linear(2, 1)
+    utils.vector_to_parameters(Tensor([1.0, 2.0, 3.0]), layer.parameters())
+    assert layer.weight.tolist() == [[1.0, 2.0]] and layer.bias.tolist() == [3.0]
+    with pytest.raises(ValueError, match=r"orthogonal_: tensor must have at least two axes"):
+        init.orthogonal_(layer.bias)
+
+
+def test_orthogonal_values_have_both_signs_on_the_diagonal() -> None:
+    """Without the signs of the diagonal of R, all first elements would be negative."""
+    rng = np.random.default_rng(0)
+    first = [init.orthogonal_(mg.zeros(2, 2), generator=rng).data[0, 0] for _ in range(60)]
+    assert 15 < np.sum(np.array(first) > 0) < 45
+    x, y = (init.trunc_normal_(mg.zeros(9), generator=np.random.default_rng(0)) for _ in range(2))
+    assert x.tolist() == y.tolist()
+
+
+def test_filled_parameters_are_marked_as_changed() -> None:
+    p = nn.Parameter(np.full(2, 3.0))
+    y = (p * p).sum()
+    init.ones_(p)
+    with pytest.raises(mg.GradientError, match="changed"):
+        y.backward()
+    assert init.constant_(p, 2.5) is p and p.tolist() == [2.5, 2.5]

@@ -63,7 +63,7 @@ def random_split(
     Parameters: as `torch.utils.data.random_split`.
     """
     n, sizes = len(dataset), [int(length) for length in lengths]
-    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+    if math.isclose(sum(lengths), 1):
         sizes = [math.floor(n * part) for part in lengths]
         for i in range(n - sum(sizes)):
             sizes[i % len(sizes)] += 1

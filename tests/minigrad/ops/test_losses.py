@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from support.environment import max_examples
 from support.properties import normal, seeds
 
@@ -31,6 +32,156 @@ ENTROPIES = math.log1p(math.e), 3 * math.log1p(math.exp(3))  # the positive targ
 )
 def test_loss_of_two_elements_equals_its_formula(loss: Any, options: Any, expected: float) -> None:
     assert loss([1.0, -3.0], [0.0, 1.0], **options).item() == pytest.approx(expected)
+
+
+def entropy(p: Any, t: Any) -> Any:
+    """Return the binary cross-entropy, whose logarithms are at least -100."""
+    with np.errstate(divide="ignore"):
+        return -t * np.maximum(np.log(p), -100) - (1 - t) * np.maximum(np.log1p(-p), -100)
+
+
+ELEMENTS: dict[str, tuple[Any, dict[str, list[Any]], Any]] = {
+    "mse_loss": (lambda x, t: (x - t) ** 2, {}, None),
+    "l1_loss": (lambda x, t: abs(x - t), {}, None),
+    "smooth_l1_loss": (
+        lambda x, t, beta: np.where(abs(x - t) < beta, (x - t) ** 2 / (2 * (beta or 1)), abs(x - t) - beta / 2), {"beta": [0.0, 0.5, 1.0, 2.0]}, None,
+    ),
+    "huber_loss": (
+        lambda x, t, delta: np.where(abs(x - t) <= delta, (x - t) ** 2 / 2, delta * (abs(x - t) - delta / 2)), {"delta": [0.5, 1.0, 2.0]}, None,
+    ),
+    "binary_cross_entropy": (entropy, {"weight": [None, 2.0, [1.0, 2.0, 0.0]]}, "both"),
+    "binary_cross_entropy_with_logits": (
+        lambda x, t, pos_weight: np.where(t, (1 if pos_weight is None else pos_weight) * t * np.log1p(np.exp(-x)), 0) + (1 - t) * np.log1p(np.exp(x)),
+        {"pos_weight": [None, 3.0, [1.0, 0.0, 2.0]], "weight": [None, [1.0, 2.0, 0.0]]}, "target",
+    ),
+    "kl_div": (
+        lambda x, t, log_target: np.exp(t) * (t - x) if log_target else np.where(t, t * (np.log(t + (t == 0)) - x), -t * x), {"log_target": [False, True]}, "target",
+    ),
+}  # fmt: skip
+"""Formula of an element, values of options, and which operands are probabilities."""
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+@given(data=st.data())
+def test_loss_of_elements_equals_its_formula(name: str, data: st.DataObject) -> None:
+    """Beside the limits of a quadratic part, of probabilities 0 and 1, in the dtype of the input."""
+    formula, values, kind = ELEMENTS[name]
+    options = {key: data.draw(st.sampled_from(x), key) for key, x in values.items()}
+    is_log = options.get("log_target", False)
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]), "dtype")
+    numbers = st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0, 3.0])
+    shares = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    kinds = [shares if kind == "both" else numbers, shares if kind and not is_log else numbers]
+    x, t = (data.draw(arrays(dtype, (2, 3), elements=k)) for k in kinds)
+    reduction = data.draw(st.sampled_from(["mean", "sum", "none"]), "reduction")
+    weight = options.pop("weight", None)
+    arguments = {k: np.array(v) if isinstance(v, list) else v for k, v in options.items()}
+    expected = formula(x.astype(float), t.astype(float), **arguments)
+    expected = expected * (1 if weight is None else np.array(weight))
+    expected = {"mean": expected.mean(), "sum": expected.sum(), "none": expected}[reduction]
+    beside = {} if weight is None else {"weight": weight}
+    y = getattr(mg, name)(mg.tensor(x), t, reduction=reduction, **options, **beside)
+    np.testing.assert_allclose(y.data, expected, rtol=1e-5, atol=1e-6)
+    assert y.dtype == dtype
+    found = getattr(mg, name)(
+        mg.tensor(x), mg.tensor(t), reduction=reduction, **arguments, **beside
+    )
+    np.testing.assert_array_equal(found.data, y.data)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        *((mg.smooth_l1_loss, {"beta": x}) for x in (-1e-9, math.nan)),
+        *((mg.huber_loss, {"delta": x}) for x in (0.0, -1.0, math.nan)),
+        *((mg.binary_cross_entropy, {"input": [0.5, x]}) for x in (-1e-9, 1 + 1e-9, math.nan)),
+        (mg.binary_cross_entropy, {"weight": np.ones((2, 2))}),
+        (mg.binary_cross_entropy_with_logits, {"pos_weight": np.ones(3)}),
+    ],
+)
+def test_loss_refuses_limits_probabilities_and_weights_that_do_not_fit(
+    loss: Any, options: Any
+) -> None:
+    name = next(iter(options))
+    with pytest.raises(ValueError, match=f"{loss.__name__}: {name} must"):
+        loss(**{"input": [0.5, 0.5], "target": [0.0, 1.0], **options})
+
+
+@pytest.mark.parametrize("loss", [mg.huber_loss, mg.smooth_l1_loss])
+def test_loss_of_large_distances_has_finite_gradients(loss: Any) -> None:
+    x = mg.tensor([1e200, -1e200, 0.5], requires_grad=True)
+    loss(x, np.zeros(3), reduction="sum").backward()
+    assert x.grad.tolist() == [1.0, -1.0, 0.5]
+
+
+def test_cross_entropy_of_a_scalar_is_refused() -> None:
+    for target in (1.0, 0):
+        with pytest.raises(ValueError, match="input must have classes, a last axis, got a scalar"):
+            mg.cross_entropy(1.0, target)
+
+
+def test_targets_may_be_integers_or_flags() -> None:
+    x = mg.tensor(np.array([0.25, -1.0], np.float32))
+    for t in (np.array([0, 1]), np.array([False, True]), [0, 1]):
+        y = mg.binary_cross_entropy_with_logits(x, t)
+        expected = mg.binary_cross_entropy_with_logits(x, np.array([0, 1], np.float32))
+        assert y.dtype == np.float32 and y.item() == expected.item()
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_batchmean_divides_by_the_number_of_rows(n: int, d: int, is_log: bool) -> None:
+    x, t = -np.ones((n, d)), np.full((n, d), 0.5)
+    found = mg.kl_div(x, t, reduction="batchmean", log_target=is_log)
+    expected = mg.kl_div(x, t, reduction="sum", log_target=is_log).data / n
+    assert found.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ignored", [-100, 1, 0])
+def test_nll_loss_is_the_weighted_mean_of_targets_that_are_not_ignored(
+    dtype: Any, ignored: int
+) -> None:
+    x = mg.log_softmax(normal(0, 4, 3).astype(dtype)).data
+    targets, weight = np.array([0, 2, ignored, 1]), np.array([1.0, 2, 3])
+    kept = targets != ignored
+    losses = (
+        -x[np.arange(4), np.where(kept, targets, 0)] * weight[np.where(kept, targets, 0)] * kept
+    )
+    divisor = weight[targets[kept]].sum()
+    for reduction, expected in {
+        "none": losses,
+        "sum": losses.sum(),
+        "mean": losses.sum() / divisor,
+    }.items():
+        y = mg.nll_loss(x, targets, weight, ignore_index=ignored, reduction=reduction)
+        np.testing.assert_allclose(y.data, expected, rtol=1e-5, atol=1e-7)
+        assert y.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cross_entropy_of_probabilities_has_the_dtype_of_its_logits(dtype: Any) -> None:
+    x = normal(0, 2, 3).astype(dtype)
+    p = np.full((2, 3), 1 / 3, dtype)
+    assert mg.cross_entropy(x, p, weight=np.arange(3.0)).dtype == dtype
+    with pytest.raises(ValueError, match="weight must"):
+        mg.cross_entropy(x, p, weight=np.ones(2))
+
+
+def test_probabilities_on_axis_1_are_refused_only_if_they_are_there() -> None:
+    """Rounded ones count as probabilities, and others are taken as they are."""
+    rng = np.random.default_rng(0)
+    p = rng.random((2, 4, 3)).astype(np.float32)
+    p /= p.sum(1, keepdims=True)
+    for values in (p, p.astype(np.float16)):
+        with pytest.raises(ValueError, match="must sum to 1 over the last axis, not over axis 1"):
+            mg.cross_entropy(np.zeros(p.shape), values)
+    both = np.full((2, 3, 3), 1 / 3)  # sums to 1 over both axes
+    neither, one = both + 0.5, p.copy()
+    one[0] *= 2
+    for values in (both, neither, one):
+        assert np.isfinite(mg.cross_entropy(np.zeros(values.shape), values).item())
+    columns = np.array([[0.9, 0.9], [0.1, 0.1]])  # two axes: axis 1 is the last
+    assert np.isfinite(mg.cross_entropy(np.zeros((2, 2)), columns).item())
 
 
 @max_examples(30)

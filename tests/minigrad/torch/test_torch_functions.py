@@ -88,7 +88,7 @@ CASES: list[tuple[str, Any, Any]] = [
         lambda: torch.repeat_interleave([1.0, 2.0], 2),
         np.array([1.0, 1, 2, 2]),
     ),
-    ("t of three axes", lambda: torch.t(Tensor(A[None])), A[None]),
+    ("t of a list", lambda: torch.t([[1.0, 2.0]]), np.array([[1.0], [2.0]])),
     (
         "diagonal of two axes",
         lambda: torch.diagonal(Tensor(CUBE), offset=1, dim1=2, dim2=0),
@@ -181,6 +181,14 @@ def test_other_devices_are_refused(call: Any) -> None:
     assert torch.device("cpu") == torch.device() == "cpu" and torch.device().type == "cpu"
 
 
+def test_t_of_three_axes_is_refused() -> None:
+    for call in (torch.t, Tensor.t):
+        with pytest.raises(
+            ValueError, match=r"t: x must have at most two axes, got shape \(2, 3, 4\)"
+        ):
+            call(Tensor(CUBE))
+
+
 def test_topk_takes_from_none_to_all() -> None:
     assert [len(torch.topk(T[0], k).values) for k in range(4)] == [0, 1, 2, 3]
     for k in (-1, 4):
@@ -252,6 +260,7 @@ def test_all_names_that_a_module_defines_are_public(part: str) -> None:
         "reduced_elements",
         "translate_options",
         "split_by_size",
+        "transpose_matrix",
         "Size",
         "Selected",
     } <= {*module.__all__}

@@ -134,8 +134,71 @@ def test_defaults_are_those_of_pytorch() -> None:
     assert not wrong and len(DEFAULTS) > 60
 
 
+def test_conversion_returns_the_tensor_itself_unless_something_changes() -> None:
+    x = Tensor(VALUES)
+    assert x.to(float) is x and x.to("cpu", float) is x and x.to(Tensor(1.0)) is x
+    assert x.to("cpu", np.float32).dtype == np.float32
+    assert x.to("cpu", dtype=np.float32).dtype == x.to("cpu", np.float32, True).dtype == np.float32
+    copied = x.to(float, copy=True)
+    assert copied is not x and not np.shares_memory(copied.data, x.data)
+    assert np.shares_memory(x.view().data, x.data) and x.view() is not x
+    assert x.view(float).shape == x.view("float64").shape == x.shape
+    for y in (x.flatten("F"), x.flatten(), Tensor(VALUES[0]).flatten(), x.flatten(order="F")):
+        assert not np.shares_memory(y.data, VALUES)
+
+
+def test_parts_of_an_axis_may_be_empty_but_not_negative() -> None:
+    x = mg.zeros(2, 0)
+    assert (
+        [part.shape for part in x.chunk(3, 1)] == [part.shape for part in x.split(2, 1)] == [(2, 0)]
+    )
+    assert [part.shape for part in x.split([0, 0], 1)] == [(2, 0)] * 2
+    assert [part.shape[1] for part in X.split(np.int64(2), 1)] == [2, 1]
+    assert [part.shape[1] for part in X.split((0, 3, 0), -1)] == [0, 3, 0]
+    for sizes in ([-1, 4], [4, -1], [2, 2], []):
+        with pytest.raises(ValueError, match="split: split_size must add up to 3"):
+            X.split(sizes, 1)
+
+
+@pytest.mark.parametrize(
+    "target, expected",
+    [((2, 3), (2, 3)), ((-1, -1), (2, 3)), ((4, 2, 3), (4, 2, 3)), ((1, -1, 3), (1, 2, 3)), ((-1, 2, 3), None), ((3,), None), ((4, 3), None)],
+)  # fmt: skip
+def test_expansion_needs_a_length_for_each_new_axis(target: Any, expected: Any) -> None:
+    for call in (lambda: X.expand(*target), lambda: X.expand(target)):
+        if expected:
+            np.testing.assert_array_equal(call().data, np.broadcast_to(VALUES, expected))
+        else:
+            with pytest.raises(ValueError):
+                call()
+
+
+@pytest.mark.parametrize("axis", [0, -1, (0, 1), None])
+@pytest.mark.parametrize("keep", [True, False])
+def test_extremes_keep_their_axes(axis: Any, keep: bool) -> None:
+    for name, extreme in (("amax", np.max), ("amin", np.min)):
+        expected = extreme(VALUES, axis, keepdims=keep)
+        for y in (
+            getattr(X, name)(axis, keep), getattr(mg, name)(X, dim=axis, keepdim=keep), getattr(mg, name)(X, axis, keepdims=keep),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(y.data, expected, strict=True)
+
+
+def test_joined_axes_are_in_order() -> None:
+    cube = mg.zeros(2, 3, 4)
+    for axes, shape in {
+        (0, 0): (2, 3, 4),
+        (1, 1): (2, 3, 4),
+        (-2, 2): (2, 12),
+        (0, -1): (24,),
+    }.items():
+        assert cube.flatten(*axes).shape == shape
+    with pytest.raises(ValueError, match="flatten: start_dim must be at most end_dim, got 1 and 0"):
+        cube.flatten(1, 0)
+
+
 LAYOUTS = [
-    np.arange(3.0), np.array(2.0), np.arange(6.0)[::-1], np.arange(3), np.array([True]), np.zeros((0, 2)),
+    np.arange(3.0), np.array(2.0), np.arange(6.0)[::-1], np.arange(6.0).reshape(2, 3)[:, ::-1], np.arange(3), np.array([True]), np.zeros((0, 2)),
     np.arange(6.0, dtype="f4").reshape(2, 3).T, np.broadcast_to(1.0, (2, 2)),
 ]  # fmt: skip
 
@@ -144,7 +207,9 @@ LAYOUTS = [
 def test_other_libraries_read_a_tensor(array: np.ndarray) -> None:
     if not (array.flags.writeable or hasattr(np, "cumulative_sum")):
         pytest.skip("needs a function of a newer NumPy")  # which exports read-only arrays
-    np.testing.assert_array_equal(np.from_dlpack(Tensor(array)), array, strict=True)
+    read = np.from_dlpack(Tensor(array))
+    np.testing.assert_array_equal(read, array, strict=True)
+    assert min(read.strides, default=0) >= 0  # as PyTorch needs
 
 
 @pytest.mark.slow

@@ -156,11 +156,14 @@ def test_attention_refuses_sizes_and_masks_that_do_not_fit() -> None:
             nn.MultiheadAttention(4, 2, **sizes)
 
 
+@pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
-def test_layer_has_the_parameters_and_dropouts_of_pytorch(kind: Any, bias: bool) -> None:
+def test_layer_has_the_parameters_and_dropouts_of_pytorch(
+    kind: Any, bias: bool, norm_first: bool
+) -> None:
     """Dropout is inside attention, inside the feed-forward network, and after each sublayer."""
-    layer = kind(4, 2, 3, 0.5, bias=bias)
+    layer = kind(4, 2, 3, 0.5, bias=bias, norm_first=norm_first)
     attentions = ["self_attn", "multihead_attn"][: 1 + layer.has_memory]
     names = [f"{name}.out_proj" for name in attentions]
     names += ["linear1", "linear2", *(f"norm{i + 1}" for i in range(len(attentions) + 1))]
@@ -202,6 +205,7 @@ def test_causal_flag_needs_a_mask_at_every_place_and_changes_nothing_else() -> N
     x = normal(0, 3, 1, 4)
     mask = nn.Transformer.generate_square_subsequent_mask(3, dtype=float)
     np.testing.assert_array_equal(mask.data, np.where(np.tri(3, dtype=bool), 0, -np.inf))
+    assert mask.dtype == float
     assert nn.Transformer.generate_square_subsequent_mask(2).dtype == np.float32
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 3, 0.0, dtype=float), 1)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 3, 0.0, dtype=float), 1)
@@ -220,6 +224,8 @@ def test_causal_flag_needs_a_mask_at_every_place_and_changes_nothing_else() -> N
 
 
 def test_stacks_have_layers_of_their_own_by_xaviers_rule() -> None:
+    weight = nn.MultiheadAttention(50, 2).in_proj_weight.data
+    assert 0.95 < np.abs(weight).max() / np.sqrt(6 / 200) <= 1 and abs(weight.mean()) < 0.01
     model = nn.Transformer(8, 2, 2, 2, 16)
     parameters = list(model.parameters())
     assert len(parameters) == len(model.state_dict()) == 2 * 12 + 2 * 18 + 4
