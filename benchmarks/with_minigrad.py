@@ -14,7 +14,6 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
-import scipy.special
 from harness import in_processes
 from programs import Functions, task
 from sizes import CLIP, LR, SIZES, SMOOTHING, given_text, prompt_of, sentences
@@ -265,9 +264,11 @@ def gemm(size: str, processes: int = 2) -> Callable[[], None]:
 
 def program(name: str, size: int) -> Callable[[], None]:
     """Return value and gradient of one of the small programs, in NumPy's and SciPy's names."""
+    from scipy import special
+
     xp = Functions(
         np,
-        scipy.special,
+        special,
         writes=True,
         rereads=True,
         constant=np.asarray,

@@ -201,6 +201,8 @@ class Methods:
         """Convert to float64."""
     def elu(self, alpha: builtins.float = ...) -> Tensor:
         """Return x if positive, else `alpha` * (exp(x) - 1)."""
+    def eq(self, other: Any) -> Tensor:
+        """As `operator.eq`."""
     def erf(self) -> Tensor:
         """Compute the error function, to the precision of the dtype."""
     def exp(self) -> Tensor:
@@ -215,16 +217,20 @@ class Methods:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
         """Return a copy of x with the axes from `start_dim` to `end_dim`, both included, joined."""
-    def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
-        """Reverse the order of elements along `axis`."""
+    def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
+        """Reverse the order of elements along `axis`, and along `more` axes as in PyTorch."""
     def float(self) -> Tensor:
         """Convert to float32."""
     def floor(self) -> Tensor:
         """Round down to integers."""
     def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """Return y with y[i, j, k] = x[i, index[i, j, k], k], for axis 1 of three."""
+    def ge(self, other: Any) -> Tensor:
+        """As `operator.ge`."""
     def gelu(self, *, approximate: builtins.str = ...) -> Tensor:
         """Compute x · Φ(x), with Φ the cumulative normal distribution."""
+    def gt(self, other: Any) -> Tensor:
+        """As `operator.gt`."""
     def half(self) -> Tensor:
         """Convert to float16."""
     def heaviside(self, values: Any) -> Tensor:
@@ -239,6 +245,8 @@ class Methods:
         """Convert to int32."""
     def inv(self) -> Tensor:
         """Compute the inverses of matrices."""
+    def le(self, other: Any) -> Tensor:
+        """As `operator.le`."""
     def leaky_relu(self, negative_slope: builtins.float = ...) -> Tensor:
         """Return x if positive, else `negative_slope` * x."""
     def log(self) -> Tensor:
@@ -259,6 +267,8 @@ class Methods:
         """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf."""
     def long(self) -> Tensor:
         """Convert to int64."""
+    def lt(self, other: Any) -> Tensor:
+        """As `operator.lt`."""
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
         """Return x with a value in place of the elements where `mask` is True."""
     def masked_select(self, mask: Any) -> Tensor:
@@ -287,6 +297,8 @@ class Methods:
         """Compute the mean over `axis` of the elements that are not NaN; NaN if there are none."""
     def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """Sum the elements over `axis` that are not NaN."""
+    def ne(self, other: Any) -> Tensor:
+        """As `operator.ne`."""
     def nonzero(self) -> builtins.tuple[np.ndarray, ...]:
         """Return the indices of the elements that are not zero."""
     def norm(self, ord: Any = ..., axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:

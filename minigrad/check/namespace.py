@@ -57,6 +57,7 @@ def _place(module: str, name: str) -> str:
     for place in _MODULES:
         if place != module and name in _names(place):
             return f"write from {place} import {name}"
-    if module == "minigrad" and callable(getattr(np, name, None)):
+    is_numpys = module == "minigrad.torch" and name not in ("nanmedian", "select")
+    if (module == "minigrad" or is_numpys) and callable(getattr(np, name, None)):
         return f"NumPy's functions take tensors: write np.{name}(...)"
     return "docs/torch.md lists PyTorch's names that exist, docs/numpy.md NumPy's"

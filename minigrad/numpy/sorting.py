@@ -67,7 +67,7 @@ class TopK(NamedTuple):
     """Result of `top_k`."""
 
     values: Tensor
-    indices: np.ndarray
+    indices: Tensor
 
 
 @function(methods="top_k")
@@ -94,7 +94,7 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
     # equal elements keep their order
     order = k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)
     indices = np.take_along_axis(chosen, order, axis)
-    return TopK(take_along_axis(x, indices, axis), indices)
+    return TopK(take_along_axis(x, indices, axis), Tensor(indices))
 
 
 # -- medians and quantiles

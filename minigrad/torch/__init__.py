@@ -21,18 +21,17 @@ _SAME = (
     "Tensor", "abs", "absolute", "add", "all", "allclose", "amax", "amin", "any", "arccos",
     "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "bmm",
     "broadcast_to", "cat", "ceil", "chunk", "clamp", "clip", "clone", "concatenate", "copysign",
-    "cos", "cosh", "cumprod", "cumsum", "deg2rad", "det", "divide", "dot", "einsum",
-    "empty_like", "enable_grad", "erf", "exp", "exp2", "expm1", "flatten", "floor", "fmod",
-    "from_numpy", "full_like", "gather", "hypot", "index_select", "inner", "inverse",
-    "is_grad_enabled", "isclose", "isfinite", "isinf", "isnan", "kron", "log", "log10", "log1p",
-    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logsumexp", "manual_seed", "masked_fill", "masked_select", "matmul",
-    "maximum", "mean", "minimum", "mm", "movedim", "multiply", "nan_to_num", "negative",
-    "no_grad", "ones_like", "outer", "permute", "pow", "prod", "rad2deg", "rand_like",
-    "randn_like", "reciprocal", "relu", "remainder", "reshape", "rsqrt", "save",
-    "set_grad_enabled", "sigmoid", "sign", "sin", "sinh", "softmax", "sqrt", "square",
-    "squeeze", "stack", "subtract", "sum", "swapaxes", "tan", "tanh", "trunc", "unsqueeze",
-    "where", "zeros_like",
+    "cos", "cosh", "cumprod", "cumsum", "deg2rad", "det", "diag", "divide", "dot", "empty_like",
+    "enable_grad", "erf", "exp", "exp2", "expm1", "flatten", "flip", "floor", "fmod", "from_numpy",
+    "full_like", "gather", "hypot", "index_select", "inner", "inverse", "is_grad_enabled",
+    "isclose", "isfinite", "isinf", "isnan", "kron", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp",
+    "manual_seed", "masked_fill", "masked_select", "matmul", "maximum", "mean", "minimum", "mm",
+    "movedim", "multiply", "nan_to_num", "negative", "no_grad", "ones_like", "outer", "permute",
+    "pow", "prod", "rad2deg", "rand_like", "randn_like", "reciprocal", "relu", "remainder",
+    "reshape", "roll", "rsqrt", "save", "set_grad_enabled", "sigmoid", "sign", "sin", "sinh",
+    "softmax", "sqrt", "square", "squeeze", "stack", "subtract", "sum", "tan", "tanh", "tile",
+    "tril", "triu", "trunc", "unsqueeze", "where", "zeros_like",
 )  # fmt: skip
 """Functions and classes of minigrad, which accept `dim=` and `keepdim=`."""
 
@@ -50,13 +49,17 @@ else:  # loaded on first use, since minigrad itself imports parts of this packag
     def __getattr__(name):
         if name in _PACKAGES:
             return _importlib.import_module(f"{__name__}.{name}")
+        parts = () if name.startswith("_") else ("functions", "dtypes")
+        modules = [_importlib.import_module(f"{__name__}.{part}") for part in parts]
+        place = next((module for module in modules if name in module.__all__), None)
         if name in _SAME:
-            return getattr(_importlib.import_module("minigrad"), name)
-        for part in () if name.startswith("_") else ("functions", "dtypes"):
-            module = _importlib.import_module(f"{__name__}.{part}")
-            if name in module.__all__:
-                return getattr(module, name)
-        return _namespace(__name__)[1](name, 2)
+            place = _importlib.import_module("minigrad")
+        if place is None:
+            return _namespace(__name__)[1](name, 2)
+        value = getattr(place, name)
+        if not isinstance(value, type) and callable(value):
+            value = _importlib.import_module(f"{__name__}.names").by_keyword(value)
+        return globals().setdefault(name, value)
 
     def __dir__():
         parts = [_importlib.import_module(f"{__name__}.{part}") for part in ("functions", "dtypes")]

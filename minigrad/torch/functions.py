@@ -9,14 +9,15 @@ from __future__ import annotations
 import builtins
 import contextlib
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import finfo, iinfo
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.arguments import ints
 from minigrad.numpy.creation import on_cpu
 from minigrad.random import default_generator
 from minigrad.tensor import unwrap
@@ -26,19 +27,19 @@ from .names import transpose_matrix
 
 __all__ = [
     "Generator", "acos", "acosh", "arange", "argsort", "as_tensor", "asin", "asinh", "atan",
-    "atan2", "atanh", "autocast", "bernoulli", "concat", "cuda", "device", "diag", "diagonal",
-    "div", "empty", "equal", "eye", "flip", "full", "inference_mode", "is_tensor", "linspace",
-    "load", "max", "median", "meshgrid", "min", "mul", "multinomial", "neg", "nonzero", "norm",
-    "normal", "numel", "ones", "rand", "randint", "randn", "randperm", "repeat_interleave",
-    "roll", "scatter_add", "sort", "split", "std", "sub", "t", "tensor", "tile", "topk",
-    "transpose", "tril", "triu", "unbind", "var", "zeros",
+    "atan2", "atanh", "autocast", "bernoulli", "concat", "cuda", "device", "diagonal", "div",
+    "einsum", "empty", "eq", "equal", "eye", "finfo", "full", "ge", "gt", "iinfo", "inference_mode",
+    "is_tensor", "le", "linspace", "load", "lt", "max", "median", "meshgrid", "min", "mul",
+    "multinomial", "ne", "neg", "nonzero", "norm", "normal", "numel", "ones", "rand", "randint",
+    "randn", "randperm", "repeat_interleave", "scatter_add", "sort", "split", "std", "sub",
+    "swapaxes", "t", "tensor", "topk", "transpose", "unbind", "var", "zeros",
 ]  # fmt: skip
 
 inference_mode = mg.no_grad
 acos, acosh, asin, asinh = mg.arccos, mg.arccosh, mg.arcsin, mg.arcsinh
 atan, atan2, atanh = mg.arctan, mg.arctan2, mg.arctanh
 concat, div, mul, neg, sub = mg.concatenate, mg.divide, mg.multiply, mg.negative, mg.subtract
-transpose, unbind = mg.swapaxes, mg.unstack
+unbind = mg.unstack
 
 
 # -- results that differ from NumPy's
@@ -140,11 +141,6 @@ def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
     return Tensor(np.stack(indices, -1) if indices else np.zeros((int(array != 0), 0), np.int64))
 
 
-def flip(x: Any, *dims: Any) -> Tensor:
-    """Reverse the order along the axes `dims`."""
-    return mg.flip(x, ints(dims))
-
-
 def equal(x: Any, other: Any) -> bool:
     """Return whether two tensors have one shape and the same elements."""
     return builtins.bool(np.array_equal(unwrap(x), unwrap(other)))
@@ -164,19 +160,25 @@ def _renamed(f: Callable[..., Any], **names: str) -> Callable[..., Any]:
     return function
 
 
-diag, tril, triu = (_renamed(f, diagonal="k") for f in (mg.diag, mg.tril, mg.triu))
 diagonal = _renamed(mg.diagonal, dim1="axis1", dim2="axis2")
-roll = _renamed(mg.roll, shifts="shift", dims="axis")
+swapaxes = _renamed(mg.swapaxes, axis0="axis1", axis1="axis2")
+transpose = _renamed(mg.swapaxes, dim0="axis1", dim1="axis2")
+
+
+def _unpacked(tensors: tuple[Any, ...]) -> Any:
+    """Return the operands, which may be passed as one list."""
+    is_list = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    return tensors[0] if is_list else tensors
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
     """Return coordinate matrices, in the order of the tensors by default."""
-    return mg.meshgrid(*tensors, indexing=indexing)
+    return mg.meshgrid(*_unpacked(tensors), indexing=indexing)
 
 
-def tile(x: Any, *dims: Any) -> Tensor:
-    """Repeat x along its axes."""
-    return mg.tile(x, ints(dims))
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """As `minigrad.einsum`, also of a list of operands."""
+    return mg.einsum(equation, *_unpacked(operands))
 
 
 def repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Tensor:
@@ -256,7 +258,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Te
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **options: Any
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None, **options: Any
 ) -> Tensor:
     """Return numbers from `start` to below `end`: int64, or float32 if one argument is a float."""
     start, end = (0, start) if end is None else (start, end)
@@ -297,8 +299,7 @@ def _source(generator: Any) -> np.random.Generator:
 
 def randint(*bounds: Any, generator: Any = None, dtype: Any = np.int64, **options: Any) -> Tensor:
     """Return random integers: randint(high, size), or randint(low, high, size)."""
-    size = options.pop("size", None)
-    *limits, size = bounds if size is None else (*bounds, size)
+    *limits, size = bounds
     low, high = limits if len(limits) == 2 else (0, *limits)
     return mg.randint(low, high, size, generator=_source(generator), dtype=dtype, **options)
 

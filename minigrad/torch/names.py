@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -275,7 +276,13 @@ def _conversion(dtype: Any) -> Any:
     return _described(f"Convert to {np.dtype(dtype)}.", lambda self: astype(self, dtype))
 
 
+def _comparison(name: str) -> Any:
+    compare = getattr(operator, name)
+    return _described(f"As `operator.{name}`.", lambda self, other: compare(self, other))
+
+
 METHODS: dict[str, Any] = {
+    **{name: _comparison(name) for name in ("eq", "ge", "gt", "le", "lt", "ne")},
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
     "add": add,
@@ -339,7 +346,10 @@ def translate_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
             f"{name}: dim= has another result in PyTorch than axis= here; write "
             f"{OTHER_RESULTS[name]}"
         ) from None
-    translated = {OPTIONS.get(word, word): value for word, value in options.items()}
+    translated = {
+        OPTIONS.get(word, word): tuple(value) if isinstance(value, list) else value
+        for word, value in options.items()
+    }
     if len(translated) < len(options):
         raise TypeError(
             f"{name}: the same option was given twice, by NumPy's name and by PyTorch's: "
@@ -361,5 +371,25 @@ def _by_torch_names(
 
 
 FORMS.append(_by_torch_names)
+
+OPERANDS = (
+    "condition", "input", "tensors", "tensor", "other", "mat2", "vec2", "exponent", "shifts",
+    "dims", "shape", "split_size_or_sections", "diagonal", "low", "high", "mean", "std", "size",
+)  # fmt: skip
+"""Names of PyTorch's arguments that are passed by position here, in the order of signatures."""
+
+
+def by_keyword(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that also accepts the arguments in `OPERANDS` by PyTorch's names."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if options:
+            args += tuple([options.pop(name) for name in OPERANDS if name in options])
+        return function(*args, **options)
+
+    return call
+
+
 add_methods(Tensor, METHODS)
 extension.size = _size

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.random import Generator
 
+from minigrad.arguments import check_choice
 from minigrad.changes import mark_changed
 from minigrad.random import default_generator
 from minigrad.tensor import Tensor
@@ -67,8 +68,19 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(fans(tensor))), generator)
 
 
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    check_choice("", "mode", mode, "fan_in", "fan_out")
+    check_choice("", "nonlinearity", nonlinearity, "leaky_relu", "relu", "linear")
+    gains = {"leaky_relu": 2 / (1 + a * a), "relu": 2.0, "linear": 1.0}
+    return math.sqrt(gains[nonlinearity] / fans(tensor)[mode == "fan_out"])
+
+
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Return a tensor, filled uniformly within ± √(6 / ((1 + a²) * fan_in)).
 
@@ -78,19 +90,27 @@ def kaiming_uniform_(
     ----------
     a : float, default 0
         Negative slope of the leaky ReLU that follows.
+    mode : {"fan_in", "fan_out"}
+        Number that keeps the variance: of inputs, or of outputs for the variance of gradients.
+    nonlinearity : {"leaky_relu", "relu", "linear"}
+        What follows; "relu" has the slope 0, and "linear" divides the variance by 2.
     """
-    bound = math.sqrt(6 / ((1 + a * a) * fans(tensor)[0]))
+    bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
 ) -> Tensor:
     """Return a tensor, filled from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
 
     Parameters: as `kaiming_uniform_`.
     """
-    return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * fans(tensor)[0])), generator)
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def trunc_normal_(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import types
 from typing import Any
 
@@ -122,6 +123,12 @@ BINARY = [
     "isclose",
     "allclose",
     "kron",
+    "eq",
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "ne",
 ]
 
 CALLS: dict[str, list[Any]] = {
@@ -176,7 +183,10 @@ CALLS |= {
     "diag": [lambda f, a: f(a(SQUARE), diagonal=1), lambda f, a: f(a(X[0]))],
     "diagonal": [lambda f, a: f(a(SQUARE)), lambda f, a: f(a(SQUARE[None]), -1, dim1=1, dim2=2)],
     "dot": [lambda f, a: f(a(X[0]), a(Y[0]))],
-    "einsum": [lambda f, a: f("ij,kj->ik", a(X), a(Y))],
+    "einsum": [
+        lambda f, a: f("ij,kj->ik", a(X), a(Y)),
+        lambda f, a: f("ij,kj->ik", [a(X), a(Y)]),
+    ],
     "empty": [lambda f, a: f(2, 3).shape, lambda f, a: f((2, 0))],
     "empty_like": [lambda f, a: f(a(X)).shape],
     "eye": [lambda f, a: f(3), lambda f, a: f(2, 3)],
@@ -200,7 +210,10 @@ CALLS |= {
     "masked_fill": [lambda f, a: f(a(X), a(MASK), -np.inf)],
     "masked_select": [lambda f, a: f(a(X), a(MASK))],
     "matmul": [lambda f, a: f(a(X), a(Y.T))],
-    "meshgrid": [lambda f, a: f(a(X[0]), a(X[:, 0]), indexing="ij")],
+    "meshgrid": [
+        lambda f, a: f(a(X[0]), a(X[:, 0]), indexing="ij"),
+        lambda f, a: f([a(X[0]), a(X[:, 0])], indexing="xy"),
+    ],
     "mm": [lambda f, a: f(a(X), a(Y.T))],
     "movedim": [lambda f, a: f(a(X[None]), 0, 2)],
     "nonzero": [
@@ -310,6 +323,59 @@ def test_function_equals_torch(name: str) -> None:
         assert_same(call(getattr(mt, name), ours), call(getattr(torch, name), theirs))
 
 
+BY_KEYWORD: dict[str, Any] = {
+    "add": lambda f, a: f(input=a(X), other=a(Y)),
+    "amax": lambda f, a: f(input=a(X), dim=[0, 1], keepdim=True),
+    "arange": lambda f, a: f(end=3),
+    "atan2": lambda f, a: f(a(X), other=a(Y)),
+    "bmm": lambda f, a: f(a(X[None]), mat2=a(Y.T[None])),
+    "cat": lambda f, a: f(tensors=(a(X), a(Y)), dim=1),
+    "clamp": lambda f, a: f(input=a(X), max=0.5),
+    "diag": lambda f, a: f(input=a(X[0]), diagonal=1),
+    "diagonal": lambda f, a: f(input=a(SQUARE), dim1=1, dim2=0, offset=1),
+    "dot": lambda f, a: f(input=a(X[0]), tensor=a(Y[0])),
+    "flip": lambda f, a: f(a(X), dims=[0]),
+    "full": lambda f, a: f(size=(2, 3), fill_value=1.5),
+    "gather": lambda f, a: f(input=a(X), dim=1, index=a(IDS)),
+    "max": lambda f, a: f(a(X), other=a(Y)),
+    "median": lambda f, a: f(input=a(X), dim=1),
+    "nn.functional.gelu": lambda f, a: f(input=a(X), approximate="tanh"),
+    "nn.functional.linear": lambda f, a: f(input=a(X), weight=a(Y)),
+    "nn.functional.softmax": lambda f, a: f(input=a(X), dim=0),
+    "outer": lambda f, a: f(input=a(X[0]), vec2=a(Y[0])),
+    "permute": lambda f, a: f(a(X), dims=(1, 0)),
+    "pow": lambda f, a: f(a(X), exponent=2),
+    "randint": lambda f, a: f(low=2, high=3, size=(2, 3)),
+    "relu": lambda f, a: f(input=a(X)),
+    "reshape": lambda f, a: f(input=a(X), shape=(3, 2)),
+    "roll": lambda f, a: f(a(X), dims=1, shifts=2),
+    "split": lambda f, a: f(tensor=a(X), split_size_or_sections=[1, 2], dim=1),
+    "std": lambda f, a: f(input=a(X), dim=1),
+    "swapaxes": lambda f, a: f(a(X[None]), axis0=2, axis1=0),
+    "sum": lambda f, a: f(input=a(X), dim=1, keepdim=True),
+    "tile": lambda f, a: f(a(X), dims=(2, 1)),
+    "transpose": lambda f, a: f(a(X[None]), dim0=2, dim1=0),
+    "tril": lambda f, a: f(a(SQUARE), diagonal=-1),
+    "where": lambda f, a: f(a(MASK), other=a(Y), input=a(X)),
+    "zeros": lambda f, a: f(size=(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", BY_KEYWORD)
+def test_function_takes_arguments_by_name_as_torch(name: str) -> None:
+    call, of = BY_KEYWORD[name], operator.attrgetter(name)
+    assert_same(call(of(mt), ours), call(of(torch), theirs))
+
+
+@pytest.mark.parametrize("name", ["eq", "ge", "gt", "le", "lt", "ne"])
+def test_comparison_equals_torch(name: str) -> None:
+    for other in (ours(Y), 0.5):
+        result = getattr(ours(X), name)(other)
+        np.testing.assert_array_equal(
+            result.data, getattr(theirs(X), name)(theirs(np.asarray(other)))
+        )
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -325,6 +391,7 @@ def test_function_equals_torch(name: str) -> None:
         lambda t, a, x: t.cat(x.split([1, 2], dim=1)[::-1], dim=1),
         lambda t, a, x: t.std(x, 1),
         lambda t, a, x: t.norm(x, dim=1),
+        lambda t, a, x: x.flip(0, 1),
     ],
 )
 def test_gradient_equals_torch(call: Any) -> None:

@@ -233,8 +233,8 @@ def _attending(attention: Module, memory: Any, mask: Any, padding: Any, is_causa
 
 
 class _Stack(Module):
-    def __init__(self, layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        self.layers = ModuleList([deepcopy(layer) for _ in range(num_layers)])
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([deepcopy(decoder_layer) for _ in range(num_layers)])
         self.norm = norm
 
     def _norm(self, x: Tensor) -> Tensor:
@@ -243,7 +243,20 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """Copies of an encoder layer, one after the other, and a norm."""
+    """Copies of an encoder layer, one after the other, and a norm.
+
+    `enable_nested_tensor` and `mask_check` change nothing.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self,

@@ -45,7 +45,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("flip", lambda: torch.flip(T, 0, 1), A[::-1, ::-1]),
     ("tril", lambda: torch.tril(T, diagonal=-1), np.tril(A, -1)),
     ("roll", lambda: torch.roll(T, shifts=1, dims=1), np.roll(A, 1, 1)),
-    ("tile", lambda: torch.tile(T, 2, 1), np.tile(A, (2, 1))),
+    ("tile", lambda: torch.tile(T, (2, 1)), np.tile(A, (2, 1))),
     ("repeat_interleave", lambda: torch.repeat_interleave(T, 2, 1), A.repeat(2, 1)),
     ("t", lambda: torch.t(T), A.T),
     ("t of a vector", lambda: torch.t(T[0]), A[0]),

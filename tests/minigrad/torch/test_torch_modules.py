@@ -129,6 +129,8 @@ def test_script_of_pytorch_runs(tmp_path: Path) -> None:
         ("from nn import MultiheadAttention", "write from minigrad.torch.nn import Multihead"),
         ("import minigrad; minigrad.percentiles", "docs/numpy.md NumPy's"),
         ("import minigrad; minigrad.packbits", r"write np.packbits\(...\)"),
+        ("import minigrad.torch as torch; torch.vstack", r"write np.vstack\(...\)"),
+        ("import minigrad.torch as torch; torch.nanmedian", "docs/torch.md lists PyTorch's names"),
     ],
 )  # fmt: skip
 def test_missing_name_is_one_sentence(statement: str, message: str) -> None:
@@ -137,7 +139,7 @@ def test_missing_name_is_one_sentence(statement: str, message: str) -> None:
         exec(statement, {})
 
 
-@pytest.mark.parametrize("module", ["minigrad", "minigrad.torch.nn", "nn"])
+@pytest.mark.parametrize("module", ["minigrad", "minigrad.torch", "minigrad.torch.nn", "nn"])
 def test_advice_for_a_missing_name_names_what_exists(module: str) -> None:
     here, advised = importlib.import_module(module), 0
     names = {*dir(np), *dir(torch), *dir(nn), *dir(F)} - {*dir(here), *vars(here)}
