@@ -67,10 +67,11 @@ def _zeros(g: Array) -> Array:
 
 
 def _power_a(g: Array, a: Array, b: Array) -> Array:
-    if isinstance(b, (int, float)):
+    if isinstance(b, (int, float)) and (b == 0 or b >= 1):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else _zeros(g)
-    # a⁰ has derivative 0, also at a = 0
-    return g * (b * np.where(np.logical_and(a == 0, b == 0), 1, a) ** (b - 1.0))
+    # a⁰ has derivative 0, also at a = 0, and 0 · ∞ is 0: see below
+    unused = np.logical_or(b == 0, np.logical_and(g == 0, b < 1))
+    return safe_multiply(g, b * np.where(np.logical_and(a == 0, unused), 1, a) ** (b - 1.0))
 
 
 def _power_b(g: Array, y: Array, a: Array, b: Array) -> Array:

@@ -292,14 +292,29 @@ def test_power_of_zero_has_derivatives_of_any_order(order: int, expected: float)
 
 
 @pytest.mark.parametrize(
-    "f", [np.sqrt, lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)], ids=range(3)
-)
+    "f",
+    [
+        np.sqrt, lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x), lambda x: x**0.5,
+        lambda x: x**1.5, lambda x: x**-0.5, lambda x: np.power(x, np.array([0.5, 0.5])),
+    ],
+    ids=range(7),
+)  # fmt: skip
 def test_infinite_slope_of_an_unused_element_gives_third_derivatives_of_zero(f: Any) -> None:
     """An infinite slope times a gradient of zero is zero, to any order."""
     x = np.array([0.0, 0.5])
     with np.errstate(divide="ignore"):  # the slope itself
         found = third_derivatives(lambda x: f(x)[1] ** 3, x)
     assert not found[0].any() and found[1, 1, 1] != 0
+
+
+@pytest.mark.parametrize("root", [np.sqrt, lambda x: x**0.5, lambda x: np.power(x, np.array(0.5))])
+def test_root_of_a_constant_zero_gives_a_finite_hessian(root: Any) -> None:
+    """The infinite slope of a constant element does not reach the other elements."""
+    a, x = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 4.0])
+    with np.errstate(divide="ignore"):
+        found = mg.hessian(lambda x: (root(np.diag(x)) @ a @ root(np.diag(x))).sum())(x).data
+    expected = mg.hessian(lambda x: np.sqrt(x) @ a @ np.sqrt(x))(x).data
+    np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-9, 1e-3])
