@@ -206,6 +206,8 @@ INSTEAD = {
     **_by_name(INTERPOLATING, "np.tensordot({}, x, 1)", "np.eye(len(x))"),
     **{f"scipy.interpolate.{name}.__call__": _SPLINE for name in SPLINES},
     "numpy.full": "np.broadcast_to(fill_value, shape)",
+    "numpy.lib.CClass.__getitem__": "np.column_stack([...])",
+    "numpy.lib.RClass.__getitem__": "np.hstack([...]), or np.concatenate([...]) for matrices",
     "scipy.integrate.simpson": "y @ scipy.integrate.simpson(np.eye(y.shape[-1]), x=x, dx=dx)",
     "scipy.interpolate.RegularGridInterpolator": (
         "scipy.interpolate.RegularGridInterpolator(points, np.eye(x.size).reshape(*x.shape, -1), "
@@ -293,6 +295,12 @@ CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
             and repr(given["bc_type"]) in ("None", "'clamped'", "'natural'", "'not-a-knot'")
         )
         for name in ("CubicSpline", "make_interp_spline")
+    },
+    **{
+        f"numpy.lib.{name}.__getitem__": lambda given: (
+            not any(isinstance(part, (str, slice)) for part in given["key"])
+        )
+        for name in ("CClass", "RClass")
     },
     "scipy.integrate.simpson": lambda given: _tracks_only(0, given) and np.ndim(given["x"]) < 2,
     "scipy.interpolate.RegularGridInterpolator": lambda given: (
@@ -398,7 +406,8 @@ def _is_public(name: str) -> bool:
 
 def _shown(name: str) -> str:
     """Return a name as users write it."""
-    return re.sub("^numpy", "np", name.partition(".__")[0])
+    name = re.sub("^numpy", "np", name.partition(".__")[0])
+    return name.replace("lib.CClass", "c_").replace("lib.RClass", "r_")
 
 
 _ADD_RULE = "or add the derivative with custom_op; "
