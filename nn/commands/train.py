@@ -468,6 +468,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     assert trainer.run is not None
     with trainer.run:  # keeps other runs out until this one has ended
         start_run(translator, trainer, args)
+        began -= trainer.seconds  # of earlier calls
         try:
             trainer.fit()
         except KeyboardInterrupt:

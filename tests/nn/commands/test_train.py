@@ -169,6 +169,7 @@ def test_train_resumed_equals_an_uninterrupted_run(
     assert all(np.array_equal(resumed[name], array) for name, array in expected.items())
     summary = read_json(whole / "summary.json")
     assert {k for k in summary if summary[k] != again[k]} <= {"seconds", "training_seconds"}
+    assert again["training_seconds"] <= again["seconds"]
 
 
 def test_train_into_a_directory_of_a_run_or_of_other_files_is_refused(
