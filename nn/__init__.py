@@ -4,7 +4,7 @@
     loss = nn.CrossEntropyLoss()(model(x), y)
 
 help(nn.Linear) describes one class. Modules of their own: nn.functional (functions in
-PyTorch's order of arguments), nn.init, nn.text (tokenizers, vocabularies, batches), nn.plots,
+PyTorch's order of arguments), nn.init, nn.text (tokenizers, vocabularies, batches), nn.inspection,
 nn.utils.
 
 The names by module:

@@ -173,7 +173,7 @@ def decode(
     max_len: int = 128,
     choose: Chooser = likeliest,
 ) -> list[list[int]]:
-    """Return the tokens that follow those of each row, up to an end token.
+    """Return the tokens that follow each row, up to and including an end token.
 
     Parameters
     ----------

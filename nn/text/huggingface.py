@@ -320,7 +320,8 @@ class ModelText:
         has_tools = variables.get("tools") is not None and "tool_use" in templates
         name = "tool_use" if has_tools else "default"
         if name not in templates:
-            why = f"no default among {listed(templates)}" if templates else "not a model for chats"
+            why = "not a model for chats; use one, such as an instruct model"
+            why = f"no default among {listed(templates)}" if templates else why
             raise ValueError(f"{self.settings.where}: no chat_template: {why}")
         where, source = templates[name]
         defaults = {
