@@ -62,17 +62,16 @@ def against(
     measured: dict[str, Any] = {}
     for rival in rivals:
         workers = compare(["minigrad", rival], task, config, rounds, warmup)
-        if len(workers) < 2:
-            continue
-        ours, other = workers
-        for w in workers if not measured else [other]:
-            measured[w.library] = {
+        for w in workers:
+            result = {
                 "ms": w.median * 1e3,
                 "peak_mb": w.peak / 1e6,
                 "version": w.facts["version"],
                 "rounds_ms": [1e3 * seconds for seconds in w.seconds],
             }
-        measured[rival]["ratio"] = ours.median / other.median
+            measured.setdefault(w.library, result)
+        if rival in measured:
+            measured[rival]["ratio"] = workers[0].median / measured[rival]["ms"] * 1e3
     return measured
 
 

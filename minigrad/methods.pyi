@@ -217,7 +217,7 @@ class Methods:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
         """Return a copy of x with the axes from `start_dim` to `end_dim`, both included, joined."""
-    def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
+    def flip(self, axis: Any = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
         """Reverse the order of elements along `axis`, and along `more` axes as in PyTorch."""
     def float(self) -> Tensor:
         """Convert to float32."""

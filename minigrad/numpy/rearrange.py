@@ -33,7 +33,7 @@ __all__ = [
 
 
 @function(numpy=np.flip, methods="flip")
-def flip(x: Any, axis: int | Sequence[int] | None = None, *more: int) -> Tensor:
+def flip(x: Any, axis: Any = None, *more: int) -> Tensor:
     """Reverse the order of elements along `axis`, and along `more` axes as in PyTorch."""
     axes = all_axes("flip", (axis, *more) if more else axis, np.ndim(x))
     return getitem(

@@ -72,6 +72,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "nn.Transformer": {"d_model": 512, "nhead": 8, "num_encoder_layers": 6, "num_decoder_layers": 6},
     "nn.TransformerDecoderLayer": {"dim_feedforward": 2048, "dropout": 0.1, "layer_norm_eps": 1e-05, "batch_first": False, "norm_first": False, "bias": True},
     "nn.TransformerDecoderLayer.forward": {"tgt_is_causal": False, "memory_is_causal": False},
+    "nn.TransformerEncoder": {"enable_nested_tensor": True, "mask_check": True},
     "nn.TransformerEncoderLayer": {"dim_feedforward": 2048, "dropout": 0.1, "layer_norm_eps": 1e-05, "batch_first": False, "norm_first": False, "bias": True},
     "nn.TransformerEncoderLayer.forward": {"is_causal": False},
     "nn.functional.binary_cross_entropy": {"reduction": "mean"},
