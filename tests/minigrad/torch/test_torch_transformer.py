@@ -241,3 +241,12 @@ def test_stacks_have_layers_of_their_own_by_xaviers_rule() -> None:
         nn.TransformerEncoderLayer(4, 2, activation="no")
     layer = nn.TransformerEncoderLayer(4, 2, activation=nn.functional.silu, layer_norm_eps=0.1)
     assert layer.activation is nn.functional.silu and layer.norm2.eps == 0.1
+
+
+def test_stacks_take_arguments_by_the_names_of_pytorch() -> None:
+    encoder, decoder = nn.TransformerEncoderLayer(8, 2, 16), nn.TransformerDecoderLayer(8, 2, 16)
+    stack = nn.TransformerEncoder(
+        encoder_layer=encoder, num_layers=2, enable_nested_tensor=False, mask_check=False
+    )
+    assert len(stack.layers) == 2
+    assert len(nn.TransformerDecoder(decoder_layer=decoder, num_layers=1).layers) == 1
