@@ -260,6 +260,7 @@ def test_all_names_that_a_module_defines_are_public(part: str) -> None:
         "reduced_elements",
         "translate_options",
         "split_by_size",
+        "by_keyword",
         "transpose_matrix",
         "Size",
         "Selected",
