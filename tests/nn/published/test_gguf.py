@@ -7,7 +7,9 @@ import json
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,13 @@ def make(
     return json.loads((directory / "config.json").read_text()), load_arrays(
         directory / "model.safetensors"
     )[0]
+
+
+@cache
+def llama() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the config.json and the arrays of a tiny Llama whose directory no test reads."""
+    with TemporaryDirectory() as directory:
+        return make("llama", Path(directory))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +207,7 @@ READ_KEYS = [
     + [f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "padding")],
 )
 def test_load_of_metadata_of_another_type_names_the_file(tmp_path: Path, key: str) -> None:
-    settings, arrays = make("llama", tmp_path)
+    settings, arrays = llama()
     path = tmp_path / "model.gguf"
     for value in VALUES:
         write_gguf(path, "llama", settings, arrays, metadata={key: value})
@@ -283,7 +292,7 @@ def byte_level(pre: str) -> tuple[Any, dict[str, Any]]:
 def test_byte_level_tokenizer_equals_the_original(tmp_path: Path, pre: str) -> None:
     original, metadata = byte_level(pre)
     path = tmp_path / "m.gguf"
-    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    write_gguf(path, "llama", *llama(), metadata=metadata)
     text = nn.text.load(path)
     for string in TEXTS:
         ids = text.encode(string)
@@ -379,7 +388,7 @@ def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:
         ),
     ):
         metadata = byte_level("gpt-2")[1] | changes
-        write_gguf(tmp_path / "m.gguf", "llama", *make("llama", tmp_path), metadata=metadata)
+        write_gguf(tmp_path / "m.gguf", "llama", *llama(), metadata=metadata)
         with pytest.raises(ValueError, match=f"m.gguf: metadata: {message}"):
             nn.text.load(tmp_path / "m.gguf")
 
@@ -464,13 +473,13 @@ def test_text_load_reads_the_rules_of_each_pre(tmp_path: Path, pre: str) -> None
         "tokenizer.ggml.bos_token_id": (0, UINT32),
     }
     path = tmp_path / "m.gguf"
-    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    write_gguf(path, "llama", *llama(), metadata=metadata)
     text = nn.text.load(path)
     assert [" ".join(pieces(text, "1234567"))] == [k for k, names in DIGITS.items() if pre in names]
     assert (text.encode("xyzzy")[-1] == len(tokens) - 1) == (pre in WHOLE_WORDS)
     assert (text.encode("x")[0] == 0) == (pre in ADD_BOS)
     metadata["tokenizer.ggml.add_bos_token"] = (pre not in ADD_BOS, BOOL)
-    write_gguf(path, "llama", *make("llama", tmp_path), metadata=metadata)
+    write_gguf(path, "llama", *llama(), metadata=metadata)
     assert (nn.text.load(path).encode("x")[0] == 0) == (pre not in ADD_BOS)
 
 
@@ -504,10 +513,9 @@ def with_tokens(path: Path, *extra: str, **keys: str | int | list[int]) -> tuple
         metadata[f"tokenizer.ggml.{key}"] = (
             (tokens.index(x), UINT32) if isinstance(x, str) else value
         )
-    settings, arrays = make("llama", path)
-    for name, array in arrays.items():
-        if len(array) == 40:
-            arrays[name] = np.random.default_rng(0).standard_normal((len(tokens), 16))
+    settings, arrays = llama()
+    rows = np.random.default_rng(0).standard_normal((len(tokens), 16))
+    arrays = {name: rows if len(array) == 40 else array for name, array in arrays.items()}
     write_gguf(path / "m.gguf", "llama", settings, arrays, metadata=metadata)
     return nn.load(path / "m.gguf"), nn.text.load(path / "m.gguf")
 
