@@ -150,9 +150,8 @@ class TracedCall:
 
     def is_tied(self, order: Sequence[Node], gs: Sequence[Array] = ()) -> bool:
         """Return whether the gradients of an order depend on a leaf outside this call."""
-        inputs = set(self.nodes)
         return self.outer and (
-            any(node not in inputs for node in order if node.op is None)
+            not set(self.nodes).issuperset([node for node in order if node.op is None])
             or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
 

@@ -182,7 +182,7 @@ class Backward:
         order = topological([node for node, _ in seeds]) if order is None else order
         if targets is not None:
             self.collects, self.targets = False, set(targets)
-            if any(node not in self.targets for node in order if node.op is None):
+            if not self.targets.issuperset([node for node in order if node.op is None]):
                 self.useful = _leading_to(self.targets, order)
                 order[:] = [node for node in order if node in self.useful]
         grads: dict[Node, Array] = {}

@@ -65,13 +65,29 @@ log10 = ufunc(
     "log10",
     x=lambda g, x: safe_divide(g * (1 / math.log(10)), x),
 )
-hypot = ufunc(
-    np.hypot,
-    "Compute sqrt(a² + b²), without overflow.",
-    "hypot",
+MAX_HYPOT = 500
+"""Largest number of elements for which np.hypot is faster than its formula."""
+
+_LEAST_SQUARES = {np.dtype(np.float32): 1e-23, np.dtype(float): 1e-275}
+"""Sums of squares from which on a square that underflows does not matter."""
+
+
+@op(
+    numpy=np.hypot,
+    methods="hypot",
     a=lambda g, y, a, b: g * cosine(a, b, length=untracked(y)),
     b=lambda g, y, a, b: g * cosine(b, a, length=untracked(y)),
 )
+def hypot(a, b, /):
+    """Compute sqrt(a² + b²), without overflow."""
+    dtype = getattr(a, "dtype", None)
+    if dtype in _LEAST_SQUARES and dtype == getattr(b, "dtype", None) and a.size > MAX_HYPOT:
+        with np.errstate(over="ignore"):
+            y = a * a + b * b
+        least, most = np.minimum.reduce(y, axis=None), np.maximum.reduce(y, axis=None)
+        if all_true((least > _LEAST_SQUARES[dtype]) & (most < np.inf)):  # and not NaN
+            return np.sqrt(y)
+    return np.hypot(a, b)
 
 
 def _cosine(a: Any, b: Any, /, length: Any = None) -> Any:

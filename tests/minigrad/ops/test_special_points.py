@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.numpy import elementwise, linalg
+from minigrad.numpy import elementwise, linalg, special
 
 NAN, INF = math.nan, math.inf
 ZEROS = np.zeros((2, 2))
@@ -399,13 +399,14 @@ def test_clip_at_limits_that_cross_has_the_derivatives_of_minimum_of_maximum(
         np.testing.assert_allclose(value.grad, (sides[1] - sides[0]) / 2e-6, atol=1e-6)
 
 
-@given(st.data(), st.sampled_from([np.float32, np.float64]))
-def test_large_logaddexp_has_the_values_of_numpy(data: Any, dtype: Any) -> None:
-    values = st.floats(width=32) | st.sampled_from([INF, -INF])
+@given(st.data(), st.sampled_from(["logaddexp", "hypot"]), st.sampled_from([np.float32, float]))
+def test_large_arrays_have_the_values_of_numpy(data: Any, name: str, dtype: Any) -> None:
+    values = st.floats(width=32) | st.sampled_from([INF, -INF, 0.0, 1e-30, 1e-200, 1e30])
     a, b = np.array(data.draw(st.lists(st.tuples(values, values), min_size=1)), dtype).T
-    with pytest.MonkeyPatch.context() as patch, np.errstate(invalid="ignore"):
+    with pytest.MonkeyPatch.context() as patch, np.errstate(invalid="ignore", over="ignore"):
         patch.setattr(elementwise, "MAX_AT_ONCE", 0)
-        y, expected = mg.logaddexp(a, b).data, np.logaddexp(a, b)
+        patch.setattr(special, "MAX_HYPOT", 0)
+        y, expected = getattr(mg, name)(a, b).data, getattr(np, name)(a, b)
     assert y.dtype == dtype
     np.testing.assert_allclose(y, expected, 4 * np.finfo(dtype).eps)
 
