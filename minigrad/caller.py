@@ -32,6 +32,7 @@ The rules of `multiply` read `b` and `a`. Its function is
         if not _mode.record or (_node_a is None and _node_b is None):
             _tensor._last_node = None
             return _tensor
+        ...                                                 # a result of integers ends here, too
         _edges = []
         if _node_a is not None:
             _edges.append((_node_a, _rule_a, (b,)))
