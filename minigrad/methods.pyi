@@ -217,8 +217,8 @@ class Methods:
         """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
         """Return a copy of x with the axes from `start_dim` to `end_dim`, both included, joined."""
-    def flip(self, axis: Any = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
-        """Reverse the order of elements along `axis`, and along `more` axes as in PyTorch."""
+    def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
+        """Reverse the order of elements along `axis`."""
     def float(self) -> Tensor:
         """Convert to float32."""
     def floor(self) -> Tensor:
@@ -368,7 +368,7 @@ class Methods:
     def swapdims(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
         """Return a view of x with two axes exchanged."""
     def t(self) -> Tensor:
-        """Transpose a matrix; return a vector or scalar unchanged."""
+        """Return the transpose of a matrix, or a vector or scalar unchanged."""
     def take(self, indices: Any, axis: builtins.int | None = ..., *, mode: builtins.str = ..., dim: Any = ...) -> Tensor:
         """Return elements or slices at integer indices."""
     def tan(self) -> Tensor:

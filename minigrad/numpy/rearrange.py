@@ -33,9 +33,9 @@ __all__ = [
 
 
 @function(numpy=np.flip, methods="flip")
-def flip(x: Any, axis: Any = None, *more: int) -> Tensor:
-    """Reverse the order of elements along `axis`, and along `more` axes as in PyTorch."""
-    axes = all_axes("flip", (axis, *more) if more else axis, np.ndim(x))
+def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Reverse the order of elements along `axis`."""
+    axes = all_axes("flip", axis, np.ndim(x))
     return getitem(
         x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
     )

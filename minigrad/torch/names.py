@@ -261,7 +261,7 @@ def _dlpack_device(self: Tensor) -> Any:
 
 
 def transpose_matrix(self: Tensor) -> Tensor:
-    """Transpose a matrix; return a vector or scalar unchanged."""
+    """Return the transpose of a matrix, or a vector or scalar unchanged."""
     if self.ndim > 2:
         raise ValueError(f"t: x must have at most two axes, got shape {self.shape}")
     return self if self.ndim < 2 else swapaxes(self, 0, 1)

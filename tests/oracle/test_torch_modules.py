@@ -391,7 +391,7 @@ def test_comparison_equals_torch(name: str) -> None:
         lambda t, a, x: t.cat(x.split([1, 2], dim=1)[::-1], dim=1),
         lambda t, a, x: t.std(x, 1),
         lambda t, a, x: t.norm(x, dim=1),
-        lambda t, a, x: x.flip(0, 1),
+        lambda t, a, x: x.flip((0, 1)),
     ],
 )
 def test_gradient_equals_torch(call: Any) -> None:
