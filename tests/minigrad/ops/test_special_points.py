@@ -403,7 +403,7 @@ def test_clip_at_limits_that_cross_has_the_derivatives_of_minimum_of_maximum(
 @given(st.data(), st.sampled_from(["logaddexp", "hypot"]), st.sampled_from([np.float32, float]))
 @max_examples(100)
 def test_large_arrays_have_the_values_of_numpy(data: Any, name: str, dtype: Any) -> None:
-    values = st.sampled_from([1.0, -2.0, 0.3, INF, -INF]) | st.floats(-9, 9, width=32)
+    values = st.sampled_from([1.0, INF, -INF]) | st.floats(-9, 9, width=32)
     scale = data.draw(
         st.sampled_from([1, 1e-25, 1e25] if dtype is np.float32 else [1, 1e-200, 1e200])
     )
