@@ -80,8 +80,7 @@ def share(a: Any, b: Any, unit: float = 1.0) -> Any:
         gap = b - a if unit == 1 else (b - a) * unit
         if not all_true(unwrap(gap) == unwrap(gap)):  # NaN, which two equal infinities give, too
             same = (a == b) & np.isinf(a)
-            gap = np.where(same, -np.minimum(a, 0), np.where(same, 0, b) - np.where(same, 0, a))
-            gap = gap * unit
+            gap = unit * np.where(same, -np.minimum(a, 0), b - np.where(same, 0, a))
         if isinstance(gap, Tensor):
             return logistic(-gap)
         y = np.exp(gap)

@@ -300,15 +300,13 @@ def log_of(value: Any) -> Log | None:
 
 # -- operands
 
-_NUMBERS = frozenset({float, int})
-
 
 def read(values: Any) -> bool:
     """Look at the tensors among some values; return whether a value lies in logged memory."""
     is_logged = False
     for x in values:
         array = x._array if isinstance(x, Tensor) else x
-        if type(array) in _NUMBERS:
+        if type(array) is float:
             continue
         is_owner = type(array) is np.ndarray and array.base is None
         log = logs.get(id(array)) if is_owner else log_of(array)
