@@ -358,10 +358,6 @@ def _solve(a: Any, b: Any) -> BatchedArray:
     return BatchedArray(np.linalg.solve(*_aligned((a, columns)))[..., 0])
 
 
-def _take(a: np.ndarray, indices: BatchedArray) -> BatchedArray:
-    return BatchedArray(np.take(a, indices.values))
-
-
 def _stacked(function: Callable[..., Any]) -> Callable[..., BatchedArray]:
     """Return the batching rule of concatenate or stack."""
 
@@ -478,7 +474,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.searchsorted: lambda a, v, *options, **named: BatchedArray(
         np.searchsorted(np.asarray(a), v.values, *options, **named)
     ),
-    np.take: _take,
     np.squeeze: lambda a, axis: BatchedArray(np.squeeze(a.values, _axes(axis, a.ndim))),
     np.reshape: lambda a, shape, **options: a.reshape(shape, **options),
     np.transpose: lambda a, axes=None: a.transpose(axes),
@@ -504,7 +499,7 @@ RULES: dict[Any, Callable[..., Any]] = {
 }
 RETURNS_ARRAYS = {
     np.block, np.broadcast_to, np.copy, np.cov, np.diff, np.empty_like, np.fft.fftn, np.fft.ifftn,
-    np.flip, np.full_like, np.imag, np.moveaxis, np.ones_like, np.pad, np.real, np.real_if_close,
+    np.full_like, np.imag, np.moveaxis, np.ones_like, np.pad, np.real, np.real_if_close,
     np.reshape, np.roll, np.select, np.squeeze, np.swapaxes, np.transpose, np.where, np.zeros_like,
 }  # fmt: skip
 """Functions whose results without axes are arrays in NumPy, not numbers."""

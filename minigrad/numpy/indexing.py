@@ -210,11 +210,12 @@ def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> 
         Dtype of the result; float32 by default.
     """
     indices = integers("one_hot", indices)
-    if num_classes == -1 and indices.size:
-        num_classes = int(indices.max()) + 1
-    if indices.size and (indices.min() < 0 or indices.max() >= num_classes):
+    values = all_values(indices)
+    if num_classes == -1 and values.size:
+        num_classes = int(values.max()) + 1
+    if values.size and (values.min() < 0 or values.max() >= num_classes):
         raise IndexError(
-            f"one_hot: indices must be from 0 to {num_classes - 1}, got {indices.min()} to "
-            f"{indices.max()}"
+            f"one_hot: indices must be from 0 to {num_classes - 1}, got {values.min()} to "
+            f"{values.max()}"
         )
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))

@@ -116,7 +116,7 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
             if ord == 2
             else reduction.min(s, -1)
         )
-        return expand_dims(y, tuple(sorted(axis))) if keepdims else y
+        return expand_dims(y, axis) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(
             "norm: ord must be None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf over two axes, got "

@@ -89,7 +89,7 @@ def sum(
     Parameters and result: as `numpy.sum`.
     """
     x = x if dtype is None else shape.astype(x, dtype)
-    if where is not None and where is not True:
+    if where is not None:
         where = booleans("where", where)
         check_broadcast("where=", "the mask", where, shape_of(x), "the array")
         x = choose(where, x, 0)
@@ -105,7 +105,7 @@ def mean(
     Parameters and result: as `numpy.mean`.
     """
     x = x if dtype is None else shape.astype(x, dtype)
-    if where is None or where is True:
+    if where is None:
         return reduce.mean(x, axis, keepdims=keepdims)
     if is_half(x):
         y = mean(x, axis, keepdims=keepdims, dtype=np.float32, where=where)

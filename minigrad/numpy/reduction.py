@@ -53,7 +53,7 @@ def std(
         return astype(std(x, axis, **options, dtype=np.float32), np.float16)
     with np.errstate(over="ignore"):
         y = root(var(x, axis, **options, dtype=dtype))
-    if y.dtype == np.float32 and not all_true(~np.isinf(y.data)):
+    if dtype is None and y.dtype == np.float32 and not all_true(~np.isinf(y.data)):
         # the variance overflows, not the root
         y = astype(root(var(x, axis, **options, dtype=np.float64)), np.float32)
     return y

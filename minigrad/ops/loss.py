@@ -65,7 +65,7 @@ class Targets:
             )
         self.index = index.astype(np.intp, copy=False)
         self.ignored = None if counts.all() else ~counts
-        weights = 1 if self.weight is None else np.take(self.weight, self.index)
+        weights = 1 if self.weight is None else to_array(getitem(self.weight, self.index))
         weights = (counts * weights).astype(dtype, copy=False)
         total = weights.sum()
         self.divisor: Array = total + (total == 0)  # 1 if all rows are ignored

@@ -238,6 +238,34 @@ def test_vmap_of_numpy_function_equals_a_loop(function: Any) -> None:
     assert result.dtype == expected.dtype
 
 
+WEIGHT = np.arange(1.0, 5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, t, m: mg.cross_entropy(x, t, weight=WEIGHT, ignore_index=3, label_smoothing=0.1),
+        lambda x, t, m: mg.linear_cross_entropy(x, np.eye(4), t),
+        lambda x, t, m: mg.one_hot(t, 5) * x.sum(),
+        lambda x, t, m: mg.embedding(x, t % 3) * mg.as_tensor(WEIGHT)[t],
+        lambda x, t, m: np.take(x, t, 1) + np.take_along_axis(x, t[None], 1),
+        lambda x, t, m: np.where(m, x, t) + x ** abs(t) + np.copysign(x, t),
+        lambda x, t, m: x.masked_fill(m, -1) + np.select([m, x > 1], [x * 2, x]),
+        lambda x, t, m: np.sum(x, where=m) + np.var(x, axis=0, where=m, ddof=-1),
+        lambda x, t, m: mg.softmax(np.where(m, x, -np.inf), -1),
+        lambda x, t, m: np.nansum(np.where(m, x, np.nan), axis=-1),
+    ],
+)
+def test_vmap_with_other_integers_and_masks_in_each_example_equals_a_loop(function: Any) -> None:
+    x, t = RNG.standard_normal((2, 4, 4)), np.array([[0, 1, 2, 3], [3, 3, 1, 3]])
+    m = (x > 0) | np.eye(4, dtype=bool)
+    leaf, other = (mg.Tensor(x, requires_grad=True) for _ in range(2))
+    y, expected = mg.vmap(function)(leaf, t, m), np.stack([*map(function, other, t, m)])
+    np.testing.assert_allclose(y.data, expected.data, rtol=1e-12)
+    y.sum().backward(), expected.sum().backward()
+    np.testing.assert_allclose(leaf.grad.data, other.grad.data, rtol=1e-12)
+
+
 def test_vmap_of_accumulate_without_gradients_equals_a_loop() -> None:
     matrices = RNG.standard_normal((3, 4, 5))
     for axis in (0, -1):
@@ -269,6 +297,16 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
         (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
         (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
         (lambda x: np.add.reduceat(x.data, [0]), TypeError, "np.add.reduceat has no batching rule"),
+        (
+            lambda x: np.add.reduce(x.data, out=x.data[0]),
+            TypeError,
+            "np.add.reduce has no batching",
+        ),
+        (
+            lambda x: np.add.accumulate(x.data, out=x.data),
+            TypeError,
+            "np.add.accumulate has no batching",
+        ),
         (
             lambda x: np.add(x.data, 1, where=x.data > 0, out=x.data),
             TypeError,
