@@ -82,8 +82,6 @@ def continuation(history: np.ndarray, length: int) -> list[int]:
     The last `MAX_MATCH` tokens count, or fewer if they did not occur. At most `length` tokens are
     returned, from the latest occurrence.
     """
-    if length < 1:
-        return []
     for n in range(min(MAX_MATCH, len(history) - 1), 0, -1):
         earlier = np.lib.stride_tricks.sliding_window_view(history[:-1], n)
         places = np.flatnonzero((earlier == history[-n:]).all(1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from support.chat_templates import use_without_jinja2
 from support.commands import call
 
 import nn
@@ -31,3 +33,11 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no pictures, which takes longer than tiny runs, and warn of no missing package."""
     monkeypatch.setattr(train, "draw", lambda *_: None)
     monkeypatch.setattr(train, "name_missing_extras", lambda: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def templates() -> Iterator[None]:
+    """Render simple chat templates also without `jinja2`."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_without_jinja2(patch)
+        yield

@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.commands import call, error_of
-from support.environment import needs
 from support.tiny_folders import WORDS, language_model_folder, text_files
 
 import nn
 from nn.commands import fine_tune
 from nn.text.chats import encode_chat, read_chats
-
-needs("jinja2")
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'assistant' %}on {{ m.content }} [SEP] {% else %}{{ m.content }} {% endif %}"

@@ -231,7 +231,6 @@ def test_generate_options_are_those_of_stream_text(
 def test_generate_chat_continues_the_conversation(
     gpt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs("jinja2")
     type_lines(monkeypatch, "the cat", "the dog", "")
     first, second = call(generate.main, f"{gpt} --chat --max-len 4").result
     model, text = opened(gpt)
@@ -241,7 +240,6 @@ def test_generate_chat_continues_the_conversation(
 
 def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
     """Neither at 20 tokens, nor at the number of a setting."""
-    needs("jinja2")
     model, text = opened(gpt)
     (gpt / "generation_config.json").write_text('{"max_new_tokens": 3}')
     done = call(generate.main, f"{gpt} --chat 'the cat'")
@@ -283,7 +281,6 @@ def test_generate_with_top_prints_the_likeliest_texts(gpt: Path) -> None:
 def test_generate_chat_with_top_continues_after_the_first(
     gpt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs("jinja2")
     type_lines(monkeypatch, "the cat", "the dog", "")
     first, second = call(generate.main, f"{gpt} --chat --top 2 --max-len 3").result
     model, text = opened(gpt)
@@ -893,7 +890,6 @@ def test_int8_rounds_the_weights_of_models_with_and_without_adapters(
 
 
 def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needs("jinja2")
     stream, calls = nn.stream_text, []
 
     def interrupted(model: Any, text: Any, messages: Any, **options: Any) -> Any:
