@@ -523,3 +523,12 @@ def test_cache_returns_all_that_was_appended(lengths: list[int], seed: int) -> N
     cache.select(np.array([1, 1, 0]))
     keys, _ = cache.append(*np.zeros((2, 3, 1, 1, 3)))
     np.testing.assert_array_equal(keys[:, :, :-1], expected[0][[1, 1, 0]])
+
+
+def test_valid_lens_may_be_unsigned_and_reach_both_ends() -> None:
+    for kind in (np.uint8, np.int16, list):
+        lens = [0, 3] if kind is list else np.array([0, 3], kind)
+        np.testing.assert_array_equal(
+            nn.valid_lens_mask(lens, (2, 1, 3)), [[[False] * 3], [[True] * 3]]
+        )
+    assert nn.valid_lens_mask(np.zeros(0, int), (0, 1, 3)).shape == (0, 1, 3)

@@ -62,10 +62,12 @@ def test_lengths_and_cosines_equal_their_definitions(
         found = F.normalize(x, p, dim, **options).data
         np.testing.assert_allclose(found, x / length(x, eps, p), 1e-7)
     np.testing.assert_array_equal(F.normalize(x).data, F.normalize(x, 2.0, 1, 1e-12).data)
-    y = np.broadcast_to(y, x.shape)
     for eps in (1e-8, 1e-3):
         options = {} if eps == 1e-8 else {"eps": eps}
-        expected = (x / length(x, eps) * y / length(y, eps)).sum(dim)
+        z = np.broadcast_to(
+            y, x.shape
+        )  # an axis of length 1 is repeated before lengths are computed
+        expected = (x / length(x, eps) * z / length(z, eps)).sum(dim)
         np.testing.assert_allclose(
             F.cosine_similarity(x, y, dim, **options).data, expected, 1e-7, 1e-12
         )
@@ -169,6 +171,8 @@ def test_truncated_values_need_an_interval_within_four_deviations(
 def test_truncated_values_have_the_moments_of_their_arguments() -> None:
     x = init.trunc_normal_(mg.zeros(4000), 0.5, 0.1, generator=np.random.default_rng(0)).data
     assert abs(x.mean() - 0.5) < 0.01 and abs(x.std() - 0.1) < 0.01
+    narrow = init.trunc_normal_(mg.zeros(4000), a=-0.5, b=0.1).data
+    assert len(np.unique(narrow)) == 4000
     for std in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="trunc_normal_"):
             init.trunc_normal_(mg.zeros(2), 0.0, std)
@@ -202,6 +206,19 @@ def test_causal_attention_begins_at_the_first_key(
         F.scaled_dot_product_attention(q, k, v, np.tri(n, s, dtype=bool), is_causal=True)
 
 
+def test_additive_mask_of_minus_infinity_hides_all_keys_of_a_query() -> None:
+    q, mask = normal(0, 2, 3, 4), np.zeros((3, 3))
+    mask[1] = mask[2, 0] = -np.inf
+    leaf = Tensor(mask, requires_grad=True)
+    for hidden in (mask, leaf):
+        y = F.scaled_dot_product_attention(q, q, q, hidden)
+        assert not y.data[:, 1].any() and y.data[:, [0, 2]].all()
+        expected = F.scaled_dot_product_attention(q, q, q, np.isfinite(mask))
+        np.testing.assert_allclose(y.data, expected.data, rtol=1e-12)
+    y.sum().backward()
+    assert np.isfinite(leaf.grad.data).all() and not leaf.grad.data[1].any()
+
+
 def test_clipped_gradients_are_within_the_value() -> None:
     p, unused = nn.Parameter(np.zeros(3)), nn.Parameter(np.zeros(2))
     number = nn.Parameter(np.array(0.0))
@@ -229,8 +246,9 @@ def test_orthogonal_values_have_both_signs_on_the_diagonal() -> None:
     rng = np.random.default_rng(0)
     first = [init.orthogonal_(mg.zeros(2, 2), generator=rng).data[0, 0] for _ in range(60)]
     assert 15 < np.sum(np.array(first) > 0) < 45
-    x, y = (init.trunc_normal_(mg.zeros(9), generator=np.random.default_rng(0)) for _ in range(2))
-    assert x.tolist() == y.tolist()
+    for fill in (init.trunc_normal_, init.orthogonal_):
+        x, y = (fill(mg.zeros(3, 3), generator=np.random.default_rng(0)) for _ in range(2))
+        assert x.tolist() == y.tolist()
 
 
 def test_filled_parameters_are_marked_as_changed() -> None:
