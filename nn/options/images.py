@@ -54,7 +54,8 @@ class PatchEmbedding(Module):
         (n, channels, size, _), (d_model, *_, side) = shape, self.weight.shape
         x = as_input(self, images, self.weight.dtype)
         x = mg.reshape(x, n, channels, size // side, side, size // side, side)
-        patches = mg.reshape(mg.transpose(x, (0, 2, 4, 1, 3, 5)), n, -1, channels * side * side)
+        x = mg.transpose(x, (0, 2, 4, 1, 3, 5))
+        patches = mg.reshape(x, n, (size // side) ** 2, channels * side * side)
         x = mg.linear(patches, mg.reshape(self.weight, d_model, -1), self.bias)
         x = mg.concatenate([mg.broadcast_to(self.first, (n, 1, d_model)), x], 1)
         return self.dropout(x if self.positions is None else self.positions(x))

@@ -77,7 +77,8 @@ def test_model_drops_elements_at_the_places_of_its_definition(
 ) -> None:
     """All random numbers are those of the model's generator, and there are none in evaluation."""
     kind, config, inputs, expected = MODELS[name]
-    model, places, original = kind(config, np.random.default_rng(0)), [], network.dropout_mask
+    before, places, original = mg.get_rng_state(), [], network.dropout_mask
+    model = kind(config, np.random.default_rng(0))
 
     def recorded(shape: Any, p: float, generator: Any) -> Any:
         places.append((shape, p))
@@ -90,4 +91,5 @@ def test_model_drops_elements_at_the_places_of_its_definition(
         model.eval()(*inputs)
         assert not places
         model.train()(*inputs)
+    assert mg.get_rng_state() == before
     assert sorted(places) == sorted((shape, p) for shape, p in expected if p)

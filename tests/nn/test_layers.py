@@ -20,6 +20,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor
 from nn.options.activations import FunctionModule
+from nn.options.norms import norm_named
 
 batch_shapes = st.lists(st.integers(1, 3), max_size=2).map(tuple)
 eps = st.sampled_from((1e-5, 0.1))
@@ -100,7 +101,7 @@ def test_module_of_a_function_has_its_values_and_gradients(kind: Any, data: st.D
 
 @given(data=st.data(), seed=seeds)
 def test_patch_embedding_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
-    n, channels, side, count = (data.draw(st.integers(1, 3)) for _ in range(4))
+    n, channels, side, count = (data.draw(st.integers(low, 3)) for low in (0, 1, 1, 1))
     config = nn.EncoderConfig(
         0, 4, 1, 1, 4, num_channels=channels, patch_size=side, image_size=side * count, positions="none", dtype="float64"
     )  # fmt: skip
@@ -276,3 +277,115 @@ def test_dropout_zeroes_or_scales_each_element_and_its_gradient(
     y.backward(g)
     np.testing.assert_allclose(x.grad.data, np.where(kept, g * factor, 0), rtol=1e-12)
     assert function(x, p=p, training=False).data.tolist() == source.tolist()
+
+
+@pytest.mark.parametrize("kind", ["layer", "layer_no_bias", "rms", "rms_zero_centred"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_new_norm_of_a_configuration_only_normalizes(kind: str, dtype: Any) -> None:
+    """Its weight starts at 1, or at 0 if 1 is added, and its bias, if any, at 0."""
+    norm, x = norm_named(kind, 4, 0.25, dtype), normal(0, 3, 4).astype(dtype)
+    names = {"layer": ["weight", "bias"]}.get(kind, ["weight"])
+    assert {name: a.dtype for name, a in norm.state_dict().items()} == dict.fromkeys(names, dtype)
+    centred = x - x.mean(-1, keepdims=True) if kind.startswith("layer") else x
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 0.25)
+    np.testing.assert_allclose(norm(x).data, expected, rtol=1e-5, atol=1e-6)
+    for name in ("layer_bias", "Layer", ""):
+        with pytest.raises(ValueError, match="norm must be one of|norm must be 'layer'"):
+            norm_named(name, 4, 0.25, dtype)
+
+
+def test_norms_without_weights_and_with_several_axes() -> None:
+    with pytest.raises(ValueError, match="zero_centred must be False without elementwise_affine"):
+        nn.RMSNorm(4, elementwise_affine=False, zero_centred=True)
+    for kind in (nn.LayerNorm, nn.RMSNorm):
+        x = normal(0, 2, 3, 4)
+        norms = (
+            kind(12, dtype=float),
+            kind((3, 4), dtype=float),
+            kind([3, 4], elementwise_affine=False),
+        )
+        y, *others = (norm(x.reshape(2, *norm.normalized_shape)).data for norm in norms)
+        for other in others:
+            np.testing.assert_allclose(other.reshape(2, 12), y, rtol=1e-12)
+        with pytest.raises(ValueError, match="the last axes of x must have lengths"):
+            kind((3, 4))(x.swapaxes(1, 2))
+        with pytest.raises(ValueError, match="the last axes of x must have lengths"):
+            kind(())(x)
+        with pytest.raises(TypeError):
+            kind(4.0)
+    assert (
+        nn.LayerNorm(4, bias=False).bias is None and nn.LayerNorm(4, bias=False).weight is not None
+    )
+    assert nn.LayerNorm(4, elementwise_affine=False).state_dict() == {}
+    with pytest.raises(ValueError, match=r"layer_norm: bias must have shape \(3, 4\), got \(12,\)"):
+        nn.functional.layer_norm(normal(0, 2, 3, 4), (3, 4), bias=np.zeros(12))
+
+
+def test_padding_vector_is_zero_and_not_trained() -> None:
+    for index in (0, 2):
+        table = nn.Embedding(3, 2, index)
+        assert not table.weight.data[index].any() and table.weight.data.any(1).sum() == 2
+        table([0, 1, 2]).sum().backward()
+        assert table.weight.grad.data.sum(1).tolist() == [
+            0.0 if i == index else 2.0 for i in range(3)
+        ]
+    for index in (-1, 3):
+        with pytest.raises(ValueError, match="padding_idx must be from 0 to 2, got"):
+            nn.Embedding(3, 2, index)
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize("kind", [nn.SinusoidalPositions, nn.LearnedPositions])
+def test_positions_end_with_their_table(kind: Any, offset: int) -> None:
+    layer, x = kind(5, 4, offset=offset, dtype=float), np.zeros((2, 2, 4))
+    rows = layer.weight.data if kind is nn.LearnedPositions else layer.weight
+    assert len(rows) == 5 + offset
+    for positions in (0, 3, np.int8(3), [0, 4], np.array([[4, 0], [1, 1]], np.uint8)):
+        at = np.array(positions) + ([0, 1] if np.ndim(positions) == 0 else 0)
+        expected = np.broadcast_to(rows[offset + at], x.shape)
+        np.testing.assert_array_equal(layer(x, positions).data, expected)
+    for positions, message in (
+        (4, "must have at most 5 positions, got 6"), ([0, 5], "must have at most 5 positions, got 6"),
+        (-1, "positions must be at least 0, got -1"), ([1, -1], "positions must be at least 0, got -1"),
+        ([0.0, 1.0], "positions must be integers of shape"), ([1], "positions must be integers of shape"),
+        ([True, False], "positions must be integers of shape"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            layer(x, positions)
+    with pytest.raises(TypeError):
+        layer(x, 1.0)
+
+
+def test_images_of_other_sizes_and_dtypes_are_refused() -> None:
+    config = nn.EncoderConfig(
+        d_model=4, num_heads=2, image_size=4, patch_size=2, num_channels=3, positions="none"
+    )
+    layer = nn.PatchEmbedding(config)
+    assert layer(np.zeros((0, 3, 4, 4))).shape == (0, 5, 4)
+    assert layer(np.zeros((2, 3, 4, 4), np.float16)).dtype == np.float32
+    for shape in ((2, 3, 4, 6), (2, 3, 6, 6), (2, 1, 4, 4), (3, 4, 4), (1, 2, 3, 4, 4)):
+        with pytest.raises(ValueError, match=r"images must be floats \(N, 3, 4, 4\), got float64"):
+            layer(np.zeros(shape))
+    with pytest.raises(ValueError, match="images must be floats .*, got uint8"):
+        layer(np.zeros((2, 3, 4, 4), np.uint8))
+
+
+OPTIONS: dict[str, Any] = {
+    "reduction": "sum", "beta": 2.0, "delta": 0.5, "weight": np.array([0.5, 2.0, 1.0]), "pos_weight": np.array([3.0, 2.0, 1.0]),
+    "ignore_index": 1, "label_smoothing": 0.5, "log_target": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in dir(nn) if name.endswith("Loss") and name != "ModelLoss"])  # fmt: skip
+def test_option_of_a_loss_is_that_of_its_function(name: str) -> None:
+    kind, x = getattr(nn, name), np.array([[0.25, 0.5, 0.75], [0.5, 0.125, 0.25]])
+    of_classes = name in ("CrossEntropyLoss", "NLLLoss")
+    target = np.array([2, 1]) if of_classes else np.array([[0.5, 1.0, 3.5], [0.0, 0.5, 1.0]])
+    target = np.minimum(target, 1.0) if name.startswith("BCE") else target
+    for option in inspect.signature(kind).parameters:
+        layer, plain = kind(**{option: OPTIONS[option]}), kind()
+        found, expected = layer(x, target), kind.function(x, target, **{option: OPTIONS[option]})
+        np.testing.assert_array_equal(found.data, expected.data)
+        assert not np.array_equal(found.data, plain(x, target).data), option
+        assert list(layer.state_dict()) == [option] * option.endswith("weight")
+        assert option not in layer.extra_repr() or not option.endswith("weight")

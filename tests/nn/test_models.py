@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import minigrad as mg
 import nn
+from nn.layers import TrailingNorm
+from nn.options.padding import warn_of_batch
 from nn.published.weights import load_model, model_to_dict
 
 SMALL: dict[str, Any] = {"dropout": 0.0, "max_len": 24, "dtype": "float64"}
@@ -152,6 +159,89 @@ def test_language_model_hides_only_its_padding_token(
     assert model.embedding.tokens.weight.grad.data[0].any() != is_hidden
     assert model.num_targets(ids) == (0 if is_hidden else 3)
     assert (loss.item() == 0) == is_hidden
+
+
+@given(ids=arrays(int, st.tuples(st.integers(1, 3), st.integers(1, 4)), elements=st.integers(0, 2)), pad=st.sampled_from([None, 0, 1]), ends=st.sampled_from([None, 0, (2, 0)]))  # fmt: skip
+def test_rows_that_begin_or_end_with_two_tokens_of_padding_warn(
+    ids: np.ndarray, pad: int | None, ends: Any
+) -> None:
+    """Only if the padding token also ends sequences, and a batch has no mask."""
+    model = language_model(pad_id=pad, eos_id=ends)
+    both = [pad, pad]
+    expected = pad == 0 and ends is not None and any(
+        row[:2] == both or row[-2:] == both for row in ids.tolist()
+    )  # fmt: skip
+    for batch, warns in (
+        ((ids,), expected), ((np.ones(3), ids[0], ids), expected), ((ids, ids > 0), False), ((ids.astype(float),), False),
+    ):  # fmt: skip
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_of_batch(model, batch)
+        assert len(caught) == warns
+        assert not warns or re.match(
+            r"LanguageModel: padding is .* pad_id \(0\)", str(caught[0].message)
+        )
+
+
+def test_classifier_of_a_row_of_padding_is_finite() -> None:
+    model = nn.EncoderClassifier(encoder_config(num_classes=3), np.random.default_rng(0))
+    model.output.bias.data[...] = [1, 2, 3]
+    mask = np.array([[True, True, False, False], [False] * 4])
+    y = model(IDS, mask)
+    assert y[1].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(y[0].data, model(IDS[:1, :2])[0].data, rtol=1e-9)
+    loss = model.loss(IDS, [0, 1], mask)
+    loss.backward()
+    assert all(np.isfinite(p.grad.data).all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_masked_model_has_the_biases_of_its_configuration(has_bias: bool) -> None:
+    for options in ({"output_bias": has_bias}, {"bias": has_bias}):
+        model = nn.MaskedLanguageModel(encoder_config(**options))
+        assert (model.output.bias is not None) == options.get("output_bias", True)
+        assert (model.dense.bias is not None) == options.get("bias", True)
+    tags = nn.TokenClassifier(encoder_config(num_classes=3, head_activation="gelu", bias=has_bias))
+    assert (tags.dense.bias is not None) == has_bias and tags.output.bias is not None
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_all_norms_of_a_model_have_the_settings_of_its_configuration(kind: str) -> None:
+    options: dict[str, Any] = {
+        "norm": kind,
+        "norm_eps": 0.25,
+        "norm_first": True,
+        "norm_after": True,
+    }
+    encoder = encoder_config(
+        embeddings=nn.EmbeddingConfig(scale=True, norm=True), attention=nn.AttentionConfig(qk_norm=True),
+        head_activation="tanh", head_norm=True, num_classes=3, **options,
+    )  # fmt: skip
+    models = [nn.MaskedLanguageModel(encoder), nn.TokenClassifier(encoder), transformer(**options)]
+    for model, count in zip(models, (9, 9, 12)):
+        norms = [m for m in model.modules() if isinstance(m, TrailingNorm)]
+        assert len(norms) == count and {m.eps for m in norms} == {0.25}
+        names = [type(m).__name__ for m in norms if m.normalized_shape == (8,)]
+        assert {*names} == {"LayerNorm" if kind == "layer" else "RMSNorm"}
+
+
+def test_encoder_refuses_types_masks_and_targets_that_do_not_fit() -> None:
+    model = nn.TokenClassifier(encoder_config(num_classes=3, num_types=2))
+    with pytest.raises(ValueError, match=r"types must have shape \(2, 4\), got \(4,\)"):
+        model(IDS, types=np.zeros(4, int))
+    with pytest.raises(
+        ValueError, match="num_classes must be at least 2 for a cross-entropy, got 1"
+    ):
+        nn.EncoderClassifier(encoder_config(num_classes=1)).loss(IDS, [0, 0])
+    config = nn.EncoderConfig(
+        d_model=8, num_heads=2, d_ff=8, image_size=4, patch_size=2, num_channels=1, num_classes=2
+    )
+    images = nn.EncoderClassifier(config)
+    with pytest.raises(ValueError, match="padding_mask must be None for images"):
+        images(np.zeros((2, 1, 4, 4)), np.ones((2, 5), bool))
+    assert images(np.zeros((2, 1, 4, 4))).shape == (2, 2) and config.max_len == 5
+    with pytest.raises(ValueError, match="MaskedLanguageModel: patch_size must be 0, got 2"):
+        nn.MaskedLanguageModel(config)
 
 
 def test_padding_mask_of_another_dtype_raises() -> None:

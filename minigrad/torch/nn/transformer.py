@@ -100,7 +100,7 @@ class MultiheadAttention(Module):
         biases = [None] * 3 if self.in_proj_bias is None else mg.chunk(self.in_proj_bias, 3)
         n, heads, d = operands[0].shape[0], self.num_heads, self.embed_dim // self.num_heads
         q, k, v = (
-            mg.swapaxes(mg.reshape(mg.linear(x, w, b), n, -1, heads, d), 1, 2)
+            mg.swapaxes(mg.reshape(mg.linear(x, w, b), *x.shape[:2], heads, d), 1, 2)
             for x, w, b in zip(operands, weights, biases)
         )
         mask = self._mask(q.shape[2], k.shape[2], n, q.dtype, attn_mask, key_padding_mask)
@@ -111,7 +111,7 @@ class MultiheadAttention(Module):
             y = mg.matmul(mg.dropout(attention, dropout, training=dropout > 0), v)
         else:
             y = F.scaled_dot_product_attention(q, k, v, mask, dropout)
-        y = self.out_proj(mg.reshape(mg.swapaxes(y, 1, 2), n, -1, self.embed_dim))
+        y = self.out_proj(mg.reshape(mg.swapaxes(y, 1, 2), *operands[0].shape))
         if is_single:
             y = y[0]
         elif not self.batch_first:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.properties import perturb, seeds
+from support.properties import normal, perturb, seeds
 
 import minigrad as mg
 import nn
@@ -127,3 +127,23 @@ def test_weights_are_recorded_in_the_graph_of_frozen_model_and_without_graph_in_
     y.backward()
     for first, second in recorded.values():
         assert np.abs(first.grad.data).max() > 0 and not second.requires_grad
+
+
+@pytest.mark.parametrize("kind", [nn.MultiHeadAttention, nn.ExtendedAttention])
+@pytest.mark.parametrize("retain", [True, False])
+def test_recorded_weights_equal_the_formula_for_lengths_other_than_the_width(
+    kind: Any, retain: bool
+) -> None:
+    attention = kind(8, 2, dtype=float, generator=np.random.default_rng(0))
+    query, memory = normal(0, 1, 3, 8), normal(1, 1, 5, 8)
+    mask = np.tri(3, 5, 2, dtype=bool)
+    q, k = (
+        (x @ p.weight.data.T + p.bias.data).reshape(-1, 2, 4).swapaxes(0, 1)
+        for x, p in ((query, attention.q_proj), (memory, attention.k_proj))
+    )
+    weights = np.exp(np.where(mask, q @ k.swapaxes(1, 2) / 2, -np.inf))
+    with nn.record_attention(attention, retain_grad=retain) as recorded:
+        attention(query, memory, mask)
+    (found,) = recorded[""]
+    found = found.data if retain else found
+    np.testing.assert_allclose(found[0], weights / weights.sum(-1, keepdims=True), rtol=1e-9)

@@ -32,6 +32,28 @@ def set_heads_to_zero(attention: Any, heads: list[int]) -> None:
         attention.out_proj.weight.data[:, head * attention.d_k : (head + 1) * attention.d_k] = 0
 
 
+def test_pruned_attention_has_no_gradients_and_shows_its_sizes() -> None:
+    attention, arguments = make_attention()
+    attention(**arguments).sum().backward()
+    nn.prune_heads(attention, [np.int64(1)])
+    assert all(p.grad is None for p in attention.parameters())
+    for name, sizes in {
+        "q_proj": (5, 9),
+        "k_proj": (6, 9),
+        "v_proj": (7, 9),
+        "out_proj": (9, 12),
+    }.items():
+        layer = getattr(attention, name)
+        assert (layer.in_features, layer.out_features) == layer.weight.shape[::-1] == sizes
+        assert layer.weight.data.flags.c_contiguous
+    with pytest.raises(TypeError):
+        nn.prune_heads(attention, [0.0])
+    biased = nn.ExtendedAttention(12, 4, position_bias=nn.ALiBi(4))
+    with pytest.raises(ValueError, match="and no position bias"):
+        nn.prune_heads(biased, [0])
+    assert biased.num_heads == 4
+
+
 # -- one attention -------------------------------------------------------------------------------------
 
 
@@ -149,3 +171,12 @@ def test_model_prune_heads_with_an_error_changes_nothing(
     with pytest.raises(error, match=message):
         model.prune_heads(heads)
     assert model.config is config and model.layers.layers[0].self_attention.num_heads == 4
+
+
+def test_heads_of_a_model_can_be_an_iterator() -> None:
+    model, listed = (nn.Transformer(CONFIG, np.random.default_rng(0)) for _ in range(2))
+    model.prune_heads({name: iter(heads) for name, heads in HEADS.items()})
+    listed.prune_heads(HEADS)
+    assert model.config == listed.config and model.config.pruned_heads == HEADS
+    for name, array in listed.state_dict().items():
+        np.testing.assert_array_equal(model.state_dict()[name], array)
