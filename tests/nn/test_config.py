@@ -243,3 +243,54 @@ def test_extended_configurations_have_the_defaults_of_the_book() -> None:
     assert (config.activation, config.parallel, config.logit_softcap) == ("gelu_tanh", False, None)
     assert config.embeddings == nn.EmbeddingConfig(scale=False)
     assert nn.EncoderDecoderConfig().embeddings == nn.EmbeddingConfig(scale=True)
+
+
+def test_limit_of_positions_is_that_of_a_table() -> None:
+    limited = {"sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "learned_relative"}
+    for kind in KINDS:
+        limit = lm(positions=kind, max_len=7)().position_limit
+        assert limit == (7 if kind in limited else None)
+
+
+def test_rotary_positions_of_a_window_have_no_scaling() -> None:
+    positions = nn.PositionConfig(kind="rotary", rotary_scaling=SCALING, rotary_dim=2)
+    rotary = lm(positions=positions)().rotary
+    assert (rotary().base, rotary().scaling, rotary().rotary_dim) == (10000.0, SCALING, 2)
+    assert (rotary(50.0).base, rotary(50.0).scaling, rotary(50.0).rotary_dim) == (50.0, {}, 2)
+    for size in (1 << 16, (1 << 16) + 2):
+        make = lm(attention=nn.AttentionConfig(head_dim=size), positions="rotary")
+        if size == 1 << 16:
+            assert make().size_of_head == size
+        else:
+            with pytest.raises(ValueError, match="attention.head_dim must be at most 65536"):
+                make()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_effective_configuration_has_values_in_place_of_none(bias: bool) -> None:
+    """Zeros are values, too, and equal descriptions become equal."""
+    for letters, expected in (
+        ("", False),
+        ("ovkq", True),
+        ("ok", "ko"),
+        (None, bias),
+        (True, True),
+    ):
+        config = lm(bias=bias, attention=nn.AttentionConfig(bias=letters))()
+        assert config.effective().attention.bias == expected
+    config = nn.EncoderConfig(
+        **SIZES, dropout=0.5, activation_dropout=0.0, head_dropout=0.0, final_norm=False, norm_first=True,
+        attention=nn.AttentionConfig(dropout=0.0), embeddings=nn.EmbeddingConfig(scale=True, size=2),
+    ).effective()  # fmt: skip
+    assert (config.activation_dropout, config.head_dropout, config.attention.dropout) == (0, 0, 0)
+    assert config.final_norm is False and config.embeddings.scale == 8**0.5
+    config = lm(dropout=0.5, norm_first=True, positions="rotary")().effective()
+    assert (config.activation_dropout, config.attention.dropout, config.final_norm) == (
+        0.5,
+        0.5,
+        True,
+    )
+    assert (config.attention.num_kv_heads, config.attention.head_dim) == (2, 4)
+    assert config.attention.scale == 0.5 and config.positions.rotary_dim == 4
+    assert (config.embeddings.scale, config.embeddings.size) == (1.0, 8)
+    assert config.effective() == config

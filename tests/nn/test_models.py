@@ -225,6 +225,26 @@ def test_all_norms_of_a_model_have_the_settings_of_its_configuration(kind: str) 
         assert {*names} == {"LayerNorm" if kind == "layer" else "RMSNorm"}
 
 
+@pytest.mark.parametrize("letters", ["", "q", "k", "v", "o", "qo", "kv", "qkv", "ovkq"])
+def test_biases_of_attentions_are_those_of_their_letters(letters: str) -> None:
+    model = transformer(attention=nn.AttentionConfig(bias=letters))
+    for layer in (model.encoder.layers[0].self_attention, model.decoder.layers[0].cross_attention):
+        found = {name for name in "qkv" if getattr(layer, f"{name}_proj").bias is not None}
+        assert found | ({"o"} if layer.out_proj.bias is not None else set()) == {*letters}
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_model_without_a_first_norm_keeps_the_others(after: bool) -> None:
+    options = {"norm_first": True, "norm_after": after}
+    plain, model = (language_model(first_norm=first, **options) for first in (True, False))
+    name = "layers.layers.0.norm1" + ".before" * after
+    assert plain.state_dict().keys() - model.state_dict().keys() == {
+        f"{name}.weight",
+        f"{name}.bias",
+    }
+    assert model.state_dict().keys() < plain.state_dict().keys()
+
+
 def test_encoder_refuses_types_masks_and_targets_that_do_not_fit() -> None:
     model = nn.TokenClassifier(encoder_config(num_classes=3, num_types=2))
     with pytest.raises(ValueError, match=r"types must have shape \(2, 4\), got \(4,\)"):

@@ -457,3 +457,65 @@ def test_hooks_pass_on_keyword_arguments_and_may_be_removed_in_a_call() -> None:
     m.register_forward_hook(lambda module, args, y: y * 0)
     y = m(x)
     assert y.shape == (1, 1, 4) and not y.data.any()
+
+
+def test_hook_replaces_all_arguments_by_a_tuple() -> None:
+    class Difference(nn.Module):
+        def forward(self, x: float, y: float) -> float:
+            return x - y
+
+    m = Difference()
+    handle = m.register_forward_pre_hook(lambda module, args: args[::-1])
+    assert m(1, 3) == 2
+    handle.remove()
+    m.register_forward_hook(lambda module, args, result: 0)  # not None: it replaces the result
+    assert m(1, 3) == 0
+
+
+def test_layers_refuse_unknown_options() -> None:
+    for make in (lambda: nn.Tanh(x=1), lambda: nn.Tanh(alpha=1.0)):
+        with pytest.raises(TypeError, match="Tanh: option must be one of"):
+            make()
+    with pytest.raises(ValueError, match="GELU: approximate must be 'none' or 'tanh', got 'erf'"):
+        nn.GELU("erf")
+    for options in ({"window": 0}, {"window": -1}):
+        with pytest.raises(ValueError, match="window must be at least 1"):
+            nn.ExtendedAttention(8, 2, **options)
+    with pytest.raises(ValueError, match="d_model must be divisible by num_heads"):
+        nn.ExtendedAttention(8, 0, head_dim=4)
+    with pytest.raises(ValueError, match="bias must be True, False, or a mapping with the keys"):
+        nn.ExtendedAttention(8, 2, bias={"q": True})
+
+
+def test_conversions_and_traversals_take_each_part_once() -> None:
+    m = nn.Sequential(Small(), Small())
+    m[0].register_buffer("steps", np.arange(3))
+    m[0].register_buffer("missing", None)
+    m[1].table = m[0].table
+    names = ["0.count", "0.table", "0.steps", "1.count"]
+    assert [name for name, _ in m.named_buffers()] == names
+    m[0].scale.grad = np.ones(4, np.float32)
+    m[0].scale.requires_grad = False
+    assert m.astype(np.float16) is m and m[0].scale.grad is None
+    assert not m[0].scale.requires_grad and m[1].scale.requires_grad
+    dtypes = {name: a.dtype for name, a in [*m.named_buffers(), *m.named_parameters()]}
+    assert {name for name, dtype in dtypes.items() if dtype != np.float16} == {"0.steps"}
+    with pytest.raises(TypeError, match="Module.astype: dtype must be floating, got int64"):
+        m.astype(np.int64)
+    order: list[Any] = []
+    assert m.apply(order.append) is m and order[-1] is m and len(order) == len([*m.modules()])
+    for module in m.modules():
+        inside = [part for _, part in module.named_modules()][1:]
+        assert all(order.index(part) < order.index(module) for part in inside)
+
+
+def test_module_dict_refuses_names_that_are_its_methods() -> None:
+    for name in ("keys", "forward", "a.b"):
+        with pytest.raises(KeyError, match="a name must have no dot and be no attribute"):
+            nn.ModuleDict({name: nn.ReLU()})
+    with pytest.raises(TypeError, match="a name must be a string, got 1"):
+        nn.ModuleDict({1: nn.ReLU()})
+    modules = nn.ModuleDict({"a": nn.ReLU()})
+    modules["a"] = nn.Tanh()
+    assert len(modules) == 1 and "a" in modules and "b" not in modules
+    assert [*modules.items()] == [("a", modules["a"])] and [*modules.values()] == [modules["a"]]
