@@ -27,7 +27,8 @@ def take_options(optimizer: Optimizer, options: dict[str, Any]) -> None:
         options.pop(key, None)
     for key, (kind, default) in OPTIONS.items():
         if isinstance(optimizer, kind):
-            optimizer.defaults.setdefault(key, options.pop(key, default))
+            default = optimizer.defaults.get(key, default)
+            optimizer.defaults[key] = options.pop(key, default)
 
 
 def check_options(name: str, settings: Settings) -> None:

@@ -76,6 +76,29 @@ def test_param_groups_replaced_by_copies_are_read() -> None:
     assert p.tolist() == [1.5, 1.5] and sgd.state_dict()["groups"][0]["lr"] == 0.5
 
 
+def test_groups_of_a_caller_do_not_change_and_make_several_optimizers() -> None:
+    groups = [{"params": [leaf()]}, {"params": (leaf(),), "momentum": 0.5}]
+    before = [dict(group) for group in groups]
+    for lr in (0.1, 0.2):
+        sgd = optim.SGD(groups, lr=lr)
+        sgd.param_groups[0]["lr"] = 0.5
+        assert groups == before and sgd.param_groups[1]["lr"] == lr
+
+
+@pytest.mark.parametrize(("options", "result"), [({}, 2.0), ({"maximize": False}, 0.0)])
+def test_option_is_that_of_the_caller_before_the_default_of_a_subclass(
+    options: Any, result: float
+) -> None:
+    class Ascent(optim.SGD):
+        def __init__(self, params: Any, **options: Any) -> None:
+            defaults = {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0, "maximize": True}
+            optim.Optimizer.__init__(self, params, defaults, **options)
+
+    p = leaf(1.0, gradient=[1])
+    Ascent([p], **options).step()
+    assert p.item() == result
+
+
 NEW = r"shape \(2,\) was frozen when the optimizer was made, or not added by add_p"
 
 
