@@ -52,7 +52,10 @@ class StateMethods:
         arrays = {key: np.asarray(array) for key, array in state["arrays"].items()}
         got, expected = ({k: a.shape for k, a in x.items()} for x in (arrays, current["arrays"]))
         if expected != got or len(groups) != len(state["groups"]):
-            raise ValueError(f"{name}: state must have the arrays {expected}, got {got}")
+            raise ValueError(
+                f"{name}: state must have the arrays {expected} of {len(groups)} groups, got {got} "
+                f"of {len(state['groups'])}"
+            )
         for key, array in arrays.items():
             with np.errstate(over="ignore"):
                 if not np.isfinite(array.astype(current["arrays"][key].dtype)).all():

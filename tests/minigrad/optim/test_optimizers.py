@@ -76,6 +76,19 @@ def test_param_groups_replaced_by_copies_are_read() -> None:
     assert p.tolist() == [1.5, 1.5] and sgd.state_dict()["groups"][0]["lr"] == 0.5
 
 
+@pytest.mark.parametrize("missing", range(3))
+def test_state_of_parameters_that_took_other_numbers_of_steps_continues(missing: int) -> None:
+    leaves = [leaf(), leaf(), leaf()]
+    adam = optim.Adam(leaves)
+    give_gradients(*[p for i, p in enumerate(leaves) if i != missing])
+    adam.step()
+    steps = [int(i != missing) for i in range(3)]
+    assert adam.state_dict()["groups"][0]["steps"] == steps
+    again = optim.Adam(leaves)
+    again.load_state_dict(adam.state_dict())
+    assert [again.state[p]["step"] for p in leaves] == steps
+
+
 def test_groups_of_a_caller_do_not_change_and_make_several_optimizers() -> None:
     groups = [{"params": [leaf()]}, {"params": (leaf(),), "momentum": 0.5}]
     before = [dict(group) for group in groups]
@@ -305,6 +318,8 @@ def test_add_param_group_that_is_refused_changes_nothing() -> None:
         (lambda s: s["arrays"].update({"0.exp_avg": np.array([1, np.nan])}), "must be finite, got"),
         (lambda s: s["arrays"].update({"0.exp_avg": np.array([1, 1e300])}), "must be finite, got"),
         (lambda s: s["arrays"].pop("0.exp_avg"), "state must have the arrays"),
+        (lambda s: s["groups"].append(s["groups"][0]), "of 1 groups, got .* of 2"),
+        (lambda s: s["groups"].clear(), "of 1 groups, got .* of 0"),
         (lambda s: s.pop("groups"), "state must have the keys"),
         (lambda s: s["groups"][0].pop("eps"), "state must have the settings"),
         (lambda s: s["groups"][0].update(momentum=0.9), "state must have the settings"),
