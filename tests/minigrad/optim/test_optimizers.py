@@ -89,6 +89,31 @@ def test_state_of_parameters_that_took_other_numbers_of_steps_continues(missing:
     assert [again.state[p]["step"] for p in leaves] == steps
 
 
+def test_state_without_options_that_are_off_continues_and_with_others_that_are_off() -> None:
+    state = optim.SGD([leaf()], lr=0.5).state_dict()
+    for change in (lambda s: s.pop("nesterov"), lambda s: s.update(other=False)):
+        sgd, changed = optim.SGD([leaf()]), copy.deepcopy(state)
+        change(changed["groups"][0])
+        sgd.load_state_dict(changed)
+        assert sgd.state_dict() == state
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda p: optim.clip_grad_norm_(p, 0.5),
+        lambda p: optim.SGD([p]).zero_grad(set_to_none=False),
+        lambda p: (p * 2).sum().backward(),
+    ],
+)
+def test_graph_that_needs_a_gradient_is_refused_after_a_write_to_it(write: Any) -> None:
+    p, x = leaf(gradient=[1, 1]), leaf()
+    y = (x * p.grad).sum()
+    write(p)
+    with pytest.raises(mg.GradientError, match="multiply: an array .* was changed in place"):
+        y.backward()
+
+
 def test_groups_of_a_caller_do_not_change_and_make_several_optimizers() -> None:
     groups = [{"params": [leaf()]}, {"params": (leaf(),), "momentum": 0.5}]
     before = [dict(group) for group in groups]

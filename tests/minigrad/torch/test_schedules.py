@@ -87,14 +87,35 @@ def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() ->
     assert schedule.lr == pytest.approx(0.2 + 3 * 0.4)
 
 
-def test_schedule_after_a_rate_set_by_hand_at_factor_0_adds_to_it() -> None:
-    factors = [1.0, 0.0, 0.5]
+@pytest.mark.parametrize(("factor", "rate"), [(0.0, 0.3 + 0.8 * 0.5), (-0.1, 0.2 - 0.1)])
+def test_schedule_after_a_rate_set_by_hand_scales_it_or_adds_at_factor_0(
+    factor: float, rate: float
+) -> None:
+    """A factor may be negative, if the rate is not."""
+    factors = [1.0, factor, 0.5 if not factor else 0.1]
     schedule = optim.Schedule(sgd(), lambda step: factors[step - 1], floor=0.2)
     schedule.step()
-    assert schedule.lr == 0.2
+    assert schedule.lr == pytest.approx(0.2 + 0.8 * factor)
     schedule.optimizer.param_groups[0]["lr"] = 0.3
     schedule.step()
-    assert schedule.lr == pytest.approx(0.3 + 0.8 * 0.5)
+    assert schedule.lr == pytest.approx(rate)
+
+
+def test_schedules_keep_copies_of_the_lists_of_a_caller() -> None:
+    factors: list[Any] = [lambda step: 1 / step]
+    schedule = optim.Schedule(sgd(), factors)
+    milestones, schedules = [1], [schedule, optim.LambdaLR(schedule.optimizer, lambda epoch: 0.25)]
+    sequence = optim.SequentialLR(schedule.optimizer, schedules, milestones)
+    state = schedule.state_dict()
+    schedule.load_state_dict(state)
+    for values in (factors, milestones, schedules, state["base"]):
+        values[:] = [None]
+    schedule.step()
+    assert schedule.lr == 0.5 and schedule.state_dict()["base"] == [1.0]
+    schedule.state_dict()["base"][0] = 3.0
+    assert schedule.rates(2) == [0.5]
+    sequence.step()
+    assert schedule.lr == 0.25
 
 
 def test_schedule_step_that_is_refused_is_not_counted() -> None:
