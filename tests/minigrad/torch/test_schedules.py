@@ -101,6 +101,13 @@ def test_schedule_after_a_rate_set_by_hand_scales_it_or_adds_at_factor_0(
     assert schedule.lr == pytest.approx(rate)
 
 
+def test_state_of_a_schedule_contains_the_rate_from_which_others_begin() -> None:
+    state = optim.StepLR(sgd(), 1).state_dict()
+    schedule = optim.StepLR(optim.SGD([leaf()], lr=7.0), 1)
+    schedule.load_state_dict(state)
+    assert optim.LambdaLR(schedule.optimizer, lambda epoch: 0.5).lr == 0.5
+
+
 def test_schedules_keep_copies_of_the_lists_of_a_caller() -> None:
     factors: list[Any] = [lambda step: 1 / step]
     schedule = optim.Schedule(sgd(), factors)
