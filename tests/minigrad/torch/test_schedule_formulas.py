@@ -35,6 +35,11 @@ SCHEDULES: dict[str, tuple[dict[str, st.SearchStrategy[Any]], Callable[..., floa
         {"step_size": counts, "gamma": factors},
         lambda epoch, step_size, gamma: gamma ** math.floor(epoch / step_size),
     ),
+    "MultiStepLR": (
+        {"milestones": st.lists(st.integers(0, 9), max_size=4), "gamma": factors},
+        lambda epoch, milestones, gamma: gamma ** sum(m <= epoch for m in milestones),
+    ),
+    "ExponentialLR": ({"gamma": factors}, lambda epoch, gamma: gamma**epoch),
     "LinearLR": (
         {"start_factor": factors, "end_factor": factors, "total_iters": counts},
         lambda epoch, start_factor, end_factor, total_iters: between(
@@ -44,7 +49,7 @@ SCHEDULES: dict[str, tuple[dict[str, st.SearchStrategy[Any]], Callable[..., floa
     "CosineAnnealingLR": ({"T_max": counts}, lambda epoch, T_max: half_cosine(epoch / T_max)),
 }
 """For each name the arguments, and the formula of the factor."""
-MULTIPLY = ("StepLR", "LinearLR")
+MULTIPLY = ("StepLR", "MultiStepLR", "LinearLR")
 """Schedules whose factors multiply: a cosine that leaves 0 again does not."""
 
 

@@ -101,6 +101,42 @@ def test_schedule_after_a_rate_set_by_hand_scales_it_or_adds_at_factor_0(
     assert schedule.lr == pytest.approx(rate)
 
 
+@pytest.mark.parametrize(("mode", "metric", "rate"), [("min", -0.95, 1.0), ("max", -1.05, 1.0), ("min", -0.85, 0.5), ("max", -1.15, 0.5)])  # fmt: skip
+def test_plateau_of_negative_metrics_has_a_negative_margin(
+    mode: str, metric: float, rate: float
+) -> None:
+    """As in PyTorch, where the relative threshold multiplies the best metric."""
+    schedule = optim.ReduceLROnPlateau(sgd(), mode, factor=0.5, patience=0, threshold=0.1)
+    schedule.step(-1.0)
+    schedule.step(metric)
+    assert schedule.get_last_lr() == [rate]
+
+
+@pytest.mark.parametrize(("eps", "rate"), [(0.5, 1.0), (0.499, 0.5)])
+def test_plateau_skips_a_reduction_by_exactly_eps(eps: float, rate: float) -> None:
+    schedule = optim.ReduceLROnPlateau(sgd(), factor=0.5, patience=0, eps=eps)
+    assert schedule.state_dict()["best"] is None
+    for _ in range(2):
+        schedule.step(1.0)
+    assert schedule.get_last_lr() == [rate]
+
+
+@pytest.mark.parametrize("three_phase", [False, True])
+def test_one_cycle_has_a_rate_for_each_of_its_steps_and_no_other(three_phase: bool) -> None:
+    optimizer = optim.Adam([leaf()], betas=(0.9, 0.5))
+    schedule = optim.OneCycleLR(optimizer, 1.0, 10, three_phase=three_phase, pct_start=0.4)
+    rates = [schedule.lr]
+    for _ in range(9):
+        schedule.step()
+        rates.append(schedule.lr)
+    assert rates[3] == max(rates) == 1.0 and rates[0] == pytest.approx(1 / 25)
+    assert (rates[6] == pytest.approx(1 / 25)) == three_phase
+    assert rates[9] == pytest.approx(1 / 25 / 1e4)
+    assert optimizer.param_groups[0]["betas"] == (pytest.approx(0.95), 0.5)
+    with pytest.raises(ValueError, match="total_steps must be at least .* got 10 and step 11"):
+        schedule.step()
+
+
 def test_state_of_a_schedule_contains_the_rate_from_which_others_begin() -> None:
     state = optim.StepLR(sgd(), 1).state_dict()
     schedule = optim.StepLR(optim.SGD([leaf()], lr=7.0), 1)
