@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -15,7 +15,8 @@ from ..tensor import Tensor
 __all__ = ["einsum"]
 
 
-def _expand_ellipsis(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
+@lru_cache(256)
+def _expand_ellipsis(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     """Return the indices of each operand and of the result, with letters for `...`."""
     text = subscripts.replace(" ", "")
     left, arrow, result = text.partition("->")
@@ -32,7 +33,7 @@ def _expand_ellipsis(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], 
 def _gradients(
     g: Any, arrays: tuple[Any, ...], arrays_shape: Any, subscripts: str, needs: tuple[bool, ...]
 ) -> list[Any]:
-    terms, result = _expand_ellipsis(subscripts, [len(shape) for shape in arrays_shape])
+    terms, result = _expand_ellipsis(subscripts, tuple(map(len, arrays_shape)))
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, arrays_shape):
         for letter, n in zip(term, shape):
