@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -298,8 +299,11 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         parameters.setdefault(f"{name}.weight", linear.weight)  # that of a tied layer
     sizes = {name: parameter.shape for name, parameter in parameters.items()}
     adapted = [path for path in paths if file.keys() & _names_of(stem + path)]
-    ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), low=1)
-    alphas = _by_path(settings, "alpha_pattern", paths, settings.number("lora_alpha", 8, 0, 1e30))
+    alpha = settings.number("lora_alpha", 8, 0, 1e30)
+    ranks = _by_path(settings, "rank_pattern", paths, settings.integer("r"), Settings.integer)
+    alphas = _by_path(
+        settings, "alpha_pattern", paths, alpha, partial(Settings.number, low=0, high=1e30)
+    )
     saved = settings.list("modules_to_save", str, None) or ()
     whole: dict[str, StoredArray] = {}
     for path in paths:
@@ -319,7 +323,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     weights = {path: replace(arrays[f"{path}.weight"], transposed=False) for path in adapted}
     for path, weight in weights.items():
         out_features, in_features = weight.shape(sizes)
-        rank = int(ranks[path])
+        rank = ranks[path]
         shapes |= zip(_names_of(stem + path), ((rank, in_features), (out_features, rank)))
     check_arrays(
         f"{file.path}: the arrays do not fit adapter_config.json",
@@ -395,11 +399,11 @@ def _check_targets(
 
 
 def _by_path(
-    settings: Settings, key: str, paths: Collection[str], default: float, low: float = 0
-) -> dict[str, float]:
+    settings: Settings, key: str, paths: Collection[str], default: Any, read: Callable[..., Any]
+) -> dict[str, Any]:
     """Return a value for each path: that of the first pattern that matches it, or the default."""
     values = settings.object(key, {})
-    patterns: dict[re.Pattern[str], float] = {}
+    patterns: dict[re.Pattern[str], Any] = {}
     if len(values) > len(paths):
         raise ValueError(
             f"{values.where} must have at most {len(paths)} entries, one for each linear layer of "
@@ -417,7 +421,7 @@ def _by_path(
             raise ValueError(
                 f"{values.where}: '{printable(pattern)}' must be a regular expression ({error})"
             ) from None
-        patterns[expression] = values.number(pattern, low=low, high=1e30)
+        patterns[expression] = read(values, pattern)
     return {
         path: next((v for pattern, v in patterns.items() if pattern.fullmatch(path)), default)
         for path in paths

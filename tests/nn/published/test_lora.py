@@ -56,6 +56,17 @@ def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     assert nn.lora(classifier()).output.weight.requires_grad
 
 
+def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
+    """Values of A are uniform up to 1 / sqrt(in_features); targets may be any iterable."""
+    generator = np.random.default_rng(0)
+    lm = nn.lora(model(), 40, 4, iter(["linear1", "linear2"]), generator=generator)
+    for part in ("linear1", "linear2"):
+        layer = getattr(lm.layers.layers[1].feed_forward, part)
+        bound = layer.in_features**-0.5
+        assert 0.97 * bound < np.abs(layer.lora_a.data).max() <= bound
+        assert layer.scale == 0.1 and layer.rank == 40 and not layer.lora_b.data.any()
+
+
 def test_loss_with_lora_or_hook_of_the_output_projection_uses_it() -> None:
     """Avoid the fused loss, which reads the weight without adapters and hooks."""
     lm = trained(nn.lora(model(), 2, 4, ("output",)))

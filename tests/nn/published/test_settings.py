@@ -65,6 +65,67 @@ def test_layers_of_smollm3_without_rotary_positions(
     assert [*found] == expected
 
 
+def test_gemma_of_the_first_files_has_the_approximate_gelu() -> None:
+    for name in ("gelu", "gelu_pytorch_tanh"):
+        assert config_of("gemma", 1, hidden_act=name).activation == "gelu_tanh"
+    assert config_of("gemma", 1, hidden_act="relu").activation == "relu"
+
+
+@pytest.mark.parametrize("is_encoder", [None, False, True])
+def test_gemma3_is_an_encoder_if_its_settings_say_so(is_encoder: bool | None) -> None:
+    config = config_of("gemma3_text", 1, use_bidirectional_attention=is_encoder)
+    assert isinstance(config, nn.EncoderConfig) == bool(is_encoder)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {"odd": 1}, "full_attention": {}}}, "'odd': 1"),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {}, "full_attention": {"odd": 1}}}, "'odd': 1"),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}}, "rope_type must be default"),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_theta": 0.5}}}, "rope_theta must be at least 1"),
+        ("llama", {"rope_scaling": {"odd": 1}}, "rope_scaling: .*'odd': 1"),
+        ("llama", {"rope_parameters": {"odd": 1}}, "rope_parameters: .*'odd': 1"),
+        ("llama", {"rope_parameters": {"rope_theta": 0.99}}, "rope_theta must be at least 1"),
+        ("gpt_neox", {"rotary_pct": 1.01}, "must be 0 to 1, got 1.01"),
+        ("qwen2", {"layer_types": ["full_attention", "chunked_attention"]}, "layer_types must be full_attention or sliding"),
+    ],
+)  # fmt: skip
+def test_read_config_of_unsupported_positions_and_windows_raises(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        config_of(name, 2, **settings)
+
+
+@given(st.sampled_from(["rope_scaling", "rope_parameters"]), st.floats(1, 1e6), st.floats(1, 9))
+def test_settings_of_rotary_positions_are_read_from_keys_of_two_versions(
+    key: str, base: float, factor: float
+) -> None:
+    scaling = {"rope_type": "linear", "factor": factor, "rope_theta": base}
+    positions = config_of("llama", 1, **{key: scaling}).positions
+    assert positions.rotary_base == base
+    assert positions.rotary_scaling == {"rope_type": "linear", "factor": factor}
+    del scaling["rope_theta"]
+    assert config_of("llama", 1, rope_theta=base, **{key: scaling}).positions.rotary_base == base
+    assert config_of("llama", 1, rope_theta=base).positions.rotary_scaling is None
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+@pytest.mark.parametrize("inside", [None, 7])
+@pytest.mark.parametrize("outside", [None, 9])
+def test_original_length_of_scaled_positions(
+    kind: str, inside: int | None, outside: int | None
+) -> None:
+    """It stands beside the scaling, in it, or is the length of the model."""
+    key = "original_max_position_embeddings"
+    scaling = {"rope_type": kind, "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    if inside is not None:
+        scaling[key] = inside
+    found = config_of("llama", 1, **{key: outside}, rope_scaling=scaling).positions
+    assert found.rotary_scaling[key] == (outside or inside or SIZES["max_position_embeddings"])
+
+
 WINDOWED: dict[str, tuple[str, str, int, Any]] = {
     "gemma2": ("sliding_window", "sliding_window_pattern", 2, lambda i, step: (i + 1) % step),
     "gemma3_text": ("sliding_window", "sliding_window_pattern", 6, lambda i, step: (i + 1) % step),
