@@ -294,3 +294,59 @@ def test_effective_configuration_has_values_in_place_of_none(bias: bool) -> None
     assert config.attention.scale == 0.5 and config.positions.rotary_dim == 4
     assert (config.embeddings.scale, config.embeddings.size) == (1.0, 8)
     assert config.effective() == config
+
+
+@pytest.mark.parametrize("size", [4, 8, None])
+def test_tied_tables_need_the_width_of_the_model(size: int | None) -> None:
+    embeddings = nn.EmbeddingConfig(scale=True, size=size)
+    pair = lambda tie: nn.EncoderDecoderConfig(9, 9, 8, 2, tie=tie, embeddings=embeddings)
+    cases = {
+        "none": (lambda: pair("none"), False), "embeddings": (lambda: pair("embeddings"), False),
+        "target": (lambda: pair("target"), True), "all": (lambda: pair("all"), True),
+        "True": (lm(tie=True, embeddings=embeddings), True), "False": (lm(tie=False, embeddings=embeddings), False),
+    }  # fmt: skip
+    for make, is_shared in cases.values():
+        if is_shared and size == 4:
+            with pytest.raises(
+                ValueError, match=r"embeddings.size must be d_model \(8\) with tie="
+            ):
+                make()
+        else:
+            assert make().embeddings.size == size
+
+
+def test_images_have_patches_of_their_size() -> None:
+    for size, patches in ((4, 1), (8, 4), (12, 9)):
+        assert nn.EncoderConfig(image_size=size, patch_size=4).max_len == patches + 1
+    for size in (0, 3, 6):
+        with pytest.raises(ValueError, match=r"image_size must be a multiple of patch_size \(4\)"):
+            nn.EncoderConfig(image_size=size, patch_size=4)
+
+
+def test_check_sizes_allows_what_a_file_may_hold() -> None:
+    """A shared layer is used any number of times up to 10,000."""
+    shapes = {"a": (16, 8), "b": (8,), "c": (12,)}
+    for depth, shared in ((3, False), (4, False), (10_000, True), (10_001, True)):
+        config = nn.EncoderConfig(**SIZES | {"num_layers": depth}, shared_layers=shared)
+        if depth in (4, 10_001):
+            with pytest.raises(ValueError, match=f"num_layers must be at most {depth - 1}"):
+                check_sizes(config, shapes, "f")
+        else:
+            check_sizes(config, shapes, "f")
+    for length in ((1 << 27) // 8, (1 << 27) // 8 + 1):
+        config = nn.EncoderConfig(**SIZES, max_len=length)
+        if length % 2:
+            with pytest.raises(ValueError, match="max_len must be at most 16777216"):
+                check_sizes(config, shapes, "f")
+        else:
+            check_sizes(config, shapes, "f")
+    for kind in ("learned", "learned_relative", "relative", "alibi", "none", "rotary"):
+        few = {"relative_buckets": 16} if "relative" in kind else {}
+        config = nn.EncoderConfig(
+            **SIZES, positions=nn.PositionConfig(kind=kind, **few), max_len=17
+        )
+        if kind.startswith("learned"):
+            with pytest.raises(ValueError, match="max_len must be at most 16"):
+                check_sizes(config, shapes, "f")
+        else:
+            check_sizes(config, shapes, "f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -275,3 +276,41 @@ def test_threads_share_the_blocks_of_a_large_product(monkeypatch: pytest.MonkeyP
         y = matrix.product(rows)
         assert seen.pop() == blocks and runtime.get_num_threads() == before
     np.testing.assert_allclose(y, rows @ matrix.data.T, rtol=1e-4, atol=1e-4)
+
+
+@given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=8), dtype=st.sampled_from([np.float32, np.float64]))  # fmt: skip
+def test_buffers_of_a_thread_lie_behind_one_another_until_its_memory_ends(
+    sizes: list[int], dtype: Any
+) -> None:
+    """Memory of 64 bytes, or of the largest matrix."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "BUFFER", 64)
+        patch.setattr(int8, "_BUFFERS", threading.local())
+        end, length = 0, 0
+        for size in sizes:
+            part = int8.buffer((1, size), np.dtype(dtype))
+            assert part.shape == (1, size) and part.dtype == dtype
+            _, memory = int8._BUFFERS.next
+            if part.nbytes > length:
+                length = max(64, part.nbytes)
+            assert len(memory) == length or not length
+            start = end if end + part.nbytes <= len(memory) else 0
+            if size:
+                assert part.ctypes.data - memory.ctypes.data == start
+            end = start + part.nbytes
+
+
+def test_matrix_of_integers_is_converted_and_cannot_change() -> None:
+    weight = normal(0, 3, 4).astype(np.float32)
+    matrix = int8.Int8Matrix.rounded(weight)
+    assert matrix.__array__().dtype == matrix.__array__(None).dtype == np.float32
+    assert matrix.__array__(np.float64).dtype == np.float64 and np.asarray(matrix).shape == (3, 4)
+    np.testing.assert_array_equal(np.asarray(matrix), matrix.values * matrix.scales)
+    with pytest.raises(ValueError, match="copy must be None or True"):
+        matrix.__array__(copy=False)
+    for array in (matrix.values, matrix.scales):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    assert int8.Int8Matrix.rounded(np.zeros((2, 0))).shape == (2, 0)
+    zeros = int8.Int8Matrix.rounded(np.array([[0.0, 0.0], [127.0, -63.6]]))
+    assert zeros.scales.ravel().tolist() == [0, 1] and zeros.values.tolist() == [[0, 0], [127, -64]]
