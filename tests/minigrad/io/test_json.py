@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minigrad.io import save_arrays
 from minigrad.io.json import (
     Settings,
+    matches,
     mistyped_fields,
     parse_json,
+    read_if_any,
     read_json,
     read_list,
     write_json,
@@ -139,3 +143,95 @@ def test_mistyped_fields_names_the_annotated_types() -> None:
         "pair": "a list of which each item is an integer",
         "names": "an object",
     }
+
+
+LARGE = 1 << 63
+MATCHES: list[tuple[Any, list[Any], list[Any]]] = [
+    (int, [0, LARGE - 1, 1 - LARGE], [LARGE, -LARGE, 10**400, True, 1.0, "1", None]),
+    (float, [0, 1.5, -1, 9e307, LARGE], [True, False, float("nan"), float("inf"), 1e308, -1e308, 10**400, "1", None]),
+    (bool, [True, False], [0, 1, None]),
+    (str, ["", "a"], [1, None, ["a"]]),
+    (int | None, [None, 3], ["3", True]),
+    (list[int], [[], [1, 2]], [[1, True], [1.0, 2], (1, 2), 1, None]),
+    (tuple[int, ...], [[], [1], (1, 2)], [["a", 1], [1, "a"], ("a",), {}]),
+    (Sequence[str], [[], ["a"], ("a", "b")], ["a", ["a", 1], [1, "a"]]),
+    (dict, [{}, {"a": 1}], [[], None]),
+    (Any, [None, 1, "a"], []),
+]  # fmt: skip
+"""For each annotated type, values that have it, and others."""
+
+
+@pytest.mark.parametrize(("hint", "values", "others"), MATCHES, ids=lambda x: str(x)[:20])
+def test_value_has_an_annotated_type_up_to_its_limits(
+    hint: Any, values: list[Any], others: list[Any]
+) -> None:
+    assert [x for x in values if not matches(x, hint)] == []
+    assert [x for x in others if matches(x, hint)] == []
+
+
+@given(st.integers(-3, 9), st.sampled_from([None, -1, 0, 2]), st.sampled_from([None, 2, 5]))
+def test_numbers_are_within_both_limits(value: int, low: int | None, high: int | None) -> None:
+    settings = Settings({"a": value}, "c.json")
+    is_within = (low is None or value >= low) and (high is None or value <= high)
+    default_low = 1 if low is None else low
+    default_high = 1 << 40 if high is None else high
+    for take, fits in (
+        (lambda: settings.number("a", low=low, high=high), is_within),
+        (lambda: settings.take("a", int, low=low, high=high), is_within),
+        (lambda: settings.integer("a", low=default_low, high=default_high), default_low <= value <= default_high),
+    ):  # fmt: skip
+        if fits:
+            assert take() == value
+        else:
+            with pytest.raises(ValueError, match=f"^c.json: a must be .*, got {value}$"):
+                take()
+
+
+def test_integers_of_settings_end_at_their_default_limits() -> None:
+    for value in (1, 1 << 40):
+        assert Settings({"a": value}, "c.json").integer("a") == value
+    for value in (0, (1 << 40) + 1):
+        with pytest.raises(ValueError, match=r"a must be 1 to 1099511627776, got"):
+            Settings({"a": value}, "c.json").integer("a")
+
+
+def test_first_name_that_is_present_counts_and_all_are_taken() -> None:
+    settings = Settings({"a": None, "b": 2, "c": 3, "t": "x"}, "c.json")
+    assert settings.integer(["c", "b"]) == 3 and settings.integer(["a", "b", "c"]) == 2
+    assert (
+        settings.take(["y", "z"], int, None) is None and settings.text("t", choices=("x",)) == "x"
+    )
+    assert settings.taken == {"a", "b", "c", "t", "y", "z"}
+    for choices in (("y", "z"), ()):
+        with pytest.raises(ValueError, match="c.json: t must be one of"):
+            settings.text("t", choices=choices)
+
+
+def test_objects_and_lists_in_settings_name_their_place(tmp_path: Path) -> None:
+    inner = Settings({"a": {"b": "c"}}, "c.json").object("a")
+    with pytest.raises(ValueError, match='^c.json: a: b must be an integer, got "c"$'):
+        inner.integer("b")
+    assert Settings({}, "c.json").object("a", None) is None
+    path = tmp_path / "c.json"
+    assert read_if_any(path) == {} and read_if_any(path).where == str(path)
+    path.symlink_to("missing")
+    with pytest.raises(FileNotFoundError, match="a link to a missing file"):
+        read_if_any(path)
+    path.unlink()
+    for data, wrong in (([1, 2], False), ([1, "a"], True), ({"a": 1}, True), ("ab", True)):
+        write_json(path, data)
+        if wrong:
+            with pytest.raises(ValueError, match="c.json"):
+                read_list(path, int)
+        else:
+            assert read_list(path, int) == data
+    write_json(path, {"a": [1]}, indent=3)
+    assert path.read_text() == '{\n   "a": [\n      1\n   ]\n}\n'
+
+
+def test_values_that_are_equal_to_defaults_may_have_other_types() -> None:
+    """A default is not checked, as `tuple` for a list; any other object is."""
+    default: Any = Example(1)
+    assert mistyped_fields(default) == {}
+    default.names = None
+    assert mistyped_fields(default) == {"names": "an object"}

@@ -314,3 +314,11 @@ def test_matrix_of_integers_is_converted_and_cannot_change() -> None:
     assert int8.Int8Matrix.rounded(np.zeros((2, 0))).shape == (2, 0)
     zeros = int8.Int8Matrix.rounded(np.array([[0.0, 0.0], [127.0, -63.6]]))
     assert zeros.scales.ravel().tolist() == [0, 1] and zeros.values.tolist() == [[0, 0], [127, -64]]
+
+
+def test_embedding_of_integers_takes_indices_of_its_rows_only() -> None:
+    table = nn.for_inference(nn.Sequential(nn.Embedding(3, 4)), "int8")[0]
+    assert table(np.zeros((2, 0), int)).shape == (2, 0, 4) and table([[0, 2]]).shape == (1, 2, 4)
+    for wrong in ([0, 3], [-1, 0]):
+        with pytest.raises(IndexError, match=r"indices must be from 0 to 2, got -?\d to \d"):
+            table(wrong)
