@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,66 @@ def test_reranker_of_texts_equals_the_model_of_each_pair(
         assert pair.shape[1] <= LIMIT
         expected = logits(model, pair[0].tolist(), types[0].tolist())
         assert score == pytest.approx(expected.item(), rel=1e-4, abs=1e-5)
+
+
+def changed(folder: Path, target: Path, **settings: Any) -> Path:
+    """Copy a directory, with other entries in its config.json; None removes one."""
+    shutil.copytree(folder, target)
+    path = target / "config.json"
+    entries = json.loads(path.read_text()) | settings
+    path.write_text(json.dumps({key: x for key, x in entries.items() if x is not None}))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        ({"0": "a", "1": "b", "2": "c"}, "a b c"),
+        ({"2": "c", "0": "a", "1": "b"}, "a b c"),
+        ({"1": "b", "2": "c", "3": "d"}, "LABEL_0 b c"),
+        (None, "LABEL_0 LABEL_1 LABEL_2"),
+    ],
+)
+def test_labels_are_those_of_config_json(
+    folders: dict[int, Path], tmp_path: Path, names: Any, labels: str
+) -> None:
+    path = changed(folders[3], tmp_path / "model", id2label=names, num_labels=3)
+    assert nn.classifier(path).labels == tuple(labels.split())
+
+
+@pytest.mark.parametrize("longest", [None, 1, 5, LIMIT - 1, LIMIT, LIMIT + 1, 7.9])
+def test_texts_are_cut_at_the_shortest_limit(
+    folders: dict[int, Path], tmp_path: Path, longest: float | None
+) -> None:
+    """It is that of the positions, of the tokenizer, or of config.json."""
+    path = changed(folders[3], tmp_path / "model", model_max_length=longest)
+    assert nn.classifier(path).max_len == int(min(longest or LIMIT, LIMIT))
+
+
+@pytest.mark.parametrize(
+    ("read", "outputs", "settings", "message"),
+    [
+        (nn.classifier, 1, {}, "must have at least 2 classes, got 1; nn.reranker scores"),
+        (nn.reranker, 3, {}, "must have one output, got 3; nn.classifier returns"),
+        (nn.classifier, 3, {"problem_type": "regression"}, "problem_type must be null or single_label"),
+        (nn.classifier, 3, {"problem_type": "multi_label_classification"}, "problem_type must be null"),
+    ],
+)  # fmt: skip
+def test_other_models_are_refused(
+    folders: dict[int, Path], tmp_path: Path, read: Any, outputs: int, settings: Any, message: str
+) -> None:
+    path = changed(folders[outputs], tmp_path / "model", **settings)
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (nn.classifier, "must classify texts, got EncoderModel; train a head"),
+        (nn.reranker, "must score pairs of texts, got EncoderModel; take a cross-encoder"),
+    ],
+)
+def test_encoder_without_head_is_refused(tmp_path: Path, read: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"config.json: the model {message}"):
+        read(encoder_folder(tmp_path))
