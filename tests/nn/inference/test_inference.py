@@ -365,3 +365,44 @@ def test_for_inference_of_a_subclass_of_linear_does_not_fuse_it(name: str) -> No
     plain = decoded(model, ALONE)
     dict(model.decoder.layers[0].named_modules())[name].__class__ = Adapted
     assert decoded(nn.for_inference(model), ALONE) == decoded(model, ALONE) != plain
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"scale": 0.7}, {"num_kv_heads": 1}, {"qk_norm": True}, {"softcap": 0.5}, {"bias": ""}, {"bias": "q"}, {"bias": "o"},
+    {"head_dim": 8, "scale": 2.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("length", [7, 8, 9])
+def test_for_inference_of_one_source_has_the_options_of_its_attention(
+    options: dict[str, Any], length: int
+) -> None:
+    """Beside the length up to which projections are absorbed, 8; also for several hypotheses."""
+    model = made(attention=nn.AttentionConfig(**options))
+    source, rows = np.arange(1, length + 1)[None] % 8 + 1, np.array([0, 0, 0])
+    quick, logits = nn.for_inference(model), []
+    for m in (model, quick):
+        state = m.start(source)
+        first = m.step([[1]], state)
+        state.select(rows)
+        logits.append([first, m.step([[4], [5], [6]], state), m.step([[4], [5], [6]], state)])
+    for found, expected in zip(*logits):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+    can_be = options.keys().isdisjoint({"num_kv_heads", "qk_norm", "softcap"})
+    assert (state.memory[0].absorbed is not None) == (can_be and length <= 8)
+
+
+@pytest.mark.parametrize("mask", [None, np.tri(2, 3, 1, dtype=bool)])
+def test_for_inference_of_a_layer_attends_to_other_sequences(mask: Any) -> None:
+    """Not by the fused projections of one sequence."""
+    layer = nn.ExtendedEncoderLayer(8, 2, 8, dtype=float, generator=np.random.default_rng(0)).eval()
+    quick = nn.for_inference(nn.Sequential(layer))[0].self_attention
+    query, memory, value = (normal(i, 2, 2 + (i > 0), 8) for i in range(3))
+    for options in ({}, {"memory": memory}, {"memory": memory, "value": value}):
+        mask = mask[:, :2] if mask is not None and not options else mask
+        found, expected = (a(query, mask=mask, **options) for a in (quick, layer.self_attention))
+        np.testing.assert_allclose(found.data, expected.data, rtol=1e-9, atol=1e-12)
+        mask = None if mask is None else np.tri(2, 3, 1, dtype=bool)
+    found, expected = (a(query, value=value[:, :2]) for a in (quick, layer.self_attention))
+    np.testing.assert_allclose(found.data, expected.data, rtol=1e-9, atol=1e-12)
