@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as hypothesis_arrays
 from support.edges import alignments
 
+from minigrad.io import gguf
 from minigrad.io.gguf import MAX_ITEMS, GGUFHeader
 
 
@@ -281,3 +282,66 @@ def test_header_without_memory_for_the_map_names_the_file(
     path = tmp_path / "m.gguf"
     with pytest.raises(OSError, match=f"Cannot allocate memory: '{path}'"):
         read(path, gguf_bytes(TWO))
+
+
+def number(key: str) -> bytes:
+    return entry(key, 0, b"\1")
+
+
+LIMITS: dict[str, tuple[str, int, Any, str]] = {
+    "keys": ("MAX_ENTRIES", 3, lambda n: gguf_bytes([], [number(f"k{i}") for i in range(n)]), "must have at most 3 keys, got 4"),
+    "arrays": ("MAX_ENTRIES", 3, lambda n: gguf_bytes([(Kind.F32, (1,))] * n), "must have at most 3 arrays, got 4"),
+    "names": ("MAX_NAME", 5, lambda n: gguf_bytes([], [number("k" * n)]), "names must have at most 5 bytes, got 6"),
+    "items": (
+        "MAX_ITEMS", 6, lambda n: gguf_bytes([], [entry("a", 9, array(0, 3, b"123")), entry("b", 9, array(0, n - 3, b"1" * (n - 3)))]),
+        "must have at most 6 items, got 7",
+    ),
+    "axes": ("VERSIONS", 4, lambda n: gguf_bytes([(Kind.F32, (1,) * n)]), "must have at most 4 axes, got 5"),
+}  # fmt: skip
+"""A constant, its value, a file of n things, and the error of one more."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_header_has_counts_up_to_its_limits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constant, most, made, message = LIMITS[name]
+    if constant.startswith("MAX"):
+        monkeypatch.setattr(gguf, constant, most)
+    path = tmp_path / "m.gguf"
+    for n in (most - 1, most):
+        path.write_bytes(made(n))
+        header = GGUFHeader(path, LIBRARY)
+        assert len(header.metadata) + len(header.tensors) > 0
+    path.write_bytes(made(most + 1))
+    with pytest.raises(ValueError, match=message):
+        GGUFHeader(path, LIBRARY)
+
+
+def test_values_are_read_up_to_their_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer value raises an error when it is used, and others are read."""
+    monkeypatch.setattr(gguf, "MAX_VALUE", 8 + 16)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes([], [entry(f"s{n}", 8, string("x" * n)) for n in (15, 16, 17)]))
+    metadata = GGUFHeader(path, LIBRARY).metadata
+    assert (metadata["s15"], metadata["s16"]) == ("x" * 15, "x" * 16)
+    with pytest.raises(ValueError, match=f"{path}: s17 must have at most 24 bytes, got 25"):
+        metadata["s17"]
+
+
+def test_names_and_types_of_a_header_are_checked(tmp_path: Path) -> None:
+    path, f32 = tmp_path / "m.gguf", (Kind.F32, (2,))
+    for data, message in (
+        (gguf_bytes([], [number("a"), number("a")]), "the names of its arrays and keys must be different"),
+        (gguf_bytes([f32, f32]).replace(b"t1", b"t0"), "the names of its arrays and keys must be different"),
+        (gguf_bytes([], [entry("a", 13, b"1")]), "types of metadata must be from 0 to 12, got 13"),
+        (gguf_bytes([], [entry("a", 9, array(9, 0))]), "arrays of metadata must hold numbers or strings, got type 9"),
+        (gguf_bytes([(Kind.F32, (0,))]), "t0: F32 needs rows of a multiple of 1 values, got shape"),
+        (gguf_bytes([f32], version=1), "its version must be 2 or 3, little-endian, got 1"),
+        (gguf_bytes([f32], version=4), "its version must be 2 or 3, little-endian, got 4"),
+    ):  # fmt: skip
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=message):
+            GGUFHeader(path, LIBRARY)
+    path.write_bytes(gguf_bytes([f32], version=2))
+    assert GGUFHeader(path, LIBRARY).tensors["t0"].shape == (2,)

@@ -231,6 +231,13 @@ def test_objects_and_lists_in_settings_name_their_place(tmp_path: Path) -> None:
 
 def test_values_that_are_equal_to_defaults_may_have_other_types() -> None:
     """A default is not checked, as `tuple` for a list; any other object is."""
+
+    @dataclass
+    class Unlike:
+        width: int = None  # type: ignore[assignment]
+
+    assert mistyped_fields(Unlike()) == {} and mistyped_fields(Unlike(1)) == {}
+    assert mistyped_fields(Unlike("1")) == {"width": "an integer"}  # type: ignore[arg-type]
     default: Any = Example(1)
     assert mistyped_fields(default) == {}
     default.names = None

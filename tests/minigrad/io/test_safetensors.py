@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from minigrad.io import load_arrays, read_json, save_arrays
+import minigrad as mg
+from minigrad.io import load_arrays, read_json, safetensors, save_arrays
 from minigrad.io.reading import read_text
 from minigrad.io.safetensors import BITS, SafetensorsFile, misfit, to_bfloat16, write_safetensors
 
@@ -161,6 +162,39 @@ def test_load_arrays_of_changed_file_raises(tmp_path: Path, old: bytes, new: byt
     path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(ValueError, match=f"^{path} was changed since .* its checksum must be"):
         load_arrays(path)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [(b'"first"', b'"third"'), (b'"I32"', b'"U32"'), (b"[2,3]", b"[3,2]"), (b'"note"', b'"nose"'), (b"abc", b"abd")],
+)  # fmt: skip
+def test_checksum_is_of_names_dtypes_shapes_and_values(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    path = tmp_path / "x"
+    array = np.frombuffer(b"abcd" * 6, "<i4").reshape(2, 3)
+    for order in ("<i4", ">i4"):
+        save_arrays(path, {"first": array.astype(order).T.copy().T}, {"note": [1, 2]})
+        np.testing.assert_array_equal(load_arrays(path)[0]["first"], array)
+    data = path.read_bytes()
+    assert data.count(old) >= 1
+    path.write_bytes(data.replace(old, new, 1))
+    with pytest.raises(ValueError, match=f"^{path} was changed since .* its checksum must be"):
+        load_arrays(path)
+    assert load_arrays(path, mmap=True)[0].keys() <= {"first", "third"}  # not verified
+
+
+def test_saved_array_has_a_name_that_other_programs_read(tmp_path: Path) -> None:
+    mg.save(np.arange(3), tmp_path / "x")
+    assert mg.load(tmp_path / "x").tolist() == [0, 1, 2]
+    assert [*load_arrays(tmp_path / "x")[0]] == ["array"]
+    for value, error, message in (
+        ({"a": {1: 2}}, TypeError, "keys must be strings, got 1 in 'a'"),
+        ({"a": {"b": np.ones(1)}, "a.b": np.ones(1)}, ValueError, "two arrays must not have the same path, got 'a.b' twice"),
+        ([1, {"a": object()}], TypeError, "'1.a' must consist of dicts, lists, arrays and plain data"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            mg.save(value, tmp_path / "y")
 
 
 def test_save_arrays_with_the_name_of_the_checksum_raises(tmp_path: Path) -> None:
@@ -315,3 +349,85 @@ def test_lfs_pointer_is_named_in_the_error(tmp_path: Path) -> None:
             ValueError, match=f"{name}.*a Git LFS pointer to the file; run `git lfs"
         ):
             read(tmp_path / name)
+
+
+def header_bytes(entries: dict[str, Any], size: int = 0) -> bytes:
+    """Return a file whose header has these entries, and `size` bytes behind it."""
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(size)
+
+
+def empty(*shape: int, name: str = "a", **more: Any) -> dict[str, Any]:
+    return {name: {"dtype": "U8", "shape": [*shape], "data_offsets": [0, 0], **more}}
+
+
+@pytest.mark.parametrize(
+    ("constant", "most", "made", "message"),
+    [
+        ("_MAX_ARRAYS", 3, lambda n: {k: v for i in range(n) for k, v in empty(0, name=f"a{i}").items()}, "must have at most 3 arrays, got 4"),
+        ("_MAX_NAME", 5, lambda n: empty(0, name="a" * n), "must have at most 5 printable characters, got"),
+        ("_MAX_AXES", 4, lambda n: empty(*[0] * n), "an array has at most 4 axes, got 5"),
+        ("_MAX_AXES", 64, lambda n: empty(*[0] * n), "an array has at most 64 axes, got 65"),
+        ("", 59, lambda n: empty(0, 2**n), "is larger than any array"),
+    ],
+)  # fmt: skip
+def test_file_has_counts_up_to_its_limits(
+    constant: str, most: int, made: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    if constant:
+        monkeypatch.setattr(safetensors, constant, most)
+    path = tmp_path / "x"
+    for n in (most - 1, most):
+        path.write_bytes(header_bytes(made(n)))
+        assert len(SafetensorsFile(path)) > 0
+    path.write_bytes(header_bytes(made(most + 1)))
+    with pytest.raises(ValueError, match=message):
+        SafetensorsFile(path)
+
+
+def test_header_is_read_up_to_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, data = tmp_path / "x", header_bytes({})
+    for size in range(8):
+        path.write_bytes(data[:size])
+        with pytest.raises(ValueError, match=f"it has {size} bytes"):
+            SafetensorsFile(path)
+    path.write_bytes(data)
+    for most in (2, 1):
+        monkeypatch.setattr(safetensors, "_MAX_HEADER", most)
+        if most == 2:
+            assert len(SafetensorsFile(path)) == 0
+        else:
+            with pytest.raises(ValueError, match="a header of 2 bytes"):
+                SafetensorsFile(path)
+
+
+def test_metadata_may_be_missing_or_null_and_must_be_strings(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for metadata in ({}, None, {"a": "b"}):
+        path.write_bytes(header_bytes({"__metadata__": metadata}))
+        assert SafetensorsFile(path).metadata == (metadata or {})
+    for wrong in ({"a": 1}, [], "a", {"a": None}):
+        path.write_bytes(header_bytes({"__metadata__": wrong}))
+        with pytest.raises(ValueError, match="its __metadata__ must be an object of strings"):
+            SafetensorsFile(path)
+
+
+def test_equal_data_give_equal_files_with_aligned_arrays(tmp_path: Path) -> None:
+    arrays = {
+        "b": np.ones(3, np.int8),
+        "a": np.ones(1),
+        "c": np.ones((2, 3), ">f4").T,
+        "d": np.array(True),
+    }
+    notes = {"y": "1", "x": "2"}
+    write_safetensors(tmp_path / "1", arrays, notes)
+    write_safetensors(tmp_path / "2", dict(reversed(arrays.items())), dict(reversed(notes.items())))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    file = SafetensorsFile(tmp_path / "1")
+    assert [*file] == ["a", "c", "b", "d"] and file.metadata == notes
+    start = int.from_bytes((tmp_path / "1").read_bytes()[:8], "little") + 8
+    assert start % 8 == 0
+    for name, array in arrays.items():
+        for found in (file.read(name), file.map(name)):
+            np.testing.assert_array_equal(found, array)
+            assert found.dtype == array.dtype.newbyteorder("=") and found.dtype.isnative

@@ -20,6 +20,7 @@ from minigrad.io.safetensors import (
     WHOLE,
     SafetensorsFile,
     SafetensorsFolder,
+    _bytes,
     write_safetensors,
     write_shards,
 )
@@ -122,3 +123,39 @@ def test_index_must_list_each_array_of_its_files_once(
     else:
         with pytest.raises(ValueError, match=f"{INDEX}: .* but lacks? "):
             SafetensorsFolder(path)
+
+
+def test_shards_have_exactly_their_largest_size(tmp_path: Path) -> None:
+    arrays = {name: np.ones(10, np.float32) for name in "abc"}
+    for most, counts in {
+        120: [3],
+        119: [2, 1],
+        80: [2, 1],
+        79: [1, 1, 1],
+        40: [1, 1, 1],
+        39: [1, 1, 1],
+    }.items():
+        path = tmp_path / str(most)
+        path.mkdir()
+        write_shards(path, arrays, None, most)
+        files = sorted(path.glob("*.safetensors"))
+        assert [len(SafetensorsFile(file)) for file in files] == counts
+    write_shards(tmp_path, arrays, "float16", 60)  # the size in the file counts
+    assert (tmp_path / WHOLE).is_file() and not (tmp_path / INDEX).exists()
+
+
+def test_whole_file_wins_over_an_index_and_other_formats(tmp_path: Path) -> None:
+    write_shards(tmp_path, {"a": np.ones(2), "b": np.zeros(2)}, None, 1)
+    write_safetensors(tmp_path / WHOLE, {"c": np.ones(1)})
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    folder = SafetensorsFolder(tmp_path)
+    assert [*folder] == ["c"] and folder.where == tmp_path / WHOLE
+    assert folder.checked("c", np.dtype(np.float32)).dtype == np.float32
+
+
+def test_sizes_have_decimal_units() -> None:
+    sizes = {"5KB": 5 * 10**3, "12MB": 12 * 10**6, "2GB": 2 * 10**9, 1: 1, 7: 7}
+    assert {size: _bytes(size) for size in sizes} == sizes
+    for wrong in (True, 0, "0MB", "MB", "5gb", "5 GB", "1.5GB", -1, None):
+        with pytest.raises(ValueError, match="max_shard_size must be a number of bytes"):
+            _bytes(wrong)  # type: ignore[arg-type]
