@@ -317,7 +317,8 @@ class GGUFFile(dict[str, Entry]):
             data.fail(names[2], f"{hf['rope_theta']}, as rope.freq_base (others are not supported)")
         if kind.model_type == "modernbert":
             name = f"{prefix}hidden_act"
-            hf["hidden_activation"] = data.text(name, "gelu", choices=("gelu", "silu"))
+            act = hf["hidden_activation"] = data.text(name, "gelu", choices=("gelu", "silu"))
+            hf["classifier_activation"] = act  # of heads, which the file lacks
             return [*keys, "hidden_act"]
         is_27b = count == (46 if kind.model_type == "gemma2" else 62) and kind.is_causal
         whole = hf["hidden_size"] // max(1, hf["num_attention_heads"])

@@ -128,7 +128,7 @@ def write_gguf(
         heads = settings.get("num_attention_heads") if "q_proj" in name else None
         if "k_proj" in name:
             heads = settings.get("num_key_value_heads") or settings["num_attention_heads"]
-        is_paired = architecture == "llama" and heads is not None
+        is_paired = architecture in ("llama", "mistral") and heads is not None
         if is_paired:  # neighbouring pairs instead of halves
             halves = data.reshape(heads, 2, -1, *data.shape[1:])
             data = halves.swapaxes(1, 2).reshape(data.shape)

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import limits
 from support.environment import max_examples, needs
-from support.gguf_files import write_gguf
+from support.gguf_files import KEYS, write_gguf
 from support.gguf_library import gguf
+from support.recorded_models import arrays_named, recorded, unpacked
 from support.tokenizer_library import tokenizers
 
 import nn
@@ -246,6 +247,89 @@ def test_load_reads_the_factors_of_llama3(tmp_path: Path, factor: float) -> None
     else:
         ids = np.arange(60)[None] % 40
         np.testing.assert_allclose(nn.load(path)(ids).data, nn.load(tmp_path)(ids).data, atol=1e-4)
+
+
+# -- architectures -----------------------------------------------------------------------------------
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+LINEAR = {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}
+ARCHITECTURE_FILES: dict[str, list[tuple[str, str, dict[str, Any], dict[str, Any]]]] = {
+    "llama": [("llama", "llama", {}, {}), ("llama", "llama, biases", {"mlp_bias": False}, {}), ("llama", "mistral", {}, {})],
+    "mistral": [("mistral", "mistral", {}, {}), ("mistral", "mistral", {"sliding_window": None}, {})],
+    "qwen": [("qwen2", "qwen2", {}, {}), ("qwen3", "qwen3", {}, {})],
+    "gpt2": [("gpt2", "gpt2", {"n_inner": 64}, {})],
+    "gemma": [("gemma", "gemma", {}, {})],
+    "gemma2": [
+        ("gemma2", "gemma2", {"query_pre_attn_scalar": 6}, {}),
+        ("gemma2", "gemma2", {"query_pre_attn_scalar": 6, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+         {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
+        ("gemma2", "gemma2", {"query_pre_attn_scalar": 6, "layer_types": [SLIDING, SLIDING, FULL]},
+         {"attention.sliding_window_pattern": 3}),
+        ("gemma2", "gemma2", {"query_pre_attn_scalar": 6, "sliding_window": 4096}, {"attention.sliding_window": None}),
+    ],
+    "gemma3": [
+        ("gemma3", "gemma3_text", {"query_pre_attn_scalar": 6}, {}),
+        ("gemma3", "gemma3_text", {"query_pre_attn_scalar": 6, "final_logit_softcapping": None}, {}),
+        ("gemma3", "gemma3_text",
+         {"query_pre_attn_scalar": 6, "layer_types": [SLIDING, FULL, SLIDING],
+          "rope_parameters": {FULL: LINEAR, SLIDING: {"rope_type": "default", "rope_theta": 70.0}}},
+         {"attention.sliding_window_pattern": 2, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
+        ("gemma3", "gemma3_text", {"query_pre_attn_scalar": 6}, {"rope.freq_base_swa": None}),
+    ],
+    "gemma-embedding": [
+        ("gemma-embedding", "gemma3_text, encoder",
+         {"query_pre_attn_scalar": 6, "layer_types": [SLIDING, SLIDING, FULL],
+          "rope_parameters": {name: {"rope_type": "default", "rope_theta": x} for name, x in ((FULL, 1e6), (SLIDING, 1e4))}},
+         {"attention.sliding_window_pattern": 3, "attention.causal": False, "pooling_type": 1, "dense_2_feat_in": 5}),
+    ],
+    "modern-bert": [
+        ("modern-bert", "modernbert", {}, {"attention.causal": False, "pooling_type": 1}),
+        ("modern-bert", "modernbert", {"hidden_activation": "silu", "classifier_activation": "silu", "layer_types": [FULL, SLIDING] * 2},
+         {"hidden_act": "silu", "attention.sliding_window_pattern": 2}),
+    ],
+}  # fmt: skip
+"""Architectures, recorded models, changes of config.json, and other metadata; None removes a key."""
+
+
+def older_bases(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the bases of the rotation by the names of older files."""
+    positions = settings.get("rope_parameters") or {}
+    if FULL not in positions:
+        return {"rope_theta": positions.get("rope_theta")}
+    bases = [positions[kind]["rope_theta"] for kind in (FULL, SLIDING)]
+    modern = ("global_rope_theta", "local_rope_theta")
+    is_modern = settings["model_type"] == "modernbert"
+    return dict(zip(modern if is_modern else ("rope_theta", "rope_local_base_freq"), bases))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURE_FILES)
+def test_load_of_each_architecture_equals_its_directory(tmp_path: Path, name: str) -> None:
+    kinds = {str: STRING, bool: BOOL, int: UINT32, float: FLOAT32}
+    for number, (architecture, model, changes, metadata) in enumerate(ARCHITECTURE_FILES[name]):
+        entry, path = recorded()["models"][model], tmp_path / str(number)
+        path.mkdir()
+        settings = entry["settings"] | changes
+        shapes = unpacked(entry["arrays"])
+        if "mlp_bias" in changes:  # which llama.cpp lacks
+            shapes = {key: x for key, x in shapes.items() if not re.search("mlp.*bias", key)}
+        arrays = arrays_named(shapes)
+        write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
+        (path / "config.json").write_text(json.dumps(settings))
+        keys = {f"{architecture}.{key}": x for key, x in metadata.items()}
+        removed = {key for key, x in keys.items() if x is None}
+        stored = {
+            key if key.startswith(("model.", "lm_head", "transformer.")) else f"model.{key}": x
+            for key, x in arrays.items()
+        }
+        more = {key: (x, kinds[type(x)]) for key, x in keys.items() if x is not None}
+        written = {
+            key: None if f"{architecture}.{KEYS.get(key)}" in removed else x
+            for key, x in (settings | older_bases(settings)).items()
+        }
+        write_gguf(path / "m.gguf", architecture, written, stored, metadata=more)
+        found, expected = nn.load(path / "m.gguf"), nn.load(path)
+        np.testing.assert_allclose(found(IDS).data, expected(IDS).data, 1e-5, 1e-5)
+        assert type(found) is type(expected)
 
 
 # -- tokenizers --------------------------------------------------------------------------------------
