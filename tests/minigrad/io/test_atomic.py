@@ -243,3 +243,93 @@ def test_file_lock_on_file_system_without_locks_warns(
     ):
         write_both(tmp_path, "new")
     assert sorted(os.listdir(tmp_path)) == ["config.json", "weights"]
+
+
+def files_of(directory: Path) -> dict[str, str]:
+    paths = [path for path in directory.rglob("*") if path.is_file()]
+    return {path.relative_to(directory).as_posix(): path.read_text() for path in paths}
+
+
+OLD = dict.fromkeys(["config.json", "a.json", "a.txt", "b.json", "b.txt", "sub/c.txt"], "old")
+GROUPS = [("a.*",), ("b.json", "b.txt"), ("sub/*",)]
+
+
+@pytest.mark.parametrize(
+    ("new", "removed"),
+    [
+        ({"config.json"}, set()),
+        ({"config.json", "a.json"}, {"a.txt"}),
+        ({"config.json", "a.bin"}, {"a.txt", "a.json"}),
+        ({"config.json", "b.txt", "sub/d.txt"}, {"b.json", "sub/c.txt"}),
+        ({"config.json", "sub/deep/d.txt", "other"}, set()),
+    ],
+)
+def test_replace_together_removes_old_files_of_the_groups_of_new_ones(
+    new: set[str], removed: set[str], tmp_path: Path
+) -> None:
+    removed = removed | ({"sub/c.txt"} if "sub/deep/d.txt" in new else set())
+    (tmp_path / "sub").mkdir()
+    for name, text in OLD.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "config.json").chmod(0o640)
+    with replace_together(tmp_path, "config.json", GROUPS) as part:
+        for name in new:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            (part / name).write_text("new")
+    expected = {**OLD, **dict.fromkeys(new, "new")}
+    assert files_of(tmp_path) == {k: v for k, v in expected.items() if k not in removed}
+    assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o640
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_replace_together_whose_block_raises_replaces_nothing(where: str, tmp_path: Path) -> None:
+    directory = tmp_path / "new" / "directory"
+    if where == "after":
+        write_both(directory, "old")
+    with pytest.raises(ZeroDivisionError), replace_together(directory, "config.json") as part:
+        for name in ("config.json", "weights"):
+            (part / name).write_text("new")
+        _ = 1 / 0
+    expected = {"config.json": "old", "weights": "old"} if where == "after" else {}
+    assert files_of(directory) == expected
+
+
+def test_read_together_notices_files_that_are_replaced(tmp_path: Path) -> None:
+    """An error in the block is that of reading both, unless the files remained."""
+    write_both(tmp_path, "old")
+    with read_together(tmp_path, "config.json") as source:
+        assert source == tmp_path
+    for error in (OSError("gone"), ValueError("damaged")):
+        with pytest.raises(type(error)) as caught, read_together(tmp_path, "config.json"):
+            raise error
+        assert caught.value is error
+    for error in (None, OSError("gone"), ValueError("damaged")):
+        with pytest.raises(OSError, match="the files were replaced while they were read"):
+            with read_together(tmp_path, "config.json"):
+                write_both(tmp_path, "new")
+                if error:
+                    raise error
+    with pytest.raises(ZeroDivisionError), read_together(tmp_path, "config.json"):
+        write_both(tmp_path, "new")
+        _ = 1 / 0
+
+
+def test_errors_of_a_write_name_the_file_and_leave_no_parts(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "c.json"
+    write_atomically(path, lambda part: part.write_text("old"))
+    for error in (ValueError("text"), OSError("text"), OSError(5, "text", "other")):
+
+        def write(part: Path, error: Exception = error) -> None:
+            part.write_text("half")
+            raise error
+
+        with pytest.raises(type(error), match="text"):
+            write_atomically(path, write)
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(path, lambda part: part.with_name(part.name + "x").read_text())
+    assert caught.value.filename == str(path) + "x"
+    assert files_of(tmp_path) == {"new/c.json": "old"}
+    path.chmod(0o604)
+    write_atomically(path, lambda part: part.write_text("new"))
+    assert path.stat().st_mode & 0o777 == 0o604

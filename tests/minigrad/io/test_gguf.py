@@ -337,11 +337,21 @@ def test_names_and_types_of_a_header_are_checked(tmp_path: Path) -> None:
         (gguf_bytes([], [entry("a", 13, b"1")]), "types of metadata must be from 0 to 12, got 13"),
         (gguf_bytes([], [entry("a", 9, array(9, 0))]), "arrays of metadata must hold numbers or strings, got type 9"),
         (gguf_bytes([(Kind.F32, (0,))]), "t0: F32 needs rows of a multiple of 1 values, got shape"),
+        *(
+            (gguf_bytes([], [entry("general.alignment", kind, struct.pack(f"<{code}", value))]), "general.alignment must be a power of 2, got")
+            for kind, code, value in ((5, "i", -8), (5, "i", -1), (4, "I", 0), (4, "I", 24), (7, "?", True), (6, "f", 32.0))
+        ),
+        (gguf_bytes([f32])[:-1] + b"\1", "its arrays must end at"),
+        (gguf_bytes([f32]) + bytes(32), "its arrays must end at"),
+        (gguf_bytes([f32, f32]).replace(b"\1" * 8 + b"\0", b"\1" * 9), "t1: its offset must be 32, behind zeros, got 32"),
         (gguf_bytes([f32], version=1), "its version must be 2 or 3, little-endian, got 1"),
         (gguf_bytes([f32], version=4), "its version must be 2 or 3, little-endian, got 4"),
     ):  # fmt: skip
         path.write_bytes(data)
         with pytest.raises(ValueError, match=message):
             GGUFHeader(path, LIBRARY)
+    for end in (None, -24):  # the padding of the last array may be missing
+        path.write_bytes(gguf_bytes([f32], version=2)[:end])
+        assert GGUFHeader(path, LIBRARY).tensors["t0"].shape == (2,)
     path.write_bytes(gguf_bytes([f32], version=2))
     assert GGUFHeader(path, LIBRARY).tensors["t0"].shape == (2,)
