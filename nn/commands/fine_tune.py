@@ -284,6 +284,4 @@ def save(args: argparse.Namespace, task: LabelTask | AnswerTask) -> None:
     """Write the model with its tokenizer, and the adapter if it was asked for."""
     if args.save_adapter:
         nn.save_adapter(args.save_adapter, task.model, base=args.model)
-    if args.train == "lora":
-        nn.merge_lora(task.model)
-    nn.save(args.out, task.model, task.text)
+    nn.save(args.out, nn.merge_lora(task.model), task.text)

@@ -1,0 +1,323 @@
+"""What the options of the commands stand for: default values, and the training that they plan."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.commands import call
+from support.tiny_folders import WORDS, encoder_folder, language_model_folder, text_files
+
+import minigrad as mg
+import nn
+from nn.commands import fine_tune
+from nn.commands.answers import AnswerTask
+
+OF_MODELS = {"adapter": None, "int8": False}
+OF_TABLES = {"columns": None, "skip_bad": False}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "classify": {"text": [], "labels": None, "batch": 32, "top": 1, "json": False, **OF_MODELS, **OF_TABLES},
+    "explore": {"text": "x", "out": None, "backward": False},
+    "fine_tune": {
+        "data": Path("x"), "out": Path("out"), "valid": None, "test": None, "train": None, "save_adapter": None,
+        "epochs": 3, "lr": None, "batch_size": 16, "max_len": None, "patience": 4, "seed": 0, "resume": False, **OF_TABLES,
+    },
+    "generate": {
+        "text": [], "chat": False, "system": None, "top": 1, "json": False, "seed": 0, "stop": None, "max_len": None,
+        "temperature": None, "top_k": None, "top_p": None, "min_p": None, "repetition_penalty": None, **OF_MODELS,
+    },
+    "search": {"file": Path("x"), "question": [], "top": 3, "index": None, "rerank": None, "json": False, "int8": False},
+    "train": {
+        "pair": "zh-en", "sentences": 8000, "data": None, "valid": None, "test": None, "valid_size": 200, "test_size": 600,
+        "reverse": False, "source_tokenizer": None, "target_tokenizer": None, "joint": False, "vocab_size": 8000,
+        "d_model": 128, "num_heads": 4, "layers": 2, "d_ff": 256, "dropout": 0.05, "epochs": 7, "steps": None,
+        "batch_tokens": 1024, "lr": 2e-3, "schedule": "cosine", "warmup": 100, "label_smoothing": 0.05, "average": 0,
+        "seed": 0, "out": Path("runs/zh-en"), "resume": False, "quiet": False, **OF_TABLES,
+    },
+    "translate": {
+        "text": [], "beam": None, "top": 1, "max_len": None, "references": None, "bleu_tokenize": None, "json": False,
+        "length_penalty": 1.0, "scores": False, "weights": "best.safetensors", "average": None, "language": None,
+        "to": None, **OF_MODELS,
+    },
+}  # fmt: skip
+"""Values of the options of each command that are not given."""
+ARGUMENTS = {"explore": ["x"], "fine_tune": ["x", "--out", "out"], "search": ["x"]}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_options_that_are_not_given_have_these_values(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = [] if name == "train" else ["DIR"]
+    parse = importlib.import_module(f"nn.commands.{name}").parse
+    args = vars(parse([*model, *ARGUMENTS.get(name, [])]))
+    args.pop("processes", None)  # by the cores
+    assert args == DEFAULTS[name] | ({"model": "DIR"} if model else {})
+
+
+def test_options_of_files_that_are_not_given_have_these_values(tmp_path: Path) -> None:
+    parse = importlib.import_module("nn.commands.train").parse
+    args = vars(parse(["--data", "a/b.c.tsv", "--seed", "3"]))
+    args.pop("processes")
+    assert args == DEFAULTS["train"] | {
+        "data": ["a/b.c.tsv"], "seed": 3, "out": Path("runs/b"), "d_model": 256, "layers": 3, "d_ff": 1024, "dropout": 0.3,
+        "epochs": 24, "batch_tokens": 2048, "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500,
+        "test_size": 1000,
+    }  # fmt: skip
+
+
+# -- fine-tuning -----------------------------------------------------------------------------------
+
+TEMPLATE = "{% for m in messages %}{{ m.content }} {% if m.role == 'assistant' %}[SEP] {% endif %}{% endfor %}"
+LEARNED = [(f"the {a} {b}", "fact" if i % 2 else "dog") for i, (a, b) in enumerate(zip(WORDS[4:19] * 4, WORDS[5:19] * 4))][:40]  # fmt: skip
+
+
+def folder_of(kind: str, path: Path) -> Path:
+    if kind == "encoder":
+        return encoder_folder(path)
+    folder = language_model_folder(path)
+    text_files(folder, False, chat_template=TEMPLATE)
+    return folder
+
+
+def planned(line: str, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Return the arguments of the trainer of a run that ends before its first step."""
+    given: list[Any] = []
+
+    class Planned(Exception):
+        pass
+
+    def trainer(*args: Any, **options: Any) -> Any:
+        given.append(SimpleNamespace(model=args[0], optimizer=args[1], batches=args[2], **options))
+        raise Planned
+
+    monkeypatch.setattr(nn, "Trainer", trainer)
+    with pytest.raises(Planned):
+        call(fine_tune.main, line)
+    return given[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "rate", "trained"),
+    [
+        ("encoder", "", 5e-5, "all"),
+        ("encoder", "--train lora", 1e-3, "lora"),
+        ("encoder", "--save-adapter {}/adapter", 1e-3, "lora"),
+        ("encoder", "--train head --lr 0.5", 0.5, "head"),
+        ("encoder", "--train head", 1e-3, "head"),
+        ("gpt", "", 1e-3, "lora"),
+        ("gpt", "--train all", 5e-5, "all"),
+    ],
+)
+def test_fine_tune_trains_these_weights_at_this_rate(
+    kind: str, options: str, rate: float, trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
+    folder = folder_of(kind, tmp_path / kind)
+    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out {options.format(tmp_path)}"
+    plan = planned(line, monkeypatch)
+    (group,) = plan.optimizer.param_groups
+    assert group["lr"] == rate and plan.optimizer.clip_norm == 1.0
+    names = {n for n, p in plan.model.named_parameters() if any(p is q for q in group["params"])}
+    every = dict(plan.model.named_parameters())
+    head = {n for n in every if n.split(".")[0] in ("output", "dense", "norm") and kind != "gpt"}
+    lora = {n for n in every if "lora" in n.lower()}
+    expected = {"all": {*every}, "head": head, "lora": lora | head}[trained]
+    assert names == expected and names
+
+
+@pytest.mark.parametrize(
+    ("size", "epochs", "patience", "batches"), [(2, 3, 4, 16), (16, 2, 0, 2), (40, 1, 1, 1), (5, 4, 2, 7)]
+)  # fmt: skip
+def test_fine_tune_validates_twice_an_epoch_and_warms_up_a_tenth(
+    size: int, epochs: int, patience: int, batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Of 40 texts 32 are trained on."""
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
+    folder = encoder_folder(tmp_path / "encoder")
+    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out --batch-size {size} --epochs {epochs} --patience {patience}"
+    plan = planned(line, monkeypatch)
+    steps = batches * epochs
+    warmup = 0 if steps == 1 else max(1, steps // 10)
+    assert len(plan.batches) == batches and plan.max_epochs == epochs
+    assert plan.validate_every == max(1, batches // 2)
+    assert plan.patience == (patience or None) and plan.patience_from == warmup
+    for step in range(1, steps + 1):
+        rest = (steps + 1 - step) / (steps - warmup)
+        assert plan.schedule(step) == pytest.approx(step / warmup if step <= warmup else rest)
+
+
+@pytest.mark.parametrize("given", [None, 4, 5, 6, 25])
+@pytest.mark.parametrize("of_text", [None, 6, 30])
+def test_texts_of_a_classifier_are_cut_at_the_least_of_three_limits(
+    given: int | None, of_text: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the option, the tokenizer and the model, which has 20 positions."""
+    folder = encoder_folder(tmp_path / "encoder")
+    text_files(folder, unk_token="[UNK]", **({} if of_text is None else {"model_max_length": of_text}))  # fmt: skip
+    texts = [*(" ".join(["cat"] * n) for n in range(1, 23)), "zebra"]
+    (tmp_path / "p.tsv").write_text("".join(f"{t}\t{'ab'[i % 2]}\n" for i, t in enumerate(texts)))
+    line = [str(folder), f"{tmp_path}/p.tsv", "--out", f"{tmp_path}/out", "--train", "all"]
+    args = fine_tune.parse([*line, *([] if given is None else ["--max-len", str(given)])])
+    task = fine_tune.LabelTask(args)
+    limit = min(x for x in (given, of_text, 20) if x is not None)
+    assert task.max_len == limit
+    kept = task.model.origin.settings.get("model_max_length")
+    assert kept == (None if given is None else limit)
+    ids, classes, mask = task.collate([(t, "b") for t in texts])
+    assert mask.sum(1).tolist() == [min(len(t.split()) + 2, limit) for t in texts]
+    assert classes.tolist() == [1] * len(texts)
+    said = capsys.readouterr().err
+    lengths = [len(t.split()) + 2 for t in texts]
+    cut = sum(n > limit for n in lengths)
+    assert f"23 texts, 2 labels: a 12, b 11\nfor example: cat  →  a\n{int(np.median(lengths))} tokens in the middle, 24 at most; texts that are cut at {limit} tokens: {cut}\n" in said  # fmt: skip
+    assert said.endswith(f"{1 / sum(lengths):.1%} of the tokens are unknown to the model\n")
+
+
+def test_score_of_a_classifier_is_its_accuracy_and_then_its_loss(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
+    line = [str(encoder_folder(tmp_path / "encoder")), f"{tmp_path}/p.tsv", "--out", "out", "--train", "all"]  # fmt: skip
+    task = fine_tune.LabelTask(fine_tune.parse(line))
+    model = task.model.eval()
+    ids, classes, mask = task.collate(task.valid)
+    with mg.no_grad():
+        logits = model(ids, mask).data.astype(float)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    loss = -log_p[np.arange(len(classes)), classes].mean()
+    accuracy = (logits.argmax(-1) == classes).mean()
+    assert (accuracy - task.score(model)) * 1e9 == pytest.approx(loss, rel=1e-4)
+
+
+def test_facts_name_ten_labels_and_the_number_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("the cat", f"label {i:02}") for i in range(12) for _ in range(2)]
+    text = nn.text.load(encoder_folder(tmp_path))
+    for count, more in ((10, ""), (11, " and 1 more"), (12, " and 2 more")):
+        fine_tune.print_facts(rows[: 2 * count], text, 20)
+        shown = ", ".join(f"label {i:02} 2" for i in range(10))
+        first = capsys.readouterr().err.splitlines()[0]
+        assert first == f"{2 * count} texts, {count} labels: {shown}{more}"
+
+
+Chats = list[tuple[str, str]]
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Callable[..., AnswerTask]:
+    """Return a function of the options that makes the task of a language model."""
+    folder = folder_of("gpt", tmp_path / "gpt")
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
+    rows = [("why", "the cat"), ("who is it", "dog"), ("where", "a mat"), ("is it", "grass"), ("the " * 6, "cat")]  # fmt: skip
+    (tmp_path / "other.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+
+    def make(*options: str) -> AnswerTask:
+        line = [str(folder), f"{tmp_path}/p.tsv", "--out", f"{tmp_path}/out", "--train", "all", *options]  # fmt: skip
+        return AnswerTask(fine_tune.parse([x.format(tmp_path) for x in line]))
+
+    return make
+
+
+def test_answers_are_held_out_of_the_texts_or_read_from_files(answers: Any) -> None:
+    for options, sizes, kind in (
+        ([], (32, 4, 4), "test"),
+        (["--test", "{}/other.tsv"], (36, 4, 5), "test"),
+        (["--valid", "{}/other.tsv"], (36, 5, 4), "test"),
+        (["--valid", "{}/other.tsv", "--test", "{}/other.tsv"], (40, 5, 5), "test"),
+    ):
+        task = answers(*options)
+        assert (len(task.train), len(task.valid), len(task.held_out)) == sizes
+        assert task.kind == kind and len(task.samples) == 3
+
+
+@pytest.mark.parametrize("limit", [6, 7, 8, 40, 50])
+def test_answers_that_begin_after_the_limit_are_left_out(
+    answers: Any, limit: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One answer is behind six tokens; the model has 40 positions."""
+    task = answers("--test", "{}/other.tsv", "--max-len", str(limit))
+    assert task.max_len == min(limit, 40)
+    left = limit < 7
+    assert len(task.held_out) == 5 - left
+    said = capsys.readouterr().err
+    assert (f"left out 1, whose answers begin after {limit} tokens\n" in said) == left
+    lengths = [len(ids) for ids, _ in task.train]
+    targets = sum(sum(mask) for _, mask in task.train)
+    assert f"40 chats; for example: the the cat  →  dog\n{int(np.median(lengths))} tokens in the middle, {max(lengths)} at most; {targets} of {sum(lengths)} tokens are of answers\n" in said  # fmt: skip
+
+
+def test_report_prints_three_prompts_with_what_is_written_and_expected(
+    answers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = answers("--test", "{}/other.tsv")
+    capsys.readouterr()
+    loss = task.report()
+    first, *others = capsys.readouterr().out.splitlines()
+    assert (
+        first == f"loss of a token in 5 test answers: {loss:.3f} before, {loss:.3f} after"
+    )  # nothing is trained
+    expected = []
+    for prompt, answer in (("why", "the cat"), ("who is it", "dog"), ("where", "a mat")):
+        chat = [{"role": "user", "content": prompt}]
+        longest = max(sum(mask) for _, mask in task.train)
+        wrote = nn.generate_text(task.model, task.text, chat, max_len=longest, do_sample=False)
+        expected += [prompt, f"  wrote:    {wrote}", f"  expected: {answer}"]
+    assert others == expected
+
+
+def test_prompt_that_fills_the_limit_has_no_answer(
+    answers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = answers("--max-len", "5")
+    lengths: list[int] = []
+    generate = nn.generate_text
+    monkeypatch.setattr(nn, "generate_text", lambda *a, **k: lengths.append(k["max_len"]) or generate(*a, **k))  # fmt: skip
+    for words, room in ((3, 2), (4, 1), (5, 0), (6, 0)):
+        prompt = " ".join(["cat"] * words)
+        task.samples = [
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": "dog"}]
+        ]
+        lengths.clear()
+        task.report()
+        assert lengths == ([room] if room else [])
+
+
+@pytest.mark.parametrize("pad", ["[PAD]", "[UNK]", None])
+def test_batches_of_answers_are_padded_with_the_padding_token(
+    answers: Any, tmp_path: Path, pad: str | None
+) -> None:
+    file = tmp_path / "gpt" / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pad_token": pad}))
+    rows = [([4, 5, 6], [False, True, True]), ([7], [True]), ([8, 9], [False, True])]
+    ids, mask, targets = answers().collate(rows)
+    p = 3 if pad == "[UNK]" else 0
+    assert ids.tolist() == [[4, 5, 6], [7, p, p], [8, 9, p]]
+    assert mask.tolist() == [[True] * 3, [True, False, False], [True, True, False]]
+    assert targets.tolist() == [[False, True, True], [True, False, False], [False, True, False]]
+
+
+def test_adapters_of_a_fine_tuned_model_have_rank_8_and_alpha_16(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
+    for kind in ("encoder", "gpt"):
+        folder = folder_of(kind, tmp_path / kind)
+        line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/{kind}-out --save-adapter {tmp_path}/{kind}-adapter --epochs 1 --batch-size 40"
+        call(fine_tune.main, line)
+        config = json.loads((tmp_path / f"{kind}-adapter/adapter_config.json").read_text())
+        assert (config["r"], config["lora_alpha"]) == (8, 16)
+        assert Path(config["base_model_name_or_path"]) == folder
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(9, (0, 1)), (19, (0, 1)), (20, (2, 2)), (39, (3, 3)), (20_000, (1000, 1000))])  # fmt: skip
+def test_a_tenth_is_held_out_of_twenty_texts_or_more(count: int, sizes: tuple[int, int]) -> None:
+    args = Namespace(test=None, valid=None)
+    assert fine_tune.held_out_sizes(args, count) == sizes
+    args = Namespace(test="a", valid="b")
+    assert fine_tune.held_out_sizes(args, count) == (0, 0)
