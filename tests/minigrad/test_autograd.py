@@ -106,6 +106,27 @@ def test_second_backward_without_retain_graph_is_refused() -> None:
             y.backward()
 
 
+def test_gradients_of_outputs_given_twice_and_of_an_input_itself_add_up() -> None:
+    x, g = leaf(3), np.arange(3.0)
+    y = x * 2
+    (found,) = mg.gradients([y, x, y], x, [g, g, 10 * g])
+    assert found.tolist() == [0, 23, 46]
+
+
+def test_backward_adds_to_a_read_only_gradient() -> None:
+    x = leaf(3)
+    x.grad = np.broadcast_to(2.0, 3)
+    x.sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_recorded_gradients_own_their_memory() -> None:
+    x, y = leaf(3), leaf(3)
+    ((x + y) * 2).sum().backward(create_graph=True)
+    x.grad.data[0] = 7
+    assert x.grad.tolist() == [7, 2, 2] and y.grad.tolist() == [2, 2, 2]
+
+
 # -- hooks -------------------------------------------------------------------------------------------
 
 
@@ -124,6 +145,19 @@ def test_hook_sees_and_replaces_the_gradient() -> None:
     with pytest.raises(GradientError, match=r"hook must return .* \(3,\) .* got shape \(2,\)"):
         h.sum().backward()
     assert len(seen) == 1
+    y = x * 3
+    y.register_hook(lambda g: g.astype("float32"))
+    with pytest.raises(GradientError, match=r"dtype float64, got .* dtype float32"):
+        y.sum().backward()
+
+
+def test_gradient_that_a_hook_keeps_does_not_change_later() -> None:
+    x = leaf(3)
+    kept: list[Any] = []
+    x.register_hook(kept.append)
+    for factor in (2, 3):
+        (x * factor + x).sum().backward()
+    assert kept[0].tolist() == [3, 3, 3] and x.grad.tolist() == [7, 7, 7]
 
 
 def test_hook_may_return_an_array_or_a_leaf_in_every_kind_of_pass() -> None:

@@ -48,6 +48,7 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
     "logsumexp": (mg.logsumexp, [normal(70_000) / 99]),
     "softmax, where": (lambda x: mg.softmax(x, where=EVEN), [normal(140_000) / 99]),
     "std": (mg.std, [200 * normal(9000)]),
+    "var": (mg.var, [200 * normal(9000)]),
     "norm": (mg.norm, [200 * normal(9000)]),
 }
 

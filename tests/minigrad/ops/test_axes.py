@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -86,13 +86,13 @@ def test_gradient_of_transpose_is_transposed_back_by_axes_from_either_end(axes: 
         st.sampled_from([np.float16, np.float32, np.float64, np.int8, bool]),
         hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=9),
     ),
-    st.booleans(),
+    st.integers(-2, 1),
     st.booleans(),
 )
-def test_reductions_by_columns_have_the_bits_of_numpy(
-    x: Any, from_end: bool, keepdims: bool
-) -> None:
-    options = {"axis": -1 if from_end else x.ndim - 1, "keepdims": keepdims}
+@example(np.full((2, 3), -0.0), -1, False)
+@example(np.full((3, 2), 40, np.float16), -1, False)
+def test_reductions_by_columns_have_the_bits_of_numpy(x: Any, axis: int, keepdims: bool) -> None:
+    options = {"axis": axis, "keepdims": keepdims}
     with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore", invalid="ignore"):
         patch.setattr(reduce, "MAX_BY_ROWS", 0)
         for f, numpy in ((mg.sum, np.sum), (mg.max, np.max), (mg.min, np.min)):
@@ -101,3 +101,13 @@ def test_reductions_by_columns_have_the_bits_of_numpy(
             np.testing.assert_array_equal(y.data, expected)
             real = ~np.isnan(expected.astype(float))
             np.testing.assert_array_equal(np.signbit(y.data[real]), np.signbit(expected[real]))
+
+
+@pytest.mark.parametrize("first", [(0,), (2, 0), (2, 1)])
+def test_gradient_of_flat_concatenation_is_split_at_the_ends_of_the_arrays(first: Any) -> None:
+    x, y = (mg.Tensor(np.ones(shape), requires_grad=True) for shape in (first, (3,)))
+    joined = mg.concatenate([x, y, x], axis=None)
+    g = np.arange(float(joined.size))
+    gx, gy = mg.gradients(joined, [x, y], g)
+    assert gy.tolist() == g[x.size : x.size + 3].tolist()
+    np.testing.assert_array_equal(gx.data.ravel(), g[: x.size] + g[x.size + 3 :])

@@ -70,6 +70,7 @@ def test_index_that_does_not_fit_is_refused(monkeypatch: Any, width: Any, index:
         (slice(None), (0, 0)),
         ((0, 0), [1, 1]),
         (0, ((0, 0), (0, 1))),
+        (np.array([True, False]), [1, 1]),
         (slice(None), array("q", [0, 0])),
     ],
     ids=str,

@@ -193,7 +193,7 @@ def test_cross_entropy_of_probabilities_equals_its_formula(data: st.DataObject, 
     p = np.exp(normal(seed + 1, *rows, classes))
     p *= data.draw(st.sampled_from([1, 2]), "sum") / p.sum(-1, keepdims=True)
     weight = data.draw(st.none() | st.just(np.arange(1.0, classes + 1)), "weight")
-    smoothing = data.draw(st.sampled_from([0.0, 0.1, 1.0]), "label_smoothing")
+    smoothing = data.draw(st.sampled_from([0.0, 1e-4, 0.1, 1.0]), "label_smoothing")
     reduction = data.draw(st.sampled_from(["mean", "sum", "none"]), "reduction")
     smooth = (1 - smoothing) * p + smoothing / classes
     goal = smooth * (1 if weight is None else weight)
