@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import GradientError, Tensor
+from minigrad import GradientError, Tensor, optim
 
 
 def leaf(*shape: int, seed: int = 0) -> Tensor:
@@ -113,6 +113,39 @@ def test_gradients_of_outputs_given_twice_and_of_an_input_itself_add_up() -> Non
     assert found.tolist() == [0, 23, 46]
 
 
+def test_backward_takes_a_list_in_the_dtype_of_the_result() -> None:
+    x = Tensor(np.ones(2, np.float32), requires_grad=True)
+    (x * 2).backward([1.0, 3.0])
+    assert x.grad.dtype == np.float32 and x.grad.tolist() == [2, 6]
+
+
+def test_gradients_by_arguments_have_their_order_and_refuse_booleans() -> None:
+    f = lambda x, y: (x * y * y).sum()
+    by_y, by_x = mg.grad(f, argnums=(1, 0))(np.array([2.0]), np.array([3.0]))
+    assert by_y.tolist() == [12] and by_x.tolist() == [9]
+    with pytest.raises(TypeError, match="arguments must be floating-point, got dtype bool"):
+        mg.grad(f)(np.array([True]), np.array([3.0]))
+
+
+def test_zero_grad_replaces_a_recorded_gradient_by_zeros() -> None:
+    x = leaf(2)
+    (x * x).sum().backward(create_graph=True)
+    assert x.grad.requires_grad
+    optim.SGD([x]).zero_grad(set_to_none=False)
+    assert x.grad.tolist() == [0, 0] and not x.grad.requires_grad
+
+
+def test_write_beside_the_memory_that_a_graph_needs_is_allowed() -> None:
+    memory = np.ones(9)
+    x = Tensor(memory[3:6], requires_grad=True)
+    y = (x * x).sum()
+    for part in (memory[:3], memory[6:]):
+        with mg.no_grad():
+            Tensor(part).__iadd__(1.0)
+    y.backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_backward_adds_to_a_read_only_gradient() -> None:
     x = leaf(3)
     x.grad = np.broadcast_to(2.0, 3)
@@ -141,6 +174,7 @@ def test_hook_sees_and_replaces_the_gradient() -> None:
     np.testing.assert_allclose(seen[0].data, 4 * x.data)
     np.testing.assert_allclose(x.grad.data, 80 * x.data + 1)
     handle.remove()
+    handle.remove()  # does nothing
     h.register_hook(lambda g: np.zeros(2))
     with pytest.raises(GradientError, match=r"hook must return .* \(3,\) .* got shape \(2,\)"):
         h.sum().backward()

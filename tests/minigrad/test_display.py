@@ -34,3 +34,9 @@ def test_tensor_and_reports_have_html_for_notebooks() -> None:
     for report in (mg.memory_report(x.sum()), nn.Linear(2, 3).summary()):
         assert report._repr_html_().startswith("<pre>")
     assert "&lt;b&gt;" in Report("<b>")._repr_html_()
+
+
+def test_format_without_specification_is_str() -> None:
+    for x in (mg.Tensor(1.5), mg.Tensor([1.5, 2.0])):
+        assert f"{x}" == str(x) and f"{x!s:>60}" == str(x).rjust(60)
+    assert f"{mg.Tensor([1.5]):.2f}" == "1.50"
