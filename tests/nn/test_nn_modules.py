@@ -268,15 +268,15 @@ def test_rules_of_initial_values_end_with_their_blocks() -> None:
         return {(True, True): "layer", (False, False): "xavier"}[bool(largest <= 0.1), has_bias]
 
     config = nn.LanguageModelConfig(9, 8, 2, 1, 8)
-    for rule, outer, inner in [
-        ("xavier", initial.by_xavier, initial.by_xavier),
-        ("skipped", init.skipped, init.skipped),
-        ("skipped", init.skipped, lambda: init.skipped(skip=False)),
-        ("layer", lambda: init.skipped(skip=False), initial.by_xavier),
+    for rule, inside, outer, inner in [
+        ("xavier", "xavier", initial.by_xavier, initial.by_xavier),
+        ("skipped", "skipped", init.skipped, init.skipped),
+        ("skipped", "skipped", init.skipped, lambda: init.skipped(skip=False)),
+        ("layer", "xavier", lambda: init.skipped(skip=False), initial.by_xavier),
     ]:
         with outer():
             with inner():
-                pass
+                assert drawn() == inside
             nn.LanguageModel(config)
             assert drawn() == rule
             with pytest.raises(ZeroDivisionError), inner():
@@ -519,3 +519,19 @@ def test_module_dict_refuses_names_that_are_its_methods() -> None:
     modules["a"] = nn.Tanh()
     assert len(modules) == 1 and "a" in modules and "b" not in modules
     assert [*modules.items()] == [("a", modules["a"])] and [*modules.values()] == [modules["a"]]
+
+
+def test_layers_without_inputs_or_outputs_return_their_biases() -> None:
+    layer = nn.Linear(0, 3)
+    assert layer(np.ones((2, 0))).tolist() == [[0.0] * 3] * 2 == [layer.bias.tolist()] * 2
+    assert nn.Linear(3, 0)(np.ones((2, 3))).shape == (2, 0)
+    for fill in (
+        init.xavier_uniform_,
+        init.xavier_normal_,
+        init.kaiming_normal_,
+        init.kaiming_uniform_,
+    ):
+        for shape in ((0, 3), (3, 0), (0, 0), (2, 3, 0)):
+            assert fill(nn.Parameter(np.ones(shape))).shape == shape
+        with pytest.raises(ValueError, match="tensor must have at least two axes for fan_in"):
+            fill(nn.Parameter(np.ones(3)))
