@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,41 @@ def test_text_without_a_package_names_it(
 # -- scores ------------------------------------------------------------------------------------------
 
 
+class Metric:
+    """A metric of sacrebleu that keeps its arguments; its score is the number of references."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.name, self.options = name, options
+
+    def corpus_score(self, *texts: Any) -> Any:
+        self.texts = texts
+        return SimpleNamespace(score=len(texts[1]) + len(self.name) / 10)
+
+    def get_signature(self) -> Any:
+        return (self.name, self.options, self.texts)
+
+
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put metrics in the place of those of sacrebleu."""
+    named = {name: partial(Metric, name) for name in ("BLEU", "CHRF")}
+    monkeypatch.setattr("nn.text.scores.require", lambda *_: SimpleNamespace(**named))
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_translation_scores_pass_their_arguments_to_each_metric(
+    metrics: Any, lowercase: bool
+) -> None:
+    """Translations may have several references each, of which there are at least one."""
+    options = {"tokenize": "zh", "lowercase": True} if lowercase else {}
+    scores = translation_scores(("x", "y"), ["a", ("b", "c")], **options)
+    texts = (["x", "y"], [["a", "b"], [None, "c"]])
+    of_bleu = {"tokenize": "zh" if lowercase else "13a", "lowercase": lowercase, "force": True}
+    assert (scores.bleu, scores.chrf) == (2.4, 2.4)
+    assert scores.bleu_signature == str(("BLEU", of_bleu, texts))
+    assert scores.chrf_signature == str(("CHRF", {"lowercase": lowercase}, texts))
+
+
 def test_translation_scores_equal_their_definitions() -> None:
     needs("sacrebleu")
     scores = translation_scores(["a b c d x"], ["a b c d e"], tokenize="none")
@@ -162,9 +199,8 @@ def test_script_is_that_of_more_than_a_fifth_of_the_characters(f: Any, letter: s
     ],
 )
 def test_translation_scores_bad_arguments_raise(
-    translations: list[str], references: list[Any], message: str
+    metrics: Any, translations: list[str], references: list[Any], message: str
 ) -> None:
-    needs("sacrebleu")
     with pytest.raises(ValueError, match=message):
         translation_scores(translations, references)
 
