@@ -81,11 +81,7 @@ def share(a: Any, b: Any, unit: float = 1.0) -> Any:
         if not all_true(unwrap(gap) == unwrap(gap)):  # NaN, which two equal infinities give, too
             same = (a == b) & np.isinf(a)
             gap = unit * np.where(same, -np.minimum(a, 0), b - np.where(same, 0, a))
-        if isinstance(gap, Tensor):
-            return logistic(-gap)
-        y = np.exp(gap)
-        y += 1
-        return 1 / y
+        return logistic(-gap) if isinstance(gap, Tensor) else 1 / (1 + np.exp(gap))
 
 
 MAX_AT_ONCE = 200
