@@ -115,7 +115,6 @@ binary("safe_multiply", reference=np.multiply)
 binary("power", a=(0.3, 3))
 binary("hypot", a=(0.5, 3))
 binary("arctan2", a=(0.5, 3))
-binary("fmod", a=(2.2, 2.8), b=(0.85, 1.05), operands=0)
 binary("copysign", b=(0.3, 2), a_kinks=(0,))
 binary("xlogy", b=(0.3, 3), reference=lambda a, b: a * np.log(b))
 
@@ -123,6 +122,14 @@ binary("xlogy", b=(0.3, 3), reference=lambda a, b: a * np.log(b))
 def _remainder(d: Draw) -> Sample:
     b = d.array(shape := d.shape(max_ndim=2), 0.5, 2)
     return Sample((d.integers(-3, 3, shape) + d.array(shape, 0.2, 0.8)) * b, b)
+
+
+def _fmod(d: Draw) -> Sample:
+    """Draw quotients of both signs, or shapes that broadcast and quotients from 2.09 to 2.95."""
+    if d.bool():
+        return _remainder(d)
+    shape = d.shape(max_ndim=2)
+    return Sample(d.array(shape, 2.2, 2.8), d.array(d.partner(shape), 0.95, 1.05))
 
 
 def _where(d: Draw) -> Sample:
@@ -140,6 +147,7 @@ def _clip(d: Draw) -> Sample:
 
 
 add("remainder", _remainder)
+add("fmod", _fmod)
 add("where", _where)
 add("clip", _clip)
 add(
