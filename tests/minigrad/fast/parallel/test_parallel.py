@@ -100,6 +100,21 @@ def test_steps_of_any_shards_equal_those_of_one_process(
             assert_allclose([p.data for p in leaves], [p.data for p in others], rtol=1e-12)
 
 
+def test_three_processes_return_a_loss_for_each_shard_and_keep_gradients_at_close() -> None:
+    p, empty = parameter(), Tensor(np.ones((0, 2), np.float32), requires_grad=True)
+    sgd = optim.SGD([p, empty], lr=1.0)
+    together = DataParallel(
+        sgd, lambda shard: (p * shard).sum() + empty.sum(), processes=3, model=None
+    )
+    assert len(together.backward([np.ones(2)])) == 1
+    together.step()
+    assert p.tolist() == [-1, -1]
+    p.data = np.array([1.0, 2.0])
+    assert together.backward([np.ones(2), 2 * np.ones(2), np.arange(2.0)]) == [3, 6, 2]
+    together.close()
+    assert p.grad.tolist() == [3, 4] and p.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(("count", "each"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
 def test_two_processes_share_the_threads_of_matrix_products(
     count: int, each: int, monkeypatch: pytest.MonkeyPatch
