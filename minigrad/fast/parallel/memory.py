@@ -35,7 +35,7 @@ class Home:
         """Copy the first gradient of a pass to this array, and return it; None if it is in use."""
         notes = notes_of(leaf)
         with _keeping:
-            if self.is_taken or leaf.grad is not None or notes.hooks or notes.frozen:
+            if self.is_taken or leaf.grad is not None or notes.hooks:
                 return None
             self.is_taken = True
         np.copyto(self.array, c)

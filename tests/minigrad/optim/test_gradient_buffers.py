@@ -110,3 +110,24 @@ def test_gradient_set_to_a_view_of_a_gradient_is_used(steps: int) -> None:
         optimizer.step()
     for x, g in ((p, b[::-1]), (q, 2 * a), (r, c.T)):
         np.testing.assert_allclose(x.data, -steps * g)
+
+
+def test_backward_adds_to_a_gradient_that_was_set_from_outside() -> None:
+    p = parameter()
+    _, flat = collected([p])
+    p.grad = np.arange(5.0)
+    flat.fill()
+    flat.adopt([True])
+    (p * 2).sum().backward()
+    assert p.grad.tolist() == [2, 3, 4, 5, 6]
+
+
+def test_gradient_in_the_array_that_a_hook_keeps_does_not_change_later() -> None:
+    p, kept = parameter(), list[Any]()
+    optimizer, flat = collected([p])
+    p.register_hook(kept.append)
+    for factor in (2.0, 3.0):
+        optimizer.zero_grad()
+        flat.open()
+        (p * factor).sum().backward()
+        assert kept[0].tolist() == [2.0] * 5 and p.grad.tolist() == [factor] * 5
