@@ -154,14 +154,14 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
             ranks[path] = len(a)
             alphas[path] = scale * len(a)
     settings = _adapter_settings(origin, adapters[0], ranks, alphas, whole, base)
-    labels = {key: origin.settings.get(key) for key in ("id2label", "label2id")}
+    labels = origin.settings.get("id2label")
     with replace_together(
         directory, "adapter_config.json", [("adapter_config.json", LABELS)]
     ) as part:
         write_safetensors(part / "adapter_model.safetensors", arrays, {"format": "pt"})
         write_json(part / "adapter_config.json", settings, 2)
-        if head and labels["id2label"]:
-            write_json(part / LABELS, labels, 2)
+        if head and labels:
+            write_json(part / LABELS, {"id2label": labels}, 2)
 
 
 def _is_trained(part: Linear) -> bool:

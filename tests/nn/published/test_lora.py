@@ -115,6 +115,20 @@ def test_save_adapter_of_a_joined_layer_writes_one_array(tmp_path: Path) -> None
     assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
 
 
+def test_save_adapter_writes_a_joined_array_of_which_a_part_is_trained(tmp_path: Path) -> None:
+    """Beside it, an adapter of the same layer becomes part of its weight."""
+    lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
+    lm.layers.layers[1].self_attention.q_proj.requires_grad_(True)
+    trained(lm)
+    nn.save_adapter(tmp_path, lm)
+    loaded = check_loaded(tmp_path, lm)
+    assert loaded.layers.layers[1].self_attention.k_proj.weight.requires_grad
+    names = {
+        name for name in SafetensorsFile(tmp_path / "adapter_model.safetensors") if "c_attn" in name
+    }
+    assert len(names) == 4 and sum("h.1." in name and "lora" not in name for name in names) == 2
+
+
 @pytest.mark.parametrize("scales", [(0, 0), (0, 3), (3, 0)])
 def test_save_adapter_with_scale_zero_keeps_the_outputs(
     tmp_path: Path, scales: tuple[float, float]

@@ -77,6 +77,7 @@ GOOD = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
     ("line", "message"),
     [
         ("[", "must be an object with messages"),
+        ("[" * 100_000, "must be an object with messages"),
         ("{}", "must be an object with messages"),
         ('{"messages": 3}', "must be an object with messages"),
         ('{"messages": [{"role": "user"}]}', "must be an object with messages"),
@@ -85,6 +86,7 @@ GOOD = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
         (json.dumps({"messages": GOOD["messages"][::-1]}), "must have messages of strings"),
         (json.dumps(GOOD).replace('"b"', "null"), "must have messages of strings"),
     ],
+    ids=range(9),
 )
 def test_chats_with_a_wrong_line_name_it(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "chats.jsonl"
