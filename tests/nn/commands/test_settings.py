@@ -122,10 +122,11 @@ def test_fine_tune_trains_these_weights_at_this_rate(
 ) -> None:  # fmt: skip
     (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
     folder = folder_of(kind, tmp_path / kind)
-    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out {options.format(tmp_path)}"
+    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out --seed 0 {options.format(tmp_path)}"
     plan = planned(line, monkeypatch)
     (group,) = plan.optimizer.param_groups
     assert group["lr"] == rate and plan.optimizer.clip_norm == 1.0
+    assert (plan.score is None) == (kind == "gpt")
     names = {n for n, p in plan.model.named_parameters() if any(p is q for q in group["params"])}
     every = dict(plan.model.named_parameters())
     head = {n for n in every if n.split(".")[0] in ("output", "dense", "norm") and kind != "gpt"}

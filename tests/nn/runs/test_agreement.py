@@ -1,0 +1,177 @@
+"""Digests, locks and parts of runs: what is told apart, and what is not."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad.optim import SGD
+from nn.runs import trainer
+from nn.runs.agreement import describe, digest, function_settings
+
+
+def test_digests_of_different_values_differ() -> None:
+    x = np.arange(6, dtype="f4")
+    values: list[Any] = [
+        x, x.astype("f8"), x.reshape(2, 3), x.reshape(3, 2), x[::-1], x.astype(">f4"), x[:5], 1, 1.5, "1", [1], [[1]], [1, 2], [2, 1],
+        {"a": 1}, {"a": 2}, {"b": 1}, None, True, describe([0]), [x, x], [x],
+    ]  # fmt: skip
+    assert len({digest(value) for value in values}) == len(values)
+    assert digest(np.asfortranarray(x.reshape(2, 3))) == digest(x.reshape(2, 3))
+    assert digest(np.repeat(x, 2)[::2]) == digest(x) == digest(nn.Parameter(x))
+
+
+class Data:
+    """Public data, and what no digest depends on."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self._hidden, self.function = rows, object(), len
+
+
+def test_description_has_the_length_and_rows_of_large_data() -> None:
+    many = [0] * 200_000
+    for rows, longer in ((many, [*many, 0]), (np.zeros(9_000_000), np.zeros(9_000_001))):
+        found = {digest(describe(Data(rows))), digest(describe(Data(longer)))}
+        assert len(found) == 2
+        assert digest(describe(Data(rows))) in found
+    assert describe(Data([1, 2])) == {"class": "Data", "rows": [2, [1, 2]]}
+
+
+def test_function_settings_have_what_a_function_is_bound_to() -> None:
+    def make(x: Any, y: Any = 2) -> Any:
+        def inner(step: int, scale: float = 0.5) -> Any:
+            return x, y, step * scale
+
+        return inner
+
+    def defaulted(scale: float) -> Any:
+        def inner(step: int, scale: float = scale) -> float:
+            return step * scale
+
+        return inner
+
+    functions = [
+        make(1), make(3), make("1"), make(1, 5), make(make(1)), defaulted(0.5), defaulted(0.25), partial(max, 1), partial(max, 2),
+        partial(max, key=make(1)), partial(max, key=make(2)), [make(1), make(2)], [make(2), make(1)],
+    ]  # fmt: skip
+    found = [json.dumps(function_settings(f), default=str) for f in functions]
+    assert len({*found}) == len(found)
+    assert found == [json.dumps(function_settings(f), default=str) for f in functions]
+
+
+def test_run_directory_that_is_entered_twice_stays_locked_until_the_last_exit(
+    tmp_path: Path,
+) -> None:
+    run, other = nn.RunDirectory(tmp_path), nn.RunDirectory(tmp_path)
+    with run:
+        with run:
+            pass
+        with pytest.raises(BlockingIOError, match="another run is at work"), other:
+            pass
+    with other:
+        pass
+
+
+def test_files_of_an_earlier_run_are_those_that_are_not_empty(tmp_path: Path) -> None:
+    run = nn.RunDirectory(tmp_path)
+    run.metrics.write_text("")
+    run.best.write_text("")
+    (tmp_path / "weights-12345.safetensors").write_text("x")
+    assert run.earlier_files() == []
+    names = ["weights-0000007.safetensors", "weights-0000012.safetensors", "weights-12345678.safetensors"]  # fmt: skip
+    for name in ["metrics.jsonl", "best.safetensors", *names]:
+        (tmp_path / name).write_text("x")
+    assert [p.name for p in run.earlier_files()] == ["metrics.jsonl", "best.safetensors", *names]
+    run.forget_after(12)
+    assert [p.name for p in run.checkpoints()] == names[:2]
+
+
+def test_metrics_of_long_runs_are_read(tmp_path: Path) -> None:
+    run = nn.RunDirectory(tmp_path)
+    entries = [{"step": step, "seconds": step / 2} for step in (1, 10**6, 10**12)]
+    run.write_metrics(entries)
+    assert run.read_metrics() == entries and run.read_metrics(2) == entries[:2]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+def test_parts_of_a_batch_have_each_row_once(rows: int, parts: int) -> None:
+    batch = (np.arange(rows), [*range(rows)], 5)
+    found = nn.Objective().split(batch, parts)
+    assert len(found) == min(rows, parts)
+    assert all(len(part[0]) and part[0].tolist() == part[1] and part[2] == 5 for part in found)
+    assert sorted(np.concatenate([part[0] for part in found]).tolist()) == [*range(rows)]
+
+
+class Recording(nn.Module):
+    """A model whose loss records its options."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options: list[Any] = []
+
+    def num_targets(self, x: np.ndarray) -> int:
+        return 10 * len(x)
+
+    def loss(self, x: np.ndarray, **options: Any) -> Any:
+        self.options.append(options)
+        return nn.Parameter(x.sum())
+
+
+def test_options_of_the_loss_count_in_training_alone() -> None:
+    model = Recording()
+    for smoothing in (0, 0.0, 0.5, 1, 1.0):
+        objective, x = nn.ModelLoss(label_smoothing=smoothing), np.ones(3)
+        for is_training in (True, False):
+            model.train() if is_training else model.eval()
+            assert float(objective.total(model, x).data) == 3
+            extra = {"label_smoothing": smoothing} if is_training else {}
+            assert model.options[-1] == {"reduction": "sum", **extra}
+        assert objective.count(model, (x,)) == 30
+
+
+@pytest.mark.parametrize(
+    ("limits", "last"),
+    [
+        ({"max_steps": 9}, 9),
+        ({"max_epochs": 3}, 6),
+        ({"max_epochs": 3, "max_steps": 4}, 4),
+        ({"max_epochs": 3, "max_steps": 7}, 6),
+        ({"max_epochs": 2, "accumulate": 1}, 10),
+        ({"max_epochs": 2, "accumulate": 5}, 2),
+    ],
+)
+def test_progress_of_a_resumed_run_begins_at_its_step(
+    limits: dict[str, Any], last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five batches an epoch, three of them a step; a run counts its earlier seconds."""
+    lines: list[tuple[Any, ...]] = []
+    line = trainer.ProgressLine
+
+    def record(total: Any = None, is_shown: Any = True, *, shown: Any = None, initial: int = 0) -> Any:  # fmt: skip
+        if shown is None:
+            lines.append((total, is_shown, initial))
+        return line(shown=False)
+
+    monkeypatch.setattr(trainer, "ProgressLine", record)
+
+    def make(**options: Any) -> nn.Trainer:
+        model = nn.Linear(1, 1)
+        batches = nn.Batches(np.ones((5, 1)), batch_size=1, seed=0)
+        settings = {"accumulate": 3, "run_dir": tmp_path, "log_every": 1, **options}
+        objective = lambda model, batch: model(batch[0]).sum()
+        return nn.Trainer(model, SGD(model.parameters(), 0.1), batches, objective=objective, **settings)  # fmt: skip
+
+    first = make(**{**limits, "max_steps": 1})
+    first.seconds = 100.0
+    assert all(entry["seconds"] >= 100 for entry in first.fit())
+    second = make(**limits, progress=False)
+    second.fit(resume=True)
+    assert second.step == last and second.seconds >= 100 and second.history[-1]["seconds"] >= 100
+    assert lines == [(1, True, 0), (last, False, 1)]
