@@ -147,3 +147,13 @@ def test_recorded_weights_equal_the_formula_for_lengths_other_than_the_width(
     (found,) = recorded[""]
     found = found.data if retain else found
     np.testing.assert_allclose(found[0], weights / weights.sum(-1, keepdims=True), rtol=1e-9)
+
+
+def test_attention_with_hooks_is_recorded_and_its_hooks_are_called() -> None:
+    attention, x, calls = nn.MultiHeadAttention(8, 2), normal(0, 1, 3, 8), []
+    attention.register_forward_hook(lambda module, args, y: calls.append(len(args)) or y * 0)
+    attention.register_forward_pre_hook(lambda module, args: (args[0][:, :2],))
+    with nn.record_attention(attention) as outer, nn.record_attention(attention) as inner:
+        y = attention(x)
+    assert y.shape == (1, 2, 8) and not y.data.any() and calls == [1]
+    assert [w.shape for w in outer[""] + inner[""]] == [(1, 2, 2, 2)] * 2
