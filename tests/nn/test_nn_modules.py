@@ -535,3 +535,20 @@ def test_layers_without_inputs_or_outputs_return_their_biases() -> None:
             assert fill(nn.Parameter(np.ones(shape))).shape == shape
         with pytest.raises(ValueError, match="tensor must have at least two axes for fan_in"):
             fill(nn.Parameter(np.ones(3)))
+
+
+def test_gradients_are_dropped_or_zero() -> None:
+    m = nn.Linear(2, 1)
+    for set_to_none in (False, True):
+        m(np.ones((1, 2))).sum().backward()
+        assert m.weight.grad.data.all()
+        m.zero_grad(set_to_none)
+        grads = [p.grad for p in m.parameters()]
+        assert grads == [None, None] if set_to_none else not any(g.data.any() for g in grads)
+
+
+def test_parts_that_are_copied_together_stay_one() -> None:
+    m = Small()
+    first, copied, again = copy.deepcopy([m.first, m, m.blocks])
+    assert copied.first is first and copied.blocks is again and first is not m.first
+    assert copied.blocks[1][0].weight is again[1][0].weight
