@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -50,6 +51,33 @@ def test_transform_has_the_values_of_numpy_and_derivatives(
     is_real = function in (np.fft.rfft, np.fft.ihfft)
     f = lambda x: to_real(function(x if is_real else x + 1j * x**2, **options) + 3 + 2j)
     assert_right(f, x)
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
+def test_transform_along_several_axes_with_its_options_equals_numpy(kind: str) -> None:
+    """A linear function is the sum of its gradients times x."""
+    x, rng = np.random.default_rng(0).standard_normal((3, 4, 5)), np.random.default_rng(1)
+    lengths = [{}, {"s": (4, -1)}, {"s": (2, 6)}]
+    for name, options, axes in itertools.product("2n", lengths, [(-2, -1), (2, 0), (0, 1)]):
+        norm = rng.choice([None, "ortho", "forward", "backward"])
+        f = getattr(np.fft, kind + name)
+        t = mg.Tensor(x, requires_grad=True)
+        y, expected = (f(a, axes=axes, norm=norm, **options) for a in (t, x))
+        np.testing.assert_allclose(y.data, expected, rtol=1e-10, atol=1e-12)
+        g = rng.standard_normal(y.shape)
+        (slope,) = mg.gradients((np.real(y) * g).sum(), [t])
+        np.testing.assert_allclose((slope.data * x).sum(), (expected.real * g).sum(), rtol=1e-9)
+    y = getattr(np.fft, f"{kind}n")(t, norm="ortho")
+    expected = getattr(np.fft, f"{kind}n")(x, norm="ortho")
+    np.testing.assert_allclose(y.data, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("axes", [None, 0, -1, (0, 2), [1]])
+def test_shifted_frequencies_along_axes_equal_numpy(axes: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for f in (np.fft.fftshift, np.fft.ifftshift):
+        y = f(mg.Tensor(x, requires_grad=True), axes)
+        np.testing.assert_array_equal(y.data, f(x, axes))
 
 
 @pytest.mark.parametrize(
