@@ -552,3 +552,16 @@ def test_parts_that_are_copied_together_stay_one() -> None:
     first, copied, again = copy.deepcopy([m.first, m, m.blocks])
     assert copied.first is first and copied.blocks is again and first is not m.first
     assert copied.blocks[1][0].weight is again[1][0].weight
+
+
+def test_copies_restore_the_state_that_a_module_defines() -> None:
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            self.cache = [1]
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            vars(self).update({**state, "cache": []})
+
+    assert copy.deepcopy(nn.Sequential(Cached()))[0].cache == []
+    empty = copy.deepcopy(nn.Sequential(nn.Identity()))[0]
+    assert type(empty) is nn.Identity and vars(empty) == {}
