@@ -21,6 +21,7 @@ def test_digests_of_different_values_differ() -> None:
     values: list[Any] = [
         x, x.astype("f8"), x.reshape(2, 3), x.reshape(3, 2), x[::-1], x.astype(">f4"), x[:5], 1, 1.5, "1", [1], [[1]], [1, 2], [2, 1],
         {"a": 1}, {"a": 2}, {"b": 1}, None, True, describe([0]), [x, x], [x],
+        np.zeros(2, 'i4'), np.zeros(2, 'f4'), np.zeros(1, 'i8'),
     ]  # fmt: skip
     assert len({digest(value) for value in values}) == len(values)
     assert digest(np.asfortranarray(x.reshape(2, 3))) == digest(x.reshape(2, 3))
@@ -175,3 +176,38 @@ def test_progress_of_a_resumed_run_begins_at_its_step(
     second.fit(resume=True)
     assert second.step == last and second.seconds >= 100 and second.history[-1]["seconds"] >= 100
     assert lines == [(1, True, 0), (last, False, 1)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "start", "ends"),
+    [
+        ([1, 0, 2, 0, 0, 0], 2, 0, 5),
+        ([1, 0, 0, 2], 2, 0, 3),
+        ([1, 1, 2], 1, 0, 2),
+        ([3, 0, 0, 0, 0], 2, 3, 4),
+        ([3, 0, 0, 4, 0, 0], 3, 2, 7),
+    ],
+)
+def test_patience_counts_validations_since_the_best_one(
+    scores: list[int], patience: int, start: int, ends: int
+) -> None:
+    """From a step on, that one included."""
+    model, values = nn.Linear(1, 1), iter([*scores, 0, 0])
+    run = nn.Trainer(
+        model, SGD(model.parameters(), 0.1), [np.ones((1, 1))], objective=lambda model, x: model(x).sum(),
+        score=lambda model: next(values), validate_every=1, patience=patience, patience_from=start, max_steps=8, progress=False,
+    )  # fmt: skip
+    run.fit()
+    assert run.step == ends and run.best == max(scores[:ends])
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+def test_steps_that_are_left_out_are_counted_in_the_metrics(skipped: int) -> None:
+    model, factors = nn.Linear(1, 1), iter([np.nan] * skipped + [1.0] * 4)
+    run = nn.Trainer(
+        model, SGD(model.parameters(), 0.1), [np.ones((1, 1))], objective=lambda model, x: model(x).sum() * next(factors),
+        skip_nonfinite=2, max_steps=4, log_every=4, progress=False,
+    )  # fmt: skip
+    entry = run.fit()[0]
+    assert entry.get("skipped", 0) == skipped == run.skipped
+    assert np.isfinite(entry["loss"]) and ("skipped" in entry) == (skipped > 0)
