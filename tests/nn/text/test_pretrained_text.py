@@ -169,6 +169,21 @@ def test_load_of_merges_txt_adds_tokens_in_the_order_of_their_ids(tmp_path: Path
     assert nn.text.load(tmp_path).encode("ab[B]a[A]") == [2, 4, 0, 3]
 
 
+@pytest.mark.parametrize("is_special", [False, True, None])
+def test_load_reads_whether_added_tokens_are_special(
+    tmp_path: Path, is_special: bool | None
+) -> None:
+    """Special ones are left out of decoded text."""
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
+    (tmp_path / "merges.txt").write_text("")
+    token = {"content": "[A]", "special": is_special}
+    settings = {"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"2": token}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    text = nn.text.load(tmp_path)
+    assert text.encode("a[A]b") == [0, 2, 1]
+    assert text.decode([0, 2, 1]) == ("ab" if is_special else "a[A]b")
+
+
 LOADED = {
     "bart", "bert", "distilbert", "electra", "gpt2", "gpt_neox", "marian", "mpnet", "opt", "qwen2", "qwen3",
     "roberta",
