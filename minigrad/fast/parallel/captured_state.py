@@ -37,8 +37,8 @@ def check_rows_are_independent(name: str, model: Any) -> None:
 def captured_state(model: Any) -> list[Any]:
     """Return the modes of this context, the modules of a model, and their attributes.
 
-    Each array is followed by the time of its last change. Of a dictionary, only functions such as
-    hooks are included. Lists, and tensors with a graph, which a module may keep as results, are
+    Each array is followed by the time of its last change, and hooks are included. Of a dictionary,
+    only functions are. Lists, and tensors with a graph, which a module may keep as results, are
     left out.
     """
     modes = {variable.name: value for variable, value in copy_context().items()}
@@ -58,6 +58,8 @@ def captured_state(model: Any) -> list[Any]:
                 waiting.append(value)
             elif kind == "array":
                 captured += (value, last_change(value))
+            elif kind == "hooks":
+                captured += (value, *value.before.values(), *value.after.values())
             elif kind == "dict":
                 captured += filter(callable, value.values())
     return captured
@@ -66,6 +68,8 @@ def captured_state(model: Any) -> list[Any]:
 @cache
 def _kind(cls: type) -> str:
     kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
+    if {"before", "after"} <= {*getattr(cls, "__dataclass_fields__", ())}:
+        return "hooks"
     if hasattr(cls, "named_parameters") and hasattr(cls, "modules"):
         return "module"
     return next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")

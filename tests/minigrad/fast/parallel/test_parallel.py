@@ -349,6 +349,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) -> None:
     model = Scaled()
+    model.register_forward_hook(lambda module, args, result: result * 2.0)
     loss = lambda shard: (model(shard) ** 2).sum()
     sgd = optim.SGD(model.parameters(), lr=1e-3)
     with DataParallel(sgd, loss, model=model) as together:
