@@ -12,9 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 import minigrad as mg
 import nn
@@ -161,12 +158,16 @@ def test_language_model_hides_only_its_padding_token(
     assert (loss.item() == 0) == is_hidden
 
 
-@given(ids=arrays(int, st.tuples(st.integers(1, 3), st.integers(1, 4)), elements=st.integers(0, 2)), pad=st.sampled_from([None, 0, 1]), ends=st.sampled_from([None, 0, (2, 0)]))  # fmt: skip
+@pytest.mark.parametrize(("pad", "ends"), [(0, (2, 0)), (0, 0), (None, 0), (1, 0), (0, None)])
+@pytest.mark.parametrize(
+    "ids",
+    [[[0, 0]], [[0]], [[0, 1]], [[0, 0, 1]], [[1, 0, 0]], [[0, 1, 0]], [[1, 0, 1]], [[1, 1, 1], [0, 0, 1]], [[0, 0, 2, 1], [0, 1, 0, 2]]],
+)  # fmt: skip
 def test_rows_that_begin_or_end_with_two_tokens_of_padding_warn(
-    ids: np.ndarray, pad: int | None, ends: Any
+    ids: Any, pad: int | None, ends: Any
 ) -> None:
     """Only if the padding token also ends sequences, and a batch has no mask."""
-    model = language_model(pad_id=pad, eos_id=ends)
+    model, ids = language_model(pad_id=pad, eos_id=ends), np.array(ids)
     both = [pad, pad]
     expected = pad == 0 and ends is not None and any(
         row[:2] == both or row[-2:] == both for row in ids.tolist()
