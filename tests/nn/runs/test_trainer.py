@@ -17,6 +17,7 @@ from support.environment import THOROUGH
 from support.runs import assert_same_run, at_step, trainer, weights
 from support.scripts import started
 
+import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.io import load_arrays, save_arrays
@@ -243,9 +244,22 @@ def test_resume_after_kills_at_random_times_is_exact(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("training", [True, False], ids=["step", "validation"])
 def test_ctrl_c_stops_after_step_and_saves(tmp_path: Path, training: bool) -> None:
-    whole = trainer(tmp_path / "whole")
+    def noisy(run_dir: Path) -> nn.Trainer:
+        """Return a trainer whose validation draws numbers, as dropout in training does."""
+        t = trainer(run_dir)
+        total = t.objective.total
+
+        def draws(*args: Any) -> Any:
+            if not t.model.training:
+                mg.rand(3)
+            return total(*args)
+
+        t.objective.total = draws
+        return t
+
+    whole = noisy(tmp_path / "whole")
     whole.fit()
-    cut = trainer(tmp_path / "cut")
+    cut = noisy(tmp_path / "cut")
     step = 3 if training else len(cut.train.plan(0))
     at_step(cut, step, lambda: signal.raise_signal(signal.SIGINT), training)
     with pytest.raises(KeyboardInterrupt, match=r"stopped at step \d+; the state is in .*cut"):
@@ -253,7 +267,7 @@ def test_ctrl_c_stops_after_step_and_saves(tmp_path: Path, training: bool) -> No
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     state = load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]
     assert (state["step"], state["validated"]) == (4 if training else step, -1)
-    again = trainer(tmp_path / "cut")
+    again = noisy(tmp_path / "cut")
     again.fit(resume=True)
     assert_same_run(whole, again)
 
