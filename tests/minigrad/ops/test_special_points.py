@@ -310,7 +310,7 @@ def test_infinite_slope_of_an_unused_element_gives_third_derivatives_of_zero(f: 
 
 @pytest.mark.parametrize("root", [np.sqrt, lambda x: x**0.5, lambda x: np.power(x, np.array(0.5))])
 def test_root_of_a_constant_zero_gives_a_finite_hessian(root: Any) -> None:
-    """The infinite slope of a constant element does not reach the other elements."""
+    """Check that the infinite slope of one element makes no other gradient NaN."""
     a, x = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 4.0])
     with np.errstate(divide="ignore"):
         found = mg.hessian(lambda x: (root(np.diag(x)) @ a @ root(np.diag(x))).sum())(x).data
@@ -437,6 +437,28 @@ def test_cholesky_and_its_solutions_by_halves_are_those_of_whole_triangles(
         patch.setattr(linalg, "MAX_WHOLE", 1)
         for y, z in zip(derivatives(), expected):
             np.testing.assert_allclose(y, z, 1e-7, 1e-7 * np.abs(z).max())
+
+
+@given(st.integers(1, 6), st.sampled_from([(), (2,)]), st.integers(0, 99))
+def test_likelihood_by_a_factor_has_the_derivatives_of_that_by_the_inverse(
+    n: int, batch: Any, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    a, v, weights = rng.normal(size=(3, *batch, n, n))
+    x = a @ a.mT + np.eye(n)
+
+    def by_factor(x: Any) -> Any:
+        c = np.linalg.cholesky((x + x.mT) / 2)
+        logs = np.log(np.diagonal(c, axis1=-2, axis2=-1)).sum()
+        return 2 * logs + (mg.cho_solve((c, True), v) * weights).sum()
+
+    def by_inverse(x: Any) -> Any:
+        y = (x + x.mT) / 2
+        return np.log(np.linalg.det(y)).sum() + (np.linalg.inv(y) @ v * weights).sum()
+
+    for derivative in (mg.grad, lambda f: lambda x: mg.hvp(f, x, v)):
+        y, expected = (derivative(f)(x).data for f in (by_factor, by_inverse))
+        np.testing.assert_allclose(y, expected, 1e-7, 1e-7 * np.abs(expected).max())
 
 
 def test_cho_solve_keeps_no_inverse_of_a_factor_that_is_written() -> None:
