@@ -311,7 +311,7 @@ def invert_lower(x: Any, /) -> Any:
     """Compute the inverses of lower triangles, by halves; the rest of x is not read."""
     n = x.shape[-1]
     if n <= MAX_WHOLE:
-        return np.linalg.inv(np.where(_weights(n, bool), x, 0))
+        return np.linalg.inv(np.where(triangle_weights(n, bool), x, 0))
     y, half = np.zeros_like(x), n // 2
     top = y[..., :half, :half] = invert_lower(x[..., :half, :half])
     low = y[..., half:, half:] = invert_lower(x[..., half:, half:])
@@ -325,7 +325,7 @@ _inverse_of_lower: Any = either(
 
 
 @lru_cache(16)
-def _weights(n: int, dtype: Any) -> np.ndarray:
+def triangle_weights(n: int, dtype: Any) -> np.ndarray:
     """Return ones below the diagonal, halves on it, and zeros above."""
     return (np.tri(n) - np.eye(n) / 2).astype(dtype)
 
@@ -337,7 +337,7 @@ def _cholesky_gradient(g: Any, y: Any, inverse: Any) -> Any:
     """
     n = y.shape[-1]
     if n <= 2 * MAX_WHOLE:
-        s = inverse.mT @ ((y.mT @ g) * _weights(n, y.dtype)) @ inverse
+        s = inverse.mT @ ((y.mT @ g) * triangle_weights(n, y.dtype)) @ inverse
         return (s + s.mT) / 2
     first, last = slice(None, n // 2), slice(n // 2, None)
     a, b, c = ((..., first, first), (..., last, first), (..., last, last))

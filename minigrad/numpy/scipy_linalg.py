@@ -21,7 +21,7 @@ from ..registry import Op, either, function, op
 from ..tensor import Tensor, as_operand, unwrap
 from .batched import all_true
 from .indexing import scatter
-from .linalg import _weights, cholesky, invert_lower, keep_inverse, solve, tril, triu
+from .linalg import cholesky, invert_lower, keep_inverse, solve, triangle_weights, tril, triu
 
 __all__ = ["solve_triangular", "cho_factor", "cho_solve", "solve_banded", "expm"]
 
@@ -90,7 +90,7 @@ def _cho_gradients(g: Any, y: Any, c: Any, b: Any, saved: Any) -> tuple[Any, Any
     middle, g_middle = saved @ b, saved @ g
     g_b = saved.mT @ g_middle
     left, right = np.concatenate([g_b, y], -1), np.concatenate([middle, g_middle], -1)
-    return np.where(_weights(c.shape[-1], bool), -left @ right.mT, 0), g_b
+    return np.where(triangle_weights(c.shape[-1], bool), -left @ right.mT, 0), g_b
 
 
 def _cho_solve(c: Any, b: Any, /) -> Any:

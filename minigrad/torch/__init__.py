@@ -49,11 +49,12 @@ else:  # loaded on first use, since minigrad itself imports parts of this packag
     def __getattr__(name):
         if name in _PACKAGES:
             return _importlib.import_module(f"{__name__}.{name}")
-        parts = () if name.startswith("_") else ("functions", "dtypes")
-        modules = [_importlib.import_module(f"{__name__}.{part}") for part in parts]
-        place = next((module for module in modules if name in module.__all__), None)
         if name in _SAME:
             place = _importlib.import_module("minigrad")
+        else:
+            parts = () if name.startswith("_") else ("functions", "dtypes")
+            modules = [_importlib.import_module(f"{__name__}.{part}") for part in parts]
+            place = next((module for module in modules if name in module.__all__), None)
         if place is None:
             return _namespace(__name__)[1](name, 2)
         value = getattr(place, name)

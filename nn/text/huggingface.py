@@ -321,7 +321,8 @@ class ModelText:
         name = "tool_use" if has_tools else "default"
         if name not in templates:
             why = "not a model for chats; use one, such as an instruct model"
-            why = f"no default among {listed(templates)}" if templates else why
+            if templates:
+                why = f"no default among {listed(templates)}"
             raise ValueError(f"{self.settings.where}: no chat_template: {why}")
         where, source = templates[name]
         defaults = {
