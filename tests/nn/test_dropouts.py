@@ -96,7 +96,7 @@ def test_model_drops_elements_at_the_places_of_its_definition(
 
 
 def test_elements_are_dropped_behind_norms() -> None:
-    """So dropped elements are exactly 0, before they are added to the residual."""
+    """Check that dropped elements are 0 before they are added to the residual."""
     layer = nn.ExtendedEncoderLayer(8, 2, 8, dropout=0.5, norm_first=True, norm_after=True)
     zeros, ones = np.zeros((4, 4, 8), np.float32), lambda x: x * 0 + np.arange(8, dtype=np.float32)
     config = nn.EncoderConfig(9, embeddings=nn.EmbeddingConfig(scale=True, norm=True), **{**SIZES, "d_model": 8})  # fmt: skip

@@ -1,4 +1,4 @@
-"""The training loop beside the same loop written out on arrays."""
+"""Compare the training loop with the same loop, written out on arrays."""
 
 from __future__ import annotations
 

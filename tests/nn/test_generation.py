@@ -1,4 +1,4 @@
-"""The book's decoding: tokens by their chances, up to an end, with the state of each row."""
+"""Compare decoding with a loop: choices of tokens, ends, and the state of each row."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_gradcheck_rejects_a_kink_that_no_single_element_shows() -> None:
 
 @pytest.mark.parametrize("tracked", [*itertools.product([None, False, True], repeat=2)])
 def test_gradcheck_checks_the_tensors_that_require_gradients_or_else_all(tracked: Any) -> None:
-    """The rule of `a` is wrong. For None, the input is an array."""
+    """Use an op whose rule of `a` is wrong. Where `tracked` is None, the input is an array."""
     f = custom_op(a=lambda g, b: 2 * g * b, b=lambda g, a: g * a)(lambda a, b: a * b)
     inputs = [x if kind is None else Tensor(x, kind) for x, kind in zip((A, A + 1), tracked)]
     only_b = True in tracked and tracked[0] is not True

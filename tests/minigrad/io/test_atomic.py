@@ -296,7 +296,7 @@ def test_replace_together_whose_block_raises_replaces_nothing(where: str, tmp_pa
 
 
 def test_read_together_notices_files_that_are_replaced(tmp_path: Path) -> None:
-    """An error in the block is that of reading both, unless the files remained."""
+    """Expect the error of the block only if the files stayed as they were, or it is no error of reading."""
     write_both(tmp_path, "old")
     with read_together(tmp_path, "config.json") as source:
         assert source == tmp_path

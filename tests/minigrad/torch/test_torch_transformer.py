@@ -180,7 +180,7 @@ def test_layer_has_the_parameters_and_dropouts_of_pytorch(
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_attention_drops_weights_in_training_only(need_weights: bool) -> None:
-    """The one key has the weight 1, so that each head is dropped or doubled."""
+    """Attend to one key, whose weight is 1, so that each head is dropped or doubled."""
     m = perturb(nn.MultiheadAttention(4, 2, 0.5, bias=False, dtype=float), 0)
     m.out_proj.weight.data[...] = np.eye(4)
     x = normal(1, 1, 50, 4)

@@ -1,4 +1,4 @@
-"""What the options of the commands stand for: default values, and the training that they plan."""
+"""Test the default values of options of the commands, and the training that options plan."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_fine_tune_validates_twice_an_epoch_and_warms_up_a_tenth(
 def test_texts_of_a_classifier_are_cut_at_the_least_of_three_limits(
     given: int | None, of_text: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the option, the tokenizer and the model, which has 20 positions."""
+    """Take the least of the option, of the tokenizer and of the 20 positions of the model."""
     folder = encoder_folder(tmp_path / "encoder")
     text_files(folder, unk_token="[UNK]", **({} if of_text is None else {"model_max_length": of_text}))  # fmt: skip
     texts = [*(" ".join(["cat"] * n) for n in range(1, 23)), "zebra"]

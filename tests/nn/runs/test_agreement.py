@@ -1,4 +1,4 @@
-"""Digests, locks and parts of runs: what is told apart, and what is not."""
+"""Test which settings and data the digests of runs tell apart, and locks and parts of batches."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ERRORS = (
 
 
 class Hub(ModuleType):
-    """The functions of `huggingface_hub` that are called, for the files of `remote`."""
+    """Stand in for `huggingface_hub`, with the files of `remote`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("huggingface_hub")
