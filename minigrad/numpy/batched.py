@@ -17,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from ..arrays import OtherArray, all_values
 from ..errors import GradientError
 from ..nested import numpy_name
+from ..tensor import Tensor, unwrap
 
 EXAMPLES = "examples"
 """Name of the hidden axis: `x.sum(axis=EXAMPLES)` sums over the examples."""
@@ -110,7 +111,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         if first:
             values = np.moveaxis(values, range(1, 1 + ndim), range(1 + first, 1 + first + ndim))
         if values.ndim == 1 and not any(part is ... for part in index):
-            return _result(BatchedArray(values.copy()))
+            return as_numbers(BatchedArray(values.copy()))
         return BatchedArray(values)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -219,7 +220,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
             index, value = array._assigned(index, value)
             return ufunc.at(array.values, index, value)
         if method == "reduce" and out is None:
-            return _result(_reduced(ufunc, *inputs, **options))
+            return as_numbers(_reduced(ufunc, *inputs, **options))
         if method == "accumulate" and out is None:
             return _along_one(ufunc.accumulate, 0)(*inputs, **options)
         if method != "__call__" or any(isinstance(o, BatchedArray) for o in options.values()):
@@ -231,7 +232,7 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         else:
             y = ufunc(*_aligned(inputs), **options)
         if out is None:
-            return _result(BatchedArray(y) if ufunc.nout == 1 else tuple(map(BatchedArray, y)))
+            return as_numbers(BatchedArray(y) if ufunc.nout == 1 else tuple(map(BatchedArray, y)))
         if not isinstance(out[0], BatchedArray):
             raise TypeError(
                 f"{numpy_name(ufunc)} cannot write different results for the examples into "
@@ -250,14 +251,14 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
         if rule is None:
             raise TypeError(f"{numpy_name(function)} has no batching rule; write the batch axis")
         y = rule(*args, **kwargs)
-        return y if function in RETURNS_ARRAYS else _result(y)
+        return y if function in RETURNS_ARRAYS else as_numbers(y)
 
 
-def _result(y: Any) -> Any:
-    """Return a result without axes as a read-only one, as `as_result` does for NumPy's numbers."""
+def as_numbers(y: Any) -> Any:
+    """Return results; those without axes become read-only, as `as_result` makes NumPy's numbers."""
     for part in y if isinstance(y, tuple) else (y,):
-        if isinstance(part, BatchedArray) and not part.ndim:
-            part.values.setflags(write=False)
+        if type(part) in (Tensor, BatchedArray) and not part.ndim:
+            all_values(unwrap(part)).setflags(write=False)
     return y
 
 

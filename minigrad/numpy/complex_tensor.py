@@ -371,16 +371,12 @@ for _name in ("T", "mT"):
 setattr(ComplexTensor, "conj", _conjugate)  # noqa: B010
 
 
-def astype(z: Any, dtype: Any, **options: Any) -> ComplexTensor:
+def astype(z: Any, dtype: Any, *, copy: bool = True) -> ComplexTensor:
     """Convert real tensors, or complex ones, to a complex dtype."""
     if np.dtype(dtype).kind != "c":
         raise TypeError(f"astype: dtype must be complex, got {dtype}; write x.real, or np.abs(x)")
     real = np.zeros((), dtype).real.dtype
-    return linear(
-        lambda part: (
-            wrap(part, None).astype(real) if isinstance(part, np.ndarray) else part.astype(real)
-        )
-    )(z)
+    return linear(operator.methodcaller("astype", real))(z)
 
 
 setattr(ComplexTensor, "astype", astype)  # noqa: B010
@@ -398,7 +394,7 @@ def _of_operation(op: Op, operands: tuple[Any, ...], options: dict[str, Any]) ->
 
 
 BY_NAME: dict[str, Callable[..., ComplexTensor]] = {
-    "astype": lambda x, dtype: astype(x, dtype),
+    "astype": astype,
     "concatenate": lambda *arrays, axis=0: linear(np.concatenate)(arrays, axis),
     **{f.__name__: FUNCTIONS[f] for f in (np.add, np.subtract, np.multiply, np.divide, np.matmul)},
     "power": _power,

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import all_values
 from ..changes import mark_changed
 from ..modes import MODE
 from ..nested import needs_gradient, refusal, without_tensors
 from ..tensor import DISPATCH, Tensor, extension, unwrap
-from .batched import RETURNS_ARRAYS
+from .batched import RETURNS_ARRAYS, as_numbers
 from .nested import as_tensors, numpy_name, on_arrays, signature, write_out
 
 _SPECIAL = {"dtype", "out"}
@@ -89,9 +88,7 @@ class ArgumentAdapter:
     def _result(self, *args: Any, **options: Any) -> Any:
         """Call `function`; return a result without axes as a number, if NumPy returns one."""
         y = self.function(*args, **options)
-        if type(y) is Tensor and not y._array.ndim and self.numpy not in RETURNS_ARRAYS:
-            all_values(y._array).setflags(write=False)
-        return y
+        return y if self.numpy in RETURNS_ARRAYS else as_numbers(y)
 
     @functools.cached_property
     def _overwrites(self) -> bool:

@@ -138,7 +138,7 @@ def _answer_split(numpy: Any) -> None:
     def split_fixed_axis(ary: Any, indices_or_sections: Any) -> list[Tensor]:
         n = unwrap(indices_or_sections)
         parts = range(len(numpy(placeholder(shape_of(ary)), n)))
-        return [rearranged(lambda x, i: numpy(x, n)[i], ary, i) for i in parts]
+        return [rearranged(lambda x, n, i: numpy(x, n)[i], ary, n, i) for i in parts]
 
 
 for _numpy in (np.vsplit, np.hsplit, np.dsplit):

@@ -263,7 +263,7 @@ def _cofactors(x: Any) -> Any:
     rest = np.array([[j for j in range(n) if j != i] for i in range(n)], int).reshape(n, n - 1)
     minors = x[..., rest[:, None, :, None], rest[None, :, None, :]]  # (..., n, n, n-1, n-1)
     signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
-    return np.linalg.det(minors) * signs.astype(x.dtype)
+    return np.linalg.det(minors) * signs
 
 
 def _det_gradient(g: Any, y: Any, x: Any) -> Any:

@@ -13,7 +13,7 @@ from ..nested import needs_gradient
 from ..protocols import ANSWERS
 from ..tensor import DISPATCH, Tensor
 from .forms import check_ufunc_options
-from .nested import numpy_name, on_arrays, write_out
+from .nested import as_tensors, numpy_name, on_arrays, write_out
 from .scipy_special import by_name
 from .writing import at
 
@@ -41,9 +41,7 @@ def _of_ufunc(
         call = getattr(ufunc, method)
         if not needs_gradient((inputs, options)):
             y = on_arrays(call, inputs, options)
-            if function is None:
-                return y
-            return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
+            return y if function is None else as_tensors(y)
         if function is None and method == "__call__":
             function = by_name(ufunc)
         if function is None:

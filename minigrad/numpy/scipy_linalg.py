@@ -185,7 +185,7 @@ def expm(x, /):
     norm = np.abs(x).sum(-2).max(-1)
     is_large = (norm > _MAX_NORM) & np.isfinite(norm)
     squarings = np.where(is_large, np.ceil(np.log2(np.where(is_large, norm, 1) / _MAX_NORM)), 0)
-    x = x / np.exp2(squarings)[..., None, None].astype(x.dtype)
+    x = x / np.exp2(squarings)[..., None, None]
     even = odd = np.zeros_like(x)
     power, square = np.eye(x.shape[-1], dtype=x.dtype), x @ x
     coefficients = _pade_coefficients()

@@ -39,7 +39,7 @@ class SparseMatrix(NDArrayOperatorsMixin, OtherArray):
         return SparseMatrix(self.matrix.T)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if ufunc is not np.matmul or method != "__call__" or options:
+        if ufunc is not np.matmul or options:
             check_class(self.matrix)
         a, b = inputs
         if isinstance(a, SparseMatrix) and isinstance(b, np.ndarray):
