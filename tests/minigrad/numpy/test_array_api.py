@@ -364,3 +364,21 @@ def test_from_dlpack_shares_memory_unless_copies_are_asked_for(copies: bool | No
     x = np.arange(3.0)
     y = xp.from_dlpack(x, copy=copies)
     assert np.shares_memory(y.data, x) is not bool(copies) and y.tolist() == [0, 1, 2]
+
+
+def test_asarray_without_a_copy_returns_a_tensor_of_this_dtype_itself() -> None:
+    x, z = (
+        Tensor([1.0, 2.0], requires_grad=True),
+        np.fft.fft(Tensor([1.0, 2.0], requires_grad=True)),
+    )
+    for copies in (None, False):
+        assert xp.asarray(x, copy=copies) is x and xp.asarray(x, dtype=float, copy=copies) is x
+        assert np.shares_memory(xp.asarray(x.data, copy=copies).data, x.data)
+    for y in (xp.asarray(x, copy=True), xp.asarray(x, dtype=np.float32)):
+        assert y.requires_grad and not np.shares_memory(y.data, x.data)
+    assert xp.asarray([1.0]).tolist() == [1]
+    for other in ([1.0], Tensor([1.0])):
+        with pytest.raises(ValueError, match="copy"):
+            xp.asarray(other, dtype=np.float32, copy=False)
+    assert xp.asarray(z) is z and xp.asarray(z, dtype=np.complex64).dtype == np.complex64
+    assert xp.astype(z, np.complex64).dtype == np.complex64 and xp.astype(x, float, copy=False) is x

@@ -40,7 +40,8 @@ def assert_options(name: str, args: tuple[Any, ...], options: dict[str, Any], dt
     f = getattr(mg, name)
     with pytest.raises((TypeError, ValueError), match="device"):
         f(*args, device="cuda", **options)
-    assert f(*args, device="cpu", **options).dtype == dtype
+    for device in ("cpu", "cpu:0"):
+        assert f(*args, device=device, **options).dtype == dtype
     if name in ("randint", "randperm"):
         return
     if dtype.kind == "f":
@@ -86,3 +87,19 @@ def test_random_tensor_has_the_shape_dtype_and_generator_that_are_named(
     if name == "randperm":
         assert sorted(y) == [*range(args[0])]
     assert_options(name, args, {"dtype": dtype}, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [None, np.float64, np.float32])
+def test_tensor_of_a_tensor_is_a_copy_with_its_gradient(dtype: Any) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for data in (x, [x, [3.0, 4.0]], (x,), x.data, [x.detach()]):
+        y = mg.tensor(data, dtype=dtype)
+        assert y is not x and not np.shares_memory(y.data, x.data)
+        assert y.dtype == (dtype or np.float64) and y.data.ravel()[:2].tolist() == [1, 2]
+        if y.requires_grad:
+            assert mg.gradients(y.sum(), x)[0].tolist() == [1, 1]
+        else:
+            assert data is not x and mg.tensor(data, requires_grad=True).is_leaf
+    with pytest.raises(mg.GradientError, match="data must not require gradients if requires_grad"):
+        mg.tensor([x], requires_grad=True)
+    assert mg.as_tensor([x, x]).requires_grad and mg.as_tensor(x.data)._array is x.data

@@ -104,6 +104,17 @@ def test_jvp_and_hvp_of_numbers_and_lists_equal_formulas() -> None:
     assert mg.hvp(lambda x: (x**3).sum())([1.0, 2.0], [1.0, 0.5]).tolist() == [6, 6]
 
 
+def test_direction_gets_the_dtype_of_its_input_and_may_be_in_a_list() -> None:
+    x = V.astype(np.float32)
+    for direction in (V, [V], (V,), V.tolist()):
+        for product in (
+            mg.jvp(np.sin, x, direction)[1],
+            mg.hvp(lambda x: np.sin(x).sum(), x, direction),
+        ):
+            assert product.dtype == np.float32 and product.shape == (3,)
+        np.testing.assert_allclose(mg.jvp(np.sin, x, direction)[1].data, V * np.cos(x), rtol=1e-6)
+
+
 def test_jacobian_has_the_axes_of_result_and_argument() -> None:
     assert mg.jacobian(lambda a: a.T @ a)(A).shape == (3, 3, 2, 3)
     assert [b.shape for b in mg.jacobian(lambda a, x: a @ x, (0, 1))(A, V)] == [(2, 2, 3), (2, 3)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.edges import overwrite
 from support.environment import max_examples
+from support.opinfo.linalg import EINSUMS
 from support.properties import normal, seeds
 
 import minigrad as mg
@@ -120,3 +123,78 @@ def test_quantile_of_more_values_than_float16_counts_equals_numpy(
         found = mg.quantile(x, q, method=method).data
         expected = np.quantile(x.astype(float), q, method=method)
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((1, 3), (2, 4, 3))), ("i,i->", ((1,), (4,)))])  # fmt: skip
+def test_gradient_of_einsum_is_the_einsum_of_each_direction(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    """A sum of products is linear in each operand, which can also be a number."""
+    arrays = [normal([1, i], *shape) for i, shape in enumerate(shapes)]
+    leaves = [Tensor(x, requires_grad=True) for x in arrays]
+    y = mg.einsum(subscripts, *leaves)
+    np.testing.assert_allclose(y.data, np.einsum(subscripts, *arrays), rtol=1e-12)
+    g = normal(2, *y.shape)
+    for i, gradient in enumerate(mg.gradients(y, leaves, g)):
+        direction = normal([3, i], *shapes[i])
+        along = [*arrays[:i], direction, *arrays[i + 1 :]]
+        expected = np.sum(np.einsum(subscripts, *along) * g)
+        np.testing.assert_allclose(np.sum(gradient.data * direction), expected, rtol=1e-10)
+    assert mg.einsum(",", 2.0, Tensor(3.0, requires_grad=True)).item() == 6
+
+
+OPTIONS: list[tuple[Any, Any]] = [
+    # calls with a list or an array, which the caller changes before the backward pass
+    (np.roll, [1]),
+    (lambda x, a: np.roll(x, a, a), [1, 0]),
+    (np.tile, [1, 2]),
+    (lambda x, a: np.pad(x, a, mode="edge"), [[1, 0], [0, 2]]),
+    (lambda x, a: np.pad(x, a), np.array([[1, 0], [0, 2]])),
+    (lambda x, a: np.rot90(x, 1, a), [1, 0]),
+    (lambda x, a: np.lib.stride_tricks.sliding_window_view(x, a, a), [1, 1]),
+    (np.transpose, [1, 0]),
+    (lambda x, a: np.moveaxis(x, a, [1, 0]), [0, 1]),
+    (lambda x, a: np.repeat(x, a, 0), [2, 1]),
+    (lambda x, a: np.delete(x, a, 1), [1]),
+    (lambda x, a: np.insert(x, a, 5.0, 1), [1, 2]),
+    (lambda x, a: np.split(x, a, 1)[1], [1]),
+    (lambda x, a: np.hsplit(x, a)[1], [1]),
+    (np.reshape, [3, 2]),
+    (lambda x, a: np.tensordot(x, np.ones((3, 1)), a), [[1], [0]]),
+    (lambda x, a: np.einsum(x, a, [1]), [0, 1]),
+    (lambda x, a: np.gradient(x, a, axis=1), [0.0, 1.0, 4.0]),
+    (lambda x, a: np.interp(x, a, [1.0, 2.0, 4.0]), [-9.0, 0.0, 9.0]),
+    (lambda x, a: np.diff(x, append=a), [[1], [2]]),
+    (lambda x, a: np.trapezoid(x, a), [0.0, 1.0, 4.0]),
+    (lambda x, a: np.average(x, 1, a), [1.0, 2.0, 1.0]),
+    (lambda x, a: np.cov(x[0], a), [1.0, 0.0, 4.0]),
+    (lambda x, a: np.clip(x, a, None), [0.1, -0.1, 0.3]),
+    (lambda x, a: np.where(a, x, 0), [True, False, True]),
+    (lambda x, a: np.select([a], [x]), [True, False, True]),
+    (lambda x, a: np.sum(x, where=a), [True, False, True]),
+    (lambda x, a: np.fft.fft(x, norm="ortho", axis=a[0]).real, [1]),
+    (lambda x, a: np.fft.fftn(x, a).real, [4, 2]),
+    (lambda x, a: np.fft.fftshift(x, a), [1]),
+    (lambda x, a: mg.scatter(x[0], index=a, shape=(4,)), [3, 1, 1]),
+    (lambda x, a: mg.index_add(x, index=a, values=x[:1]), [1]),
+    (lambda x, a: mg.masked_select(x, a), [True, False, True]),
+    (lambda x, a: mg.gather(x, 1, a), [[2], [1]]),
+    (lambda x, a: np.linalg.norm(x, axis=tuple(a)), [1, 0]),
+    (lambda x, a: np.quantile(x, a, 1), [0.25, 1.0]),
+    (lambda x, a: mg.solve_triangular(a, x), [[2.0, 1.0], [0.0, 1.0]]),
+    (lambda x, a: mg.solve_banded((0, 1), a, x), [[0.0, 1.0], [2.0, 4.0]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f, option", OPTIONS)
+def test_gradient_keeps_an_option_that_the_caller_changes(f: Any, option: Any) -> None:
+    values = normal(1, 2, 3)
+    x = Tensor(values, requires_grad=True)
+    found = []
+    for changes in (False, True):
+        given = copy.deepcopy(option)
+        y = np.sin(f(x, given))
+        if changes:
+            overwrite(given)
+        found.append(mg.gradients(y.sum(), x)[0].data)
+    np.testing.assert_array_equal(*found)

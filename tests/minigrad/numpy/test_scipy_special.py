@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,8 @@ from support.edges import beside
 from support.environment import max_examples
 from support.special_functions import DEFINITIONS, INVERSES
 
+import minigrad as mg
+from minigrad import Tensor
 from minigrad.numpy import scipy_special
 from minigrad.numpy.scipy_special import RULES
 from minigrad.registry import OPS
@@ -51,6 +55,12 @@ RANGES: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     **{name: (st.integers(0, 4), st.integers(1, 5), FRACTION) for name in ("nbdtr", "nbdtrc", "nbdtri")},
 }  # fmt: skip
 """Values of the operands of functions whose operands are not all positive; of inverses, those of the function."""
+
+
+def test_each_function_with_a_definition_has_rules() -> None:
+    own = {"cbrt", "erf", "exp2", "expm1", "log1p"}
+    assert RULES.keys() == DEFINITIONS.keys() | INVERSES.keys() | own
+    assert scipy_special.COMPOSED.keys() == {"polygamma", "multigammaln", "zeta", "sinc"}
 
 
 def difference(f: Any, x: float) -> float:
@@ -155,3 +165,47 @@ def test_slope_for_an_order_with_decimals_is_that_of_its_whole_part(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scipy_special, "sp", SimpleNamespace(**DEFINITIONS))
         assert rule(1.0, n + part, x) == rule(1.0, float(n), x)
+
+
+def test_ufunc_of_scipy_is_known_by_its_name_and_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`np.float_power` stands for a ufunc of SciPy, and has a rule by its second operand only."""
+    a, b = np.array([2.0, 3.0]), Tensor([1.0, -1.0], requires_grad=True)
+    rules = (None, lambda g, y, a, b: g * y * np.log(a))
+    monkeypatch.setitem(RULES, "float_power", rules)
+    module = SimpleNamespace(float_power=np.exp)  # another function of this name
+    monkeypatch.setitem(sys.modules, "scipy.special._ufuncs", module)
+    scipy_special.op_of.cache_clear()
+    with pytest.raises(TypeError, match=r"float_power has no rule for Tensors"):
+        np.float_power(a, b)
+    module.float_power = np.float_power
+    scipy_special.op_of.cache_clear()
+    y = np.float_power(a, b)
+    np.testing.assert_allclose(mg.gradients(y, b, a)[0].data, a * a**b.data * np.log(a))
+    with pytest.raises(TypeError, match="float_power: a must not require gradients, because the"):
+        np.float_power(b, b)
+    scipy_special.op_of.cache_clear()
+
+
+def test_polygamma_of_zero_is_psi_and_of_zeros_among_others_is_refused() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scipy_special, "sp", SimpleNamespace(**DEFINITIONS))
+        assert scipy_special.polygamma([0, 0], 1.5) == DEFINITIONS["psi"](1.5)
+        assert scipy_special.zeta(2.5) == DEFINITIONS["_zeta"](2.5, 1.0)
+        with pytest.raises(ValueError, match="polygamma: n must be positive in all elements or 0 "):
+            scipy_special.polygamma([0, 1], 1.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slope_of_dawsn_has_the_digits_of_its_dtype_at_every_size(dtype: Any) -> None:
+    """1 - 2 x dawsn(x) cancels for large x, from a size on that depends on the dtype."""
+    rule = RULES["dawsn"][0]
+    for size in 10.0 ** np.arange(0.8, 4, 0.1):
+        x = dtype(size)
+        u = 1 / (2.0 * float(x) ** 2)
+        terms = [math.prod(range(1, 2 * k, 2)) * u**k for k in range(1, 20)]
+        expected = -sum(itertools.takewhile(lambda t: t > 1e-18, terms))
+        y = dtype((1 - expected) / (2 * float(x)))
+        assert rule is not None
+        assert rule(1.0, y, x) == pytest.approx(
+            expected, rel=100 * float(np.finfo(dtype).eps) ** (5 / 7)
+        )

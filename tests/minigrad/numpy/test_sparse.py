@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minigrad as mg
+from minigrad.numpy.sparse import SparseMatrix
 
 
 class Matrix:
@@ -24,6 +25,9 @@ class Matrix:
     @property
     def T(self) -> Matrix:
         return Matrix(self.dense.T, {"csr": "csc", "csc": "csr"}[self.format])
+
+    def toarray(self) -> np.ndarray:
+        return self.dense
 
     def tocsr(self) -> Matrix:
         return Matrix(self.dense, "csr")
@@ -69,3 +73,13 @@ def test_matrix_times_tensor_of_three_axes_is_refused() -> None:
     matrix, x = Matrix(np.eye(2), "csr"), mg.Tensor(np.ones((2, 2, 2)), requires_grad=True)
     with pytest.raises(ValueError, match="matmul: b must have 1 or 2 axes if a is sparse"):
         mg.matmul(matrix, x)
+
+
+def test_matrix_in_another_operation_or_with_options_is_refused() -> None:
+    matrix = SparseMatrix(Matrix(np.eye(2), "csr"))
+    for call in (lambda: matrix + matrix, lambda: np.matmul(np.eye(2), matrix, out=np.eye(2))):
+        with pytest.raises(TypeError, match=r"write x.toarray\(\), or minigrad.matmul\(x, t\)"):
+            call()
+    for other in (matrix, 2.0):
+        with pytest.raises(TypeError):
+            matrix @ other

@@ -105,6 +105,12 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
+    (lambda: mg.gather(MATRIX, 0, [0]), ValueError, "gather: indices must have 2 axes as x, got"),
+    (lambda: mg.take_along_axis(MATRIX, [0], 0), ValueError, r"indices must have 2 axes .* \(1,\)"),
+    (lambda: mg.take_along_axis(MATRIX, [[0]], None), ValueError, "must have 1 axis with axis=N"),
+    (lambda: mg.select([], []), ValueError, "same length, at least 1, got 0 and 0"),
+    (lambda: mg.select([TWO > 0] * 2, [TWO]), ValueError, "same length, at least 1, got 2 and 1"),
+    (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),

@@ -58,6 +58,8 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("power of base and exponent 0", lambda x: x[0] ** x[1], [0.0, 0.0], [0, 0]),
     ("arctan2 of tiny values", lambda x: np.arctan2(x, 1e-200), 1e-200, 5e199),
     ("prod of tiny values", np.prod, [1e-200, 2e-200], [2e-200, 1e-200]),
+    ("prod that is subnormal", np.prod, [1e-160, 3e-160], [3e-160, 1e-160]),
+    ("cumprod that is subnormal", np.cumprod, [1e-160, 3e-160], [1 + 3e-160, 1e-160]),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK)[:, 0], [[1, 2], [3, INF]], ZEROS),
     ("elu far below 0", lambda x: mg.elu(x) + np.expm1(x), -40.0, 2 * math.exp(-40)),
@@ -326,6 +328,17 @@ def test_det_of_nearly_singular_matrix_has_third_derivatives_of_its_triple_produ
     x = q @ np.diag([1.0, 2.0, smallest]) @ q.T
     expected = third_derivatives(lambda x: (x[0] * np.cross(x[1], x[2])).sum(), x)
     np.testing.assert_allclose(third_derivatives(np.linalg.det, x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-13, 1e-10, 1e-6])
+def test_det_of_nearly_singular_matrix_has_the_gradient_of_its_triple_product(
+    smallest: float,
+) -> None:
+    q = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    x = np.stack([q @ np.diag([1.0, 2.0, smallest]) @ q.T, np.eye(3)])
+    expected = np.stack([np.cross(x[:, i - 2], x[:, i - 1]) for i in range(3)], 1)
+    found = mg.grad(lambda x: np.linalg.det(x).sum())(x).data
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
 NOT_FINITE = [

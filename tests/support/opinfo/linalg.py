@@ -21,7 +21,7 @@ def _matmul(d: Draw) -> Sample:
 
 add("matmul", _matmul)
 
-_EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
+EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
     ("ij,jk->ik", ((2, 3), (3, 4))),
     ("ii->i", ((3, 3),)),
     ("ij,k->i", ((2, 3), (4,))),
@@ -39,7 +39,7 @@ _EINSUMS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
 def _einsum(d: Draw) -> Sample:
     """Draw subscripts that are known to be hard, or random ones, half of them without "->"."""
     if d.often(0.3):
-        subscripts, shapes = d.one_of(*_EINSUMS)
+        subscripts, shapes = d.one_of(*EINSUMS)
         return Sample(subscripts, *map(d.array, shapes))
     sizes = dict(zip("ibZa", (2, 3, 1, 2)))
     terms = ["".join(d.permutation_of("ibZa")[: d.integer(0, 3)]) for _ in range(d.integer(1, 3))]
