@@ -45,7 +45,6 @@ from minigrad.check.namespace import namespace
 from minigrad.tensor import Tensor, unwrap
 
 from ..layers import normalize_trailing_axes
-from . import methods as methods  # sets methods of modules
 
 __all__ = [
     "binary_cross_entropy",

@@ -160,8 +160,6 @@ def _copied(value: Any, memo: dict[int, Any], shared: list[tuple[Parameter, np.n
         made = memo[id(value)] = Parameter(array, requires_grad=False)
         if is_matrix:
             shared.append((made, made._array))
-    elif isinstance(value, Int8Matrix):
-        made = memo[id(value)] = value[:]
     elif isinstance(value, np.ndarray):
         made = memo[id(value)] = _frozen(value)
     elif isinstance(value, Hooks):

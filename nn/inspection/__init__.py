@@ -4,7 +4,6 @@ import typing as _typing
 
 from minigrad.check.namespace import namespace as _namespace
 
-from . import summary as summary  # a method of modules
 from .explorer import *
 from .hidden_states import *
 

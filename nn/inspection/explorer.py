@@ -162,7 +162,7 @@ def _vector_data(vectors: Sequence[tuple[Any, ...]], layers: Sequence[Any]) -> d
     """Return queries, keys and biases of each layer as float32 in base64, and its scale."""
     entries = []
     for layer, (queries, keys, *rest) in zip(layers, vectors):
-        q, k = (np.ascontiguousarray(part, "<f4") for part in (queries, keys))
+        q, k = (np.asarray(part, "<f4") for part in (queries, keys))
         scale, bias = (*rest, None, None)[:2]
         entry: dict[str, Any] = {"q": _encoded(q), "k": _encoded(k)}
         if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):

@@ -81,7 +81,7 @@ def attribute(
     inputs: list[Tensor] = []
 
     def leaf(module: Module, arguments: Any, result: Any) -> Tensor:
-        inputs.append(Tensor(unwrap(result).copy(), requires_grad=True))
+        inputs.append(Tensor(unwrap(result), requires_grad=True))
         return inputs[-1]
 
     tables = [m.tokens for m in model.modules() if isinstance(m, InputEmbedding)]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from minigrad.io.json import mistyped_fields
@@ -373,10 +373,6 @@ class ExtendedConfig(book.ModelConfig):
 
     def effective(self: C) -> C:
         """Return the configuration with the value that takes effect in place of each None."""
-        return self._effective
-
-    @cached_property
-    def _effective(self: C) -> C:
         positions, attention = self._positions, self.attention
         d_model, num_heads = self._sizes
         scale, bias = self.embeddings.scale, _or(attention.bias, self.bias)
@@ -402,11 +398,7 @@ class ExtendedConfig(book.ModelConfig):
             ),
             positions=positions,
             embeddings=replace(self.embeddings, scale=scale, size=self.embeddings.size or d_model),
-            **self._effective_of_heads(),
         )
-
-    def _effective_of_heads(self) -> dict[str, Any]:
-        return {}
 
     # -- plain data
 
@@ -574,8 +566,9 @@ class EncoderConfig(ExtendedConfig):
     num_channels: int = 3
     pad_id: int | None = 0
 
-    def _effective_of_heads(self) -> dict[str, Any]:
-        return {"head_dropout": _or(self.head_dropout, self.dropout)}
+    def effective(self) -> EncoderConfig:
+        """Return the configuration with the value that takes effect in place of each None."""
+        return replace(super().effective(), head_dropout=_or(self.head_dropout, self.dropout))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -586,10 +579,6 @@ class EncoderConfig(ExtendedConfig):
                     f"{self.image_size}"
                 )
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
-
-
-LanguageModelConfig = DecoderOnlyConfig  # the names of the book, with all options
-TransformerConfig = EncoderDecoderConfig
 
 
 def extended(config: book.ModelConfig) -> Any:

@@ -47,7 +47,7 @@ class PatchEmbedding(Module):
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
         """Return the vectors of images."""
         shape, dtype = np.shape(images), getattr(images, "dtype", None)
-        if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
+        if shape[1:] != self.shape or np.dtype(dtype).kind != "f":
             raise ValueError(
                 f"images must be floats (N, {', '.join(map(str, self.shape))}), got {dtype} {shape}"
             )
