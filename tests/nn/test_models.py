@@ -426,10 +426,13 @@ def test_layer_of_ones_own_changes_every_sublayer_of_a_model(
     assert all(np.any(layer.gate.grad.data) for layer in layers)
 
 
+@pytest.mark.parametrize("size", [None, 16])
 @pytest.mark.parametrize(("scale", "std"), [(True, 0.125), (0.5, 0.125), (False, 1.0), (1.0, 1.0)])
-def test_initial_embeddings_have_the_size_that_their_factor_needs(scale: Any, std: float) -> None:
+def test_initial_embeddings_have_the_size_that_their_factor_needs(
+    scale: Any, std: float, size: int | None
+) -> None:
     """Vaswani et al. (2017), section 3.4: sqrt(d_model) times the weights has size 1."""
-    embeddings = nn.EmbeddingConfig(scale=scale)
+    embeddings = nn.EmbeddingConfig(scale=scale, size=size)
     config = nn.DecoderOnlyConfig(500, 64, 2, 1, 8, tie=False, embeddings=embeddings)
     weight = nn.LanguageModel(config, np.random.default_rng(0)).embedding.tokens.weight.data
     assert np.std(weight[1:]) == pytest.approx(std, rel=0.05)

@@ -131,6 +131,7 @@ def test_summary_shows_modules_to_a_depth_and_counts_tied_parameters_once() -> N
     )
     assert m.summary().endswith("60 parameters, 60 trained")
     assert "blocks.1.0" in m.summary() and "blocks.1.0" not in m.summary(depth=1)
+    assert "blocks" not in m.summary(depth=0)
     m.blocks[0].weight = m.blocks[1][0].weight
     assert m.num_parameters() == 60 - 16 and "(shared)" in m.summary()
     assert "blocks.1.0.weight" not in m.state_dict()

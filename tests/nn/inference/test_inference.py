@@ -393,6 +393,30 @@ def test_for_inference_of_one_source_has_the_options_of_its_attention(
     assert (state.memory[0].absorbed is not None) == (can_be and length <= 8)
 
 
+@pytest.mark.parametrize("name", fast._IN_PLACE)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_activation_in_place_equals_the_activation(name: str, dtype: str) -> None:
+    """Up to values whose exponential overflows or vanishes."""
+    x = np.r_[np.linspace(-800, 800, 1601), np.linspace(-110, 110, 2201), 0.0].astype(dtype)
+    y = x.copy()
+    assert fast._IN_PLACE[name](y) is y
+    expected = nn.ACTIVATIONS[name](x).data
+    info = np.finfo(dtype)
+    np.testing.assert_allclose(y, expected, rtol=20 * info.eps, atol=100 * info.tiny)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-30, 1e-5])
+@pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
+def test_for_inference_norm_of_one_row_equals_the_norm_of_any_size(kind: Any, eps: float) -> None:
+    layer = kind(5, eps, dtype=float)
+    layer.weight.data += normal(0, 5)
+    quick = nn.for_inference(nn.Sequential(layer))
+    for exponent in (-160, -20, -9, 0, 9, 20):
+        for rows in (normal(1, 1, 5), normal(1, 2, 5)):
+            x = rows * 10.0**exponent
+            np.testing.assert_allclose(quick(x).data, layer(x).data, rtol=1e-9)
+
+
 @pytest.mark.parametrize("mask", [None, np.tri(2, 3, 1, dtype=bool)])
 def test_for_inference_of_a_layer_attends_to_other_sequences(mask: Any) -> None:
     """Not by the fused projections of one sequence."""

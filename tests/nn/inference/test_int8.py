@@ -314,6 +314,8 @@ def test_matrix_of_integers_is_converted_and_cannot_change() -> None:
     assert int8.Int8Matrix.rounded(np.zeros((2, 0))).shape == (2, 0)
     zeros = int8.Int8Matrix.rounded(np.array([[0.0, 0.0], [127.0, -63.6]]))
     assert zeros.scales.ravel().tolist() == [0, 1] and zeros.values.tolist() == [[0, 0], [127, -64]]
+    tiny = np.array([[1e-300, -2e-300]])
+    np.testing.assert_allclose(int8.Int8Matrix.rounded(tiny).data, tiny, rtol=0.01)
 
 
 def test_embedding_of_integers_takes_indices_of_its_rows_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ WEIGHTS = MAPS["cross"][0]
     [
         ({"cross": [WEIGHTS, WEIGHTS * np.nan]}, {}, "weights must be from 0 to 1 in layer 2 of 'cross'"),
         ({"cross": [WEIGHTS - 0.1]}, {}, "weights must be from 0 to 1 in layer 1 of 'cross'"),
+        ({"cross": [WEIGHTS / WEIGHTS.max() * 1.002]}, {}, "weights must be from 0 to 1 in layer 1 of 'cross'"),
         ({"cross": [WEIGHTS + 1]}, {}, "weights must be from 0 to 1 in layer 1 of 'cross'"),
         ({"cross": [WEIGHTS, WEIGHTS[:3]]}, {}, r"\(heads, target, source\) must have shape \(4, 5, 4\) in layer 2"),
         ({"encoder": [WEIGHTS]}, {}, r"\(heads, source, source\) must have shape \(4, 4, 4\) in layer 1"),
@@ -222,6 +224,46 @@ def test_explore_backward_increases_probability_and_keeps_the_model(
         np.testing.assert_allclose(frames[0], layer[ascent["head"]], atol=0.008)
         assert (frames[-1] != frames[0]).any()
         np.testing.assert_allclose(frames.sum(-1), 1, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "language model"])
+def test_explore_backward_takes_the_steps_of_its_definition(kind: str) -> None:
+    """A step is a hundredth of the weights at most, and shorter where the gradient is smaller."""
+    model, arguments = model_and_arguments(kind)
+    del arguments["vocabulary"]
+    arguments = {name: x[:3] for name, x in arguments.items()}
+    attentions = attentions_of(model.astype(float).eval())
+    weights = [p.weight for a in attentions.values() for p in (a.q_proj, a.k_proj)]
+    for w in weights:
+        w.data[...] *= 3  # gradients of such weights grow and shrink
+    longest = 0.01 * np.sqrt(sum((w.data**2).sum() for w in weights))
+    before, first = copy.deepcopy(model.state_dict()), 1 + (kind == "language model")
+    data = data_of(explore(model, **arguments, backward=True))
+    maps = [entry["name"] for entry in data["maps"]]
+    for output in data["backward"][-1:]:
+        model.load_state_dict(before)
+        steepest, p, frames = 0.0, [], []
+        for _ in range(11):
+            with nn.record_attention(model) as recorded:
+                logits = model(*inputs_of(kind, arguments))[0]
+            token = int(output["token"].strip("<eos>w") or 2)
+            log_p = mg.log_softmax(logits)[output["place"] - first, token]
+            p.append(np.exp(log_p.item()))
+            frames.append({name: calls[0][0] for name, calls in recorded.items()})
+            gradients = mg.gradients(log_p, weights, allow_unused=True)
+            pairs = [(w, g.data) for w, g in zip(weights, gradients) if g is not None]
+            steepest = max(steepest, np.sqrt(sum((g**2).sum() for _, g in pairs)))
+            for w, g in pairs:
+                w.data[...] += g * (longest / steepest)
+        assert output["ascent"]["p"] == pytest.approx(p, rel=1e-6)
+        changes = {name: np.abs(frames[-1][name] - w).sum((1, 2)) for name, w in frames[0].items()}
+        name = max(changes, key=lambda name: changes[name].max())
+        in_map = [
+            n for n in changes if maps == ["self"] or attention_kind(n) == attention_kind(name)
+        ]
+        expected = in_map.index(name), changes[name].argmax()
+        assert (output["ascent"]["layer"], output["ascent"]["head"]) == expected
+        assert maps[output["ascent"]["map"]] in ("self", attention_kind(name))
 
 
 def test_explore_backward_in_small_batches_gives_the_same_values(

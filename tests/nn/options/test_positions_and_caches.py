@@ -191,7 +191,7 @@ def test_rotary_scaling_with_unusual_settings_equals_its_formula(options: dict[s
     scaling = {
         "rope_type": "yarn",
         "factor": 4.0,
-        "original_max_position_embeddings": 64,
+        "original_max_position_embeddings": 1024,
         **options,
     }
     rotary = nn.RotaryPositions(32, base=100.0, scaling=scaling)
@@ -271,7 +271,7 @@ def test_rotary_of_heads_of_another_shape_raises(shape: Any) -> None:
     data=st.data(),
     kind=st.sampled_from((*SINUSOIDS, "learned")),
     size=st.integers(1, 4),
-    offset=st.integers(0, 2),
+    offset=st.integers(0, 5),
     seed=seeds,
 )
 def test_positions_add_rows_of_their_table(
@@ -344,6 +344,19 @@ def test_norm_after_needs_norm_first_and_sublayers_in_turn(
     else:
         with pytest.raises(ValueError, match="(norm_after|parallel) must be False, except"):
             layer(8, 2, 12, **options)
+
+
+@pytest.mark.parametrize("kind", [nn.TransformerDecoderLayer, nn.ExtendedDecoderLayer])
+def test_decoder_layer_called_in_chunks_equals_one_call(kind: Any) -> None:
+    layer = kind(8, 2, 12, dropout=0.0, dtype=float, generator=np.random.default_rng(0)).eval()
+    x, memory = normal(0, 2, 6, 8), normal(1, 2, 3, 8)
+    expected = layer(x, memory).data
+    for m in (layer, nn.for_inference(nn.Sequential(layer))[0]):
+        cache = nn.AttentionCache()
+        with mg.no_grad():
+            for part in (np.s_[:, :1], np.s_[:, 1:3], np.s_[:, 3:]):
+                y = mg.as_tensor(m(x[part], memory, cache=cache)).data
+                np.testing.assert_allclose(y, expected[part], rtol=1e-9, atol=1e-12)
 
 
 def test_cache_with_gradients_raises() -> None:

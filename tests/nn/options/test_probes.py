@@ -153,7 +153,9 @@ def test_attention_with_hooks_is_recorded_and_its_hooks_are_called() -> None:
     attention, x, calls = nn.MultiHeadAttention(8, 2), normal(0, 1, 3, 8), []
     attention.register_forward_hook(lambda module, args, y: calls.append(len(args)) or y * 0)
     attention.register_forward_pre_hook(lambda module, args: (args[0][:, :2],))
-    with nn.record_attention(attention) as outer, nn.record_attention(attention) as inner:
+    record = nn.record_attention
+    with record(attention) as outer, record(attention) as middle, record(attention) as inner:
         y = attention(x)
     assert y.shape == (1, 2, 8) and not y.data.any() and calls == [1]
-    assert [w.shape for w in outer[""] + inner[""]] == [(1, 2, 2, 2)] * 2
+    recorded = [call for records in (outer, middle, inner) for call in records[""]]
+    assert [w.shape for w in recorded] == [(1, 2, 2, 2)] * 3
