@@ -75,8 +75,8 @@ class Targets:
 
 def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothing: float) -> Array:
     """Return the targets of logits of some shape as a vector, or raise an error."""
-    if not shape:
-        raise ValueError(f"{name}: input must have classes, a last axis, got a scalar")
+    if not shape or not shape[-1]:
+        raise ValueError(f"{name}: input must have classes on a last axis, got shape {shape}")
     if needs_gradient((weight, smoothing)):
         raise TypeError(
             f"{name}: weight and label_smoothing must not require gradients; use .detach()"

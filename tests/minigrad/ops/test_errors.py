@@ -39,7 +39,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.unfold(THREE, 0, 4), ValueError, "unfold: size must be from 1 to 3, got 4"),
     (lambda: mg.unfold(THREE, 0, 2, -1), ValueError, "unfold: step must be at least 1, got -1"),
     (lambda: mg.layer_norm(1.0), ValueError, "x must have rows, a last axis, got a scalar"),
-    (lambda: mg.cross_entropy(1.0, 1), ValueError, "input must have classes, a last axis, got a"),
+    (lambda: mg.cross_entropy(1.0, 1), ValueError, "input must have classes on a last axis, got s"),
     (
         lambda: mg.split_heads(THREE, 1),
         ValueError,
