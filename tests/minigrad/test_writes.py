@@ -86,21 +86,27 @@ def test_last_of_several_values_for_an_element_gets_the_gradient() -> None:
     np.testing.assert_array_equal(values.grad.data, [0, 7, 5])
 
 
+ROWS = np.array([[0, 1, 1], [1, 0, 0]])
+GRID = np.array([[[0, 0]], [[1, 0]]]), np.array([[[1, 0], [0, 0], [0, 1]]])
+
+
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
 @pytest.mark.parametrize("tracked", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("index", [(ROWS,), GRID], ids=["one array", "broadcast arrays"])
 def test_last_of_several_values_does_not_depend_on_the_order_of_memory(
-    orders: str, tracked: tuple[bool, bool]
+    index: Any, orders: str, tracked: tuple[bool, bool]
 ) -> None:
     """NumPy goes through the index and the values in the order of their memory."""
-    index = np.array([[0, 1, 1], [1, 0, 0]])
-    values = np.arange(1.0, 7).reshape(2, 3)
-    y = Tensor(np.zeros(2), requires_grad=tracked[0]) * 1
+    full = np.broadcast_arrays(*index)
+    values = np.arange(1.0, 1 + full[0].size).reshape(full[0].shape)
+    last = dict(zip(zip(*[i.ravel().tolist() for i in full]), values.ravel()))
+    y = Tensor(np.zeros((2,) * len(index)), requires_grad=tracked[0]) * 1
     v = Tensor(np.asarray(values, order=orders[0]), requires_grad=tracked[1])
-    y[np.asarray(index, order=orders[1])] = v
-    assert y.data.tolist() == [6, 4]
+    y[tuple(np.asarray(i, order=orders[1]) for i in index)] = v
+    assert dict(np.ndenumerate(y.data)) == last
     if tracked[1]:
-        (y * np.array([1.0, 10.0])).sum().backward()
-        assert v.grad is not None and v.grad.data.tolist() == [[0, 0, 0], [10, 0, 1]]
+        y.backward(y.data)
+        np.testing.assert_array_equal(v.grad, values * np.isin(values, [*last.values()]))
 
 
 @given(st.data(), SEEDS)

@@ -117,7 +117,6 @@ class DataParallel(SingleProcess):
         if self._workers:
             self._check_owner()
             if not is_same(self._captured, self._state()):
-                self._is_unsummed = self._is_unsummed and add
                 self.close()  # the processes have copies of the old state
                 if add:
                     raise RuntimeError(

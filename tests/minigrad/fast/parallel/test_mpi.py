@@ -201,6 +201,7 @@ MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4"}
         ({"PMIX_RANK": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, (5, 8, 1, 1)),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # a batch script, or srun without MPI
         ({"PMI_RANK": "x", "PMI_SIZE": "4"}, None),
+        ({"PMI_RANK": "4", "PMI_SIZE": "4"}, None),
     ],
 )
 def test_launched_reads_environment_of_each_launcher(

@@ -354,7 +354,7 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
     sgd = optim.SGD(model.parameters(), lr=1e-3)
     with DataParallel(sgd, loss, model=model) as together:
         together.backward([0, 0])
-        process = together._workers[0][0].pid
+        process, part = together._workers[0][0].pid, model.weight.grad.data.copy()
         together.backward([0, 0], add=True)
         assert together._workers[0][0].pid == process  # unchanged, so not forked again
         CHANGES[change](model)
@@ -362,6 +362,7 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
             message = "the model must not change between the batches of"
             with pytest.raises(RuntimeError, match=message):
                 together.backward([0, 0], add=True)
+            assert_allclose(model.weight.grad, 4 * part)  # of both processes and both batches
         assert together.backward([0, 0]) == [loss(0).item()] * 2
         with nn.evaluating():
             assert together.backward([0, 0]) == [loss(0).item()] * 2
