@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib.util
 import shutil
@@ -85,6 +86,14 @@ def test_dir_of_package_has_public_names_and_no_internal_modules(name: str) -> N
     assert not {n for n in names if n.startswith("_")}
     if hasattr(package, "__all__"):
         assert set(package.__all__) - modules == names - modules - vars(builtins).keys()
+    for node in ast.parse(Path(package.__file__).read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1:  # of its own modules
+            imported = {alias.asname or alias.name for alias in node.names if node.module}
+            assert not [
+                n
+                for n in imported - names
+                if n[0] != "_" and n != "*" and not isinstance(getattr(package, n), ModuleType)
+            ]
 
 
 @pytest.mark.parametrize("name", [name for name in PACKAGES if name != "minigrad.torch"])

@@ -128,10 +128,15 @@ def test_links_out_of_a_directory_are_read_but_not_copied(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match=f"{snapshot / name}: a link to a file outside"):
             FileCopies(snapshot, [name]).write(tmp_path / "no")
     assert not (tmp_path / "no").exists()
-    plain = tmp_path / "models--a--b" / "plain"
-    plain.mkdir()
-    (plain / "blob").symlink_to("../blobs/x")
-    assert FileCopies(plain, ["blob"]).links == [str(plain / "blob")]
+    for plain, target in (
+        (model / "plain", "../blobs/x"),
+        (other / "snapshots/1", "../../blobs/x"),
+    ):
+        plain.mkdir(parents=True)
+        (plain / "blob").symlink_to(target)
+        (plain / target).parent.mkdir(exist_ok=True)
+        (plain / target).touch()
+        assert FileCopies(plain, ["blob"]).links == [str(plain / "blob")]
 
 
 def test_system_errors_without_a_file_name_it() -> None:

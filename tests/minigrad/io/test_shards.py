@@ -70,10 +70,12 @@ def test_folder_without_weights_raises(tmp_path: Path) -> None:
     message = f"^{tmp_path / WHOLE}: no such file; expected a model"
     with pytest.raises(FileNotFoundError, match=message):
         SafetensorsFolder(tmp_path, "expected a model")
-    (tmp_path / "model.pt").write_bytes(b"\x80\x02.")
-    message = rf"^{tmp_path}: model.pt is not read, .* \(a pickle can run any code\)"
-    with pytest.raises(ValueError, match=message):
-        SafetensorsFolder(tmp_path)
+    for other in ("model.pt", "flax_model.msgpack", "tf_model.h5", "m.gguf", "a.bin"):
+        (tmp_path / other).write_bytes(b"\x80\x02.")
+        message = rf"^{tmp_path}: {other} is not read, .* \(a pickle can run any code\)"
+        with pytest.raises(ValueError, match=message):
+            SafetensorsFolder(tmp_path)
+        (tmp_path / other).unlink()
 
 
 FIRST, LAST = "model-00001-of-00004.safetensors", "model-00004-of-00004.safetensors"
@@ -85,7 +87,11 @@ FIRST, LAST = "model-00001-of-00004.safetensors", "model-00004-of-00004.safetens
         ("b", FIRST, ValueError, "the files of weight_map must contain its arrays, but lack b"),
         ("a.1", LAST, ValueError, "the files of weight_map must contain its arrays, but lack a.1"),
         ("a.1", None, ValueError, "weight_map must contain all arrays of its files, but lacks a.1"),
-        ("a.1", "../x", ValueError, "weight_map must be names of files of this directory, got '"),
+        *(
+            ("a.1", name, ValueError, "weight_map must be names of files of this directory, got '")
+            for name in ("../x", "a\nb", "x" * 256, "", ".", "..", "/x", "x/")
+        ),
+        ("a.1", "x" * 255, FileNotFoundError, f"no such file; {INDEX} lists it as a file"),
         ("a.1", "x.safetensors", FileNotFoundError, f"no such file; {INDEX} lists it as a file"),
     ],
 )

@@ -42,6 +42,8 @@ CASES: list[tuple[str, Any, Any]] = [
     ("norm", lambda: torch.norm(T, dim=1), np.sqrt((A * A).sum(1))),
     ("norm of rows", lambda: torch.norm(T, 1, 1, True), np.abs(A).sum(1, keepdims=True)),
     ("meshgrid", lambda: torch.meshgrid(T[0], T[1, :2])[1], np.tile(A[1, :2], (3, 1))),
+    ("meshgrid of a tuple", lambda: torch.meshgrid((T[0], T[1, :2]))[1], np.tile(A[1, :2], (3, 1))),
+    ("einsum of a list", lambda: torch.einsum("ij,ij->i", [T, T]), (A * A).sum(1)),
     ("tril", lambda: torch.tril(T, diagonal=-1), np.tril(A, -1)),
     ("roll", lambda: torch.roll(T, shifts=1, dims=1), np.roll(A, 1, 1)),
     ("tile", lambda: torch.tile(T, (2, 1)), np.tile(A, (2, 1))),

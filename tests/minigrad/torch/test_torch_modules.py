@@ -410,6 +410,8 @@ def test_loader_collates_drops_and_draws_as_its_options_say() -> None:
         assert loader.dataset is data
     assert mg.get_rng_state() == before
     assert [len(x) for x, *_ in DataLoader(data)] == [1] * 7
+    for items in (torch.arange(5), np.arange(5), [*range(5)]):  # batches are no tuples
+        assert [x.tolist() for x in DataLoader(items, 3)] == [[0, 1, 2], [3, 4]]
 
 
 def test_split_is_drawn_from_its_generator_and_its_items_keep_their_order() -> None:

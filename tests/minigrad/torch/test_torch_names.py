@@ -89,6 +89,18 @@ def test_option_with_the_name_of_pytorch_is_that_of_numpy(call: Any, numpy: Any)
     np.testing.assert_allclose(call(X).data, numpy(VALUES), rtol=1e-12)
 
 
+def test_third_argument_of_a_reduction_keeps_its_axis() -> None:
+    for name in ("all", "any", "argmax", "argmin", "mean", "nanmean", "nansum", "prod", "sum"):
+        y, expected = (
+            getattr(mg, name)(VALUES, 1, True),
+            getattr(np, name)(VALUES, 1, keepdims=True),
+        )
+        np.testing.assert_array_equal(y.data, expected, strict=True)
+    for name in ("max", "median", "min"):
+        with pytest.raises(TypeError, match=f"{name}: dim= has another result in PyTorch"):
+            getattr(mg, name)(VALUES, 1, True)
+
+
 def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
     assert X.numel() == X.size == pickle.loads(pickle.dumps(X.size)) == 6 and X.dim() == 2
     assert X.size() == (2, 3) and X.size(-1) == 3 and isinstance(X.size, int)

@@ -599,6 +599,12 @@ def test_threads_sets_threads_of_blas_within_its_block(monkeypatch: pytest.Monke
     with runtime.threads(2):
         assert number[0] == mg.get_num_threads() == 2
     assert number[0] == mg.get_num_threads() == 3
+    monkeypatch.setattr(runtime, "_blas", lambda: None)  # as with another library
+    with runtime.threads(2), runtime.OwnThreads():
+        assert runtime.in_parallel(abs, range(9)) == [*range(9)]
+    assert number[0] == 3 and mg.get_num_threads() == runtime.available_cores()
+    with pytest.raises(RuntimeError, match="NumPy is not built with OpenBLAS here; set the env"):
+        mg.set_num_threads(2)
 
 
 def test_memory_of_malloc_default_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
