@@ -15,7 +15,7 @@ from ..fuse import fuse
 from ..graph import unbroadcast
 from ..ops import attention
 from ..ops.attention import four_axes
-from .blocks import BLOCK, needs_shift, row_sums
+from .blocks import BLOCK, needs_shift, row_blocks, row_sums
 
 
 def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
@@ -46,8 +46,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
 
 def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
     """Return slices of the batch whose weights fit the cache."""
-    step = max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
-    return [slice(start, start + step) for start in range(0, shape[0], step)]
+    return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
 
 
 def _attention_vjp(

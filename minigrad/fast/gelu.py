@@ -9,7 +9,7 @@ import numpy as np
 from ..fuse import fuse
 from ..numpy import activations
 from ..numpy.activations import CUBIC, SLOPE, erf, ratio
-from .blocks import BLOCK
+from .blocks import BLOCK, row_blocks
 
 _FLAT = 100.0  # beyond it the function does not change, and squares could overflow
 # log(Φ(-x) / Φ(x)) / x as a function of x², fitted to a relative error of Φ(|x|) below 2e-9
@@ -68,8 +68,7 @@ def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
     y, slope = np.empty_like(flat), np.empty_like(flat)
-    for start in range(0, flat.size, BLOCK):
-        block = slice(start, start + BLOCK)
+    for block in row_blocks(flat.size, 1):
         near = np.clip(flat[block], -_FLAT, _FLAT)
         cdf = _cdf(near, approximate)
         np.multiply(flat[block], cdf, out=y[block])
@@ -80,8 +79,7 @@ def _gelu(x, /, approximate):
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     """Replace a contiguous x by gelu(x), and return it."""
     flat = x.reshape(-1)
-    step = 4 * BLOCK  # larger blocks, because threads wait for the interpreter lock between them
-    for start in range(0, flat.size, step):
-        block = slice(start, start + step)
+    # larger blocks, because threads wait for the interpreter lock between them
+    for block in row_blocks(flat.size, 1, 4 * BLOCK):
         flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..fuse import fuse
 from ..ops import network
-from .blocks import BLOCK, as_rows, ones
+from .blocks import as_rows, ones, row_blocks
 
 
 def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any) -> tuple[Any, Any, Any]:
@@ -23,7 +23,6 @@ def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any) -> tuple[Any, Any, Any]
 def _linear(x, weight, bias, /):
     y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T
     if bias is not None:
-        rows = max(1, BLOCK // max(1, len(weight)))  # as many as fit the cache
-        for start in range(0, len(y), rows):
-            y[start : start + rows] += bias
+        for block in row_blocks(len(y), len(weight)):
+            y[block] += bias
     return y.reshape(*x.shape[:-1], len(weight))

@@ -78,9 +78,7 @@ class Group:
         self.shapes = [p.shape for p in parameters]
         self.dtype = parameters[0].dtype
         self.large = 1e-3 * math.sqrt(np.finfo(self.dtype).max)  # squares beyond may overflow
-        # vectors that are used instead of parameters and their gradients, for several processes
-        self.data: np.ndarray | None = None
-        self.gradient: np.ndarray | None = None
+        self.gradient: np.ndarray | None = None  # used for gradients, with several processes
         self.vectors: dict[str, np.ndarray] = {}
         self.check_shapes()
         for name in states[0].keys() - {"step"}:
@@ -160,8 +158,6 @@ class Group:
 
     def values(self, block: Block) -> np.ndarray:
         """Return the elements of a block: a view of a parameter, or a copy of some."""
-        if self.data is not None:
-            return self.data[block.start : block.stop]
         if self.in_place[block.first]:
             start = self.starts[block.first]
             flat: Any = self.flat[block.first]
@@ -172,7 +168,7 @@ class Group:
 
     def write(self, block: Block, vector: np.ndarray) -> None:
         """Write back the result of `values`, if it is a copy."""
-        if self.data is not None or self.in_place[block.first]:
+        if self.in_place[block.first]:
             return
         for i in range(block.first, block.last):
             part = vector[self.starts[i] - block.start : self.starts[i + 1] - block.start]

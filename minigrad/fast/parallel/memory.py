@@ -109,9 +109,8 @@ class FlatParameters:
         self.moved: list[tuple[Tensor, weakref.ref[np.ndarray], np.ndarray]] = []
         self._kept: list[np.ndarray] = []
         ties: dict[Any, np.ndarray] = {}
-        vectors = [zeros(group.size, group.dtype) for group in groups]
-        for group, vector in zip(groups, vectors):
-            for p, view in zip(group.parameters, group.views(vector)):
+        for group in groups:
+            for p, view in zip(group.parameters, group.views(zeros(group.size, group.dtype))):
                 before = p._array
                 view = ties.setdefault(_place(before), view)
                 view[...] = before
@@ -119,10 +118,6 @@ class FlatParameters:
                 self.moved.append((p, weakref.ref(before), view))
                 if not before.flags.owndata:
                     self._kept.append(before)
-
-        if len(ties) == len(parameters):
-            for group, vector in zip(groups, vectors):
-                group.data = vector
 
     def are_here(self) -> bool:
         """Return whether no parameter has got another array."""
@@ -143,4 +138,5 @@ class FlatParameters:
 
 def _place(array: np.ndarray) -> Any:
     """Return a key that arrays have in common only if they have all elements in common."""
-    return array.__array_interface__["data"][0] if array.size else id(array), array.strides
+    address = array.__array_interface__["data"][0] if array.size else id(array)
+    return address, array.shape, array.strides

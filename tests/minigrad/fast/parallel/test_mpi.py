@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from support import ranks
+from support.children import exit_code, fork
 from support.commands import hide_packages
 from support.environment import needs
 from support.runs import copying, timeless
@@ -26,7 +28,7 @@ from support.tiny_folders import encoder_folder
 
 from minigrad import MissingExtraError
 from minigrad.fast.launcher import launched
-from minigrad.fast.parallel import SingleProcess, job
+from minigrad.fast.parallel import SingleProcess, job, mpi
 from minigrad.fast.runtime import available_cores
 from minigrad.io import load_arrays
 
@@ -71,6 +73,48 @@ def run(size: int, *arguments: Any, code: int = 0) -> tuple[str, str]:
 
 
 # -- equal to one process --------------------------------------------------------------------------------
+
+
+class PipedRank:
+    """Communicator of one of two ranks, which are processes with a pipe between them."""
+
+    size = 2
+
+    def __init__(self, rank: int, pipe: Any) -> None:
+        self.rank, self.pipe = rank, pipe
+
+    def allgather(self, value: Any) -> list[Any]:
+        if self.rank == 0:
+            self.pipe.send(value)
+            return [value, self.pipe.recv()]
+        return [self.pipe.recv(), self.pipe.send(value) or value]
+
+    def Allreduce(self, _: Any, array: np.ndarray) -> None:
+        array[...] = sum(self.allgather(array))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_two_forked_ranks_take_the_steps_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = multiprocessing.Pipe()
+    monkeypatch.setattr(mpi, "require", lambda *names: SimpleNamespace(IN_PLACE=None))
+    monkeypatch.setattr(mpi, "_MESSAGE_SIZE", 1000)
+
+    def take_steps(rank: int) -> None:
+        ends[1 - rank].close()
+        comm = PipedRank(rank, ends[rank])
+        monkeypatch.setattr(job, "begin", lambda: comm)
+        monkeypatch.setattr(job, "wait", lambda: comm.allgather(None))
+        try:
+            ranks.steps()
+        finally:
+            ends[rank].close()  # ends the other rank
+
+    process = fork(lambda: take_steps(1), 30)
+    try:
+        take_steps(0)
+    finally:
+        code = exit_code(process)
+    assert code == 0
 
 
 @under_mpiexec

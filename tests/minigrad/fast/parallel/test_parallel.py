@@ -392,9 +392,12 @@ def test_parameters_that_share_memory_share_it_after_close() -> None:
     assert p.tolist() == [1, 1]
 
 
-def test_parameters_that_share_a_part_of_their_memory_are_refused() -> None:
-    p = parameter(1, 2, 3)
-    q = Tensor(p.data[1:], requires_grad=True)
+@pytest.mark.parametrize(
+    "view", [np.s_[1:], np.s_[:1], np.s_[:, :1], np.s_[:2], np.transpose, np.ravel], ids=range(6)
+)
+def test_parameters_that_share_a_part_of_their_memory_are_refused(view: Any) -> None:
+    p = Tensor(np.arange(9.0).reshape(3, 3), requires_grad=True)
+    q = Tensor(view(p.data) if callable(view) else p.data[view], requires_grad=True)
     together = DataParallel(optim.SGD([p, q]), lambda s: p.sum() + q.sum(), model=None)
     with pytest.raises(ValueError, match="share all of their memory or none"):
         together.backward([1, 2])
