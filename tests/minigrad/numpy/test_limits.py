@@ -125,7 +125,7 @@ def test_quantile_of_more_values_than_float16_counts_equals_numpy(
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((1, 3), (2, 4, 3))), ("i,i->", ((1,), (4,)))])  # fmt: skip
+@pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((3,), (2, 4, 3))), ("i,i->", ((1,), (4,)))])  # fmt: skip
 def test_gradient_of_einsum_is_the_einsum_of_each_direction(
     subscripts: str, shapes: tuple[tuple[int, ...], ...]
 ) -> None:
