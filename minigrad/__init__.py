@@ -58,7 +58,6 @@ from .numpy import conversion as conversion  # advice for np.asarray of tensors
 from .numpy import fourier as fourier  # answers functions of np.fft
 from .numpy import options as options  # answers sum(dtype=), var(ddof=) and similar calls
 from .numpy import protocols as _protocols
-from .numpy import ranges as ranges  # answers np.linspace of tensors
 from .numpy import scipy_special as scipy_special  # answers functions of scipy.special
 from .numpy import sparse as sparse  # answers products with matrices of scipy.sparse
 from .numpy import ufunc_methods as ufunc_methods  # answers np.add.reduce and similar methods

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..errors import GradientError
 from ..graph import Node
+from ..numpy.watch import Watch
 from .memory import arrays_in
-from .watch import Watch
 
 __all__ = ["AnomalyError", "detect_anomaly"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..numpy.watch import Watch
 from .memory import bytes_saved
 from .report import Shown
-from .watch import Watch
 
 __all__ = ["profile"]
 

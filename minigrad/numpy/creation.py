@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arguments import ints
+from ..arguments import checked_count, ints, shape_of
 from ..arrays import as_array
 from ..errors import GradientError
 from ..nested import needs_gradient, without_tensors
-from ..ops.shape import clone, stack
+from ..ops.shape import astype, broadcast_to, clone, stack
 from ..random import default_generator
 from ..tensor import Tensor, to_array, unwrap
 from .batched import VMAPPED, BatchedArray
+from .forms import numpy_form
+from .shape import moveaxis
 
 __all__ = [
     "tensor",
@@ -438,3 +440,32 @@ def randn_like(
     """
     x = to_array(x)
     return _draw("standard_normal", x.shape, dtype or x.dtype, generator, requires_grad, device)
+
+
+# -- NumPy's functions of tensors
+
+
+def _weak(x: Any) -> Any:
+    """Return the array of x, or a Python number unchanged, so that it changes no dtype."""
+    return x if isinstance(x, (int, float)) else to_array(x)
+
+
+@numpy_form(np.linspace)
+def _np_linspace(
+    start: Any, stop: Any, num: int = 50, *, dtype: Any = None, axis: int = 0
+) -> Tensor:
+    """Return `num` values from `start` to `stop`, evenly spaced along a new axis."""
+    checked_count("linspace", "num", num, 0)
+    shape = np.broadcast_shapes(shape_of(start), shape_of(stop))
+    fraction = (np.arange(num) / max(num - 1, 1)).reshape(-1, *[1] * len(shape))
+    fraction = fraction.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
+    y = moveaxis((1 - fraction) * start + fraction * stop, 0, axis)
+    return y if dtype is None else astype(y, dtype)
+
+
+@numpy_form(np.full_like)
+def _np_full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Tensor:
+    """Return `fill_value`, which may be a tensor, in the shape and dtype of `a` by default."""
+    like = np.empty_like(unwrap(a), dtype, shape=shape)
+    check_fill_value("full_like", fill_value, like.dtype)
+    return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))

@@ -50,12 +50,11 @@ def _resized(x: Any, n: int | None, axis: int) -> Any:
         return x
     if n < 1:
         raise ValueError(f"fft: n must be at least 1, got {n}")
-    x = np.moveaxis(x, axis, -1)
     if n < length:
-        x = x[..., :n]
-    else:
-        x = np.concatenate([x, np.zeros((*x.shape[:-1], n - length), np.real(x).dtype)], -1)
-    return np.moveaxis(x, -1, axis)
+        return np.take(x, np.arange(n), axis)
+    widths = np.zeros((x.ndim, 2), int)
+    widths[axis, 1] = n - length
+    return np.pad(x, widths)
 
 
 def _floats(a: Any) -> Any:

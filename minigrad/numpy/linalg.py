@@ -26,7 +26,6 @@ from .shape import moveaxis
 
 __all__ = [
     "dot",
-    "conjugate",
     "vdot",
     "inner",
     "outer",

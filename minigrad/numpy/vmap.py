@@ -15,12 +15,12 @@ import numpy as np
 from ..arguments import one_axis, shape_of
 from ..fuse import use_definitions
 from ..grad import is_array
-from ..modes import MODE, Mode, leave
 from ..nested import leaves, rebuilt
 from ..registry import Op, either
 from ..tensor import Tensor
 from .batched import VMAPPED, BatchedArray
 from .nested import aligned
+from .watch import Watch
 
 __all__ = ["vmap"]
 
@@ -48,17 +48,16 @@ _hidden: Any = either(_hide)
 _shown: Any = either(_show)
 
 
-class _Examples:
+class _Examples(Watch):
     """Watch that gives arrays the type of the examples where NumPy would not."""
 
     def __enter__(self) -> None:
-        mode = MODE.get()
-        self._outer, self.token = mode.watch, VMAPPED.set(True)
-        MODE.set(Mode(mode.record, self, mode.traced, mode, self))
+        super().__enter__()
+        self._token = VMAPPED.set(True)
 
     def __exit__(self, *error: object) -> None:
-        leave(self)
-        VMAPPED.reset(self.token)
+        super().__exit__(*error)
+        VMAPPED.reset(self._token)
 
     def forward(self, op: Any, function: Callable[..., Any], args: Any, options: Any) -> Any:
         """Call `function`; an array at an index that differs by example differs by example."""
@@ -67,22 +66,7 @@ class _Examples:
         batched = [part for part in parts if isinstance(part, BatchedArray)]
         if batched:
             args = (batched[0].in_this_type(args[0]), *args[1:])
-        if self._outer is None:
-            return function(*args, **options)
-        return self._outer.forward(op, function, args, options)
-
-    def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: Any) -> Any:
-        """Call `rule`."""
-        if self._outer is None:
-            return rule(g, *args)
-        return self._outer.backward(node, rule, g, args)
-
-    def _name(self, node: Any) -> str:
-        return node.op.name if self._outer is None else self._outer._name(node)
-
-    def recorded(self, node: Any) -> None:
-        if self._outer is not None:
-            self._outer.recorded(node)
+        return super().forward(op, function, args, options)
 
     def drawn(self) -> None:
         raise TypeError(

@@ -13,7 +13,7 @@ import pytest
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.check import profiler
-from minigrad.check.watch import Watch
+from minigrad.numpy.watch import Watch
 
 SECONDS = [0.0]
 

@@ -25,10 +25,10 @@ from support.forms import BEFORE_2_4, WRITING, Call, calls
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.check.watch import Watch
 from minigrad.numpy.complex_tensor import ComplexTensor
 from minigrad.numpy.forms import ADAPTED
 from minigrad.numpy.nested import IN_C, signature
+from minigrad.numpy.watch import Watch
 from minigrad.tensor import DISPATCH
 
 NOT_CALLED = {
