@@ -254,6 +254,24 @@ def test_function_of_a_matrix_by_eigh_has_its_derivative_at_equal_eigenvalues(
     assert value.item() == pytest.approx(total(x), rel=0, abs=1e-8 * size)
 
 
+def test_gradient_by_eigh_of_one_matrix_does_not_depend_on_the_size_of_the_others() -> None:
+    """Whether a derivative exists is decided for each matrix, by its own gradients."""
+    x = np.stack([np.diag([1.0, 1.0, 4.0]), np.diag([2.0, 3.0, 3.0]), np.diag([1.0, 2.0, 3.0])])
+    rng = np.random.default_rng(0)
+    x, weights = x + 1e-13 * rng.standard_normal((3, 3, 3)), rng.standard_normal((3, 3, 3))
+    x, weights = (x + x.mT) / 2, (weights + weights.mT) * np.array([1e9, 1.0, 1e-9])[:, None, None]
+
+    def total(x: Any, weights: Any) -> Any:
+        values, vectors = np.linalg.eigh(x)
+        return ((vectors * np.sqrt(values)[..., None, :]) @ vectors.mT * weights).sum()
+
+    found = mg.grad(total)(x, weights).data
+    for gradient, matrix, weight in zip(found, x, weights):
+        expected = mg.grad(total)(matrix, weight).data
+        assert np.isfinite(expected).all()
+        np.testing.assert_allclose(gradient, expected, 1e-9, 1e-9 * np.abs(expected).max())
+
+
 def test_function_that_depends_on_the_choice_of_vectors_has_no_derivative_at_equal_eigenvalues() -> (
     None
 ):
