@@ -40,8 +40,10 @@ def rotary_positions(
     older = hf.object("rope_scaling", None)
     newer = hf.object("rope_parameters", None)
     if window_base is not None and newer is not None:
-        windowed = HFConfig(newer.object("sliding_attention", None) or {}, newer.where)
-        newer = newer.object("full_attention", None)
+        kinds_of_layers = HFConfig(newer, newer.where)
+        windowed = HFConfig(kinds_of_layers.object("sliding_attention", {}), newer.where)
+        newer = kinds_of_layers.object("full_attention", None)
+        kinds_of_layers.expect_harmless(frozenset())
         windowed.expect("rope_type", "default")
         window_base = float(windowed.number("rope_theta", window_base, low=1))
         windowed.expect_harmless(frozenset())

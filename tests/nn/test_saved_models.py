@@ -74,6 +74,7 @@ def test_model_loaded_from_saved_weights_equals_it(
         path = Path(directory) / "best.safetensors"
         nn.save_weights(path, model, **metadata)
         again = nn.load_run(path)
+        assert not any(module.training for module in again.modules())
         other = type(model)(model.config)
         found = nn.load_weights(path, other)
     assert found == metadata

@@ -25,7 +25,7 @@ import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 from nn.published import llama
-from nn.published.load import FAMILIES, read_config
+from nn.published.load import FAMILIES, _Directory, read_config
 
 LM = (30, 16, 4, 2, 32)  # sizes of all models: vocabulary, width, heads, layers, inner width
 GPT2 = nn.DecoderOnlyConfig(*LM, max_len=20, bos_id=1, eos_id=2)
@@ -51,7 +51,11 @@ MADE: dict[str, Callable[[], Any]] = {
     "bert": lambda: nn.EncoderModel(bert()),
     "bert, masked": lambda: nn.MaskedLanguageModel(bert()),
     "bert, classes": lambda: nn.EncoderClassifier(CLASSES),
+    "bert, tokens": lambda: nn.TokenClassifier(bert(num_classes=3)),
 }
+
+
+SCALES = [nn.EmbeddingConfig(scale=scale) for scale in (False, True)]
 
 
 def result(model: Any) -> np.ndarray:
@@ -101,12 +105,17 @@ def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> Non
         "d_model": 4 * heads, "num_heads": heads, "d_ff": draw(1, 8), "max_len": draw(4, 9),
         "dropout": draw(0.0, 0.1),
     }  # fmt: skip
+    if name != "bert, classes":
+        sizes["activation"] = draw("gelu", "gelu_tanh", "relu", "silu", "tanh")
     if name == "marian":
         sizes |= {"num_encoder_layers": draw(1, 2), "num_decoder_layers": draw(1, 3)}
+        sizes |= {"tie": draw("none", "target", "all"), "embeddings": draw(*SCALES)}
     else:
         sizes |= {"num_layers": draw(1, 2), "norm_eps": draw(1e-5, 1e-6)}
     if name in ("bert", "bert, masked"):
         sizes |= {"pool": draw("mean", "first"), "head_activation": draw("none", "tanh")}
+    if name in ("gpt2", "llama"):
+        sizes["eos_id"] = draw(None, 2, [2, 5])
     if name == "llama":
         sizes["attention"] = nn.AttentionConfig(num_kv_heads=draw(1, heads))
         sizes["tie"] = draw(True, False)
@@ -118,6 +127,7 @@ def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> Non
         nn.save(path, model)
         again = nn.load(path)
         assert type(again) is type(model) and not again.training
+        assert again.config.end_ids == model.config.end_ids
         np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
         check_saved_again(path, again, "config.json")
 
@@ -176,6 +186,52 @@ def test_load_with_another_head_keeps_the_body(tmp_path: Path) -> None:
     np.testing.assert_array_equal(wider.dense.weight.data, again.dense.weight.data)
 
 
+@pytest.mark.parametrize(
+    ("name", "classes", "kind"),
+    [
+        ("bert, masked", ["BertForMaskedLM"], nn.MaskedLanguageModel),
+        ("bert, masked", ["Odd", "BertForMaskedLM", "BertModel"], nn.MaskedLanguageModel),
+        ("bert, masked", ["BertForPreTraining"], nn.MaskedLanguageModel),
+        ("bert, tokens", ["BertForTokenClassification"], nn.TokenClassifier),
+        ("bert", ["Odd", "GPT2LMHeadModel"], nn.EncoderModel),
+        ("bert", [], nn.EncoderModel),
+        ("bert", None, nn.EncoderModel),
+    ],
+)
+def test_load_has_the_head_of_the_first_known_class(
+    tmp_path: Path, name: str, classes: list[str] | None, kind: type
+) -> None:
+    assert type(nn.load(folder(tmp_path, name, architectures=classes))) is kind
+
+
+@pytest.mark.parametrize("name", ["bert, classes", "bert, tokens"])
+def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -> None:
+    """Labels are those of the head in the directory, and no others."""
+    folder(tmp_path, name, id2label={"0": "a", "1": "b"})
+    with pytest.raises(ValueError, match="id2label must be as many as the 3 classes of the weigh"):
+        nn.load(tmp_path)
+    change_settings(tmp_path, id2label={})
+    assert nn.load(tmp_path).config.num_classes == 3
+    change_settings(tmp_path, id2label={"0": "a", "1": "b", "2": "c"})
+    for count, labels in ((3, "abc"), (2, ["LABEL_0", "LABEL_1"])):
+        model = nn.load(tmp_path, head=name.partition(", ")[2], num_classes=count)
+        assert list(model.origin.settings["id2label"].values()) == [*labels]
+
+
+@pytest.mark.parametrize("names", [(), ("dtype",), ("torch_dtype",), ("dtype", "torch_dtype")])
+@pytest.mark.parametrize("stored", [None, "float16", "float64"])
+def test_save_writes_the_dtype_under_the_names_of_the_file(
+    tmp_path: Path, names: tuple[str, ...], stored: str | None
+) -> None:
+    settings = json.loads((folder(tmp_path) / "config.json").read_text())
+    del settings["torch_dtype"]
+    (tmp_path / "config.json").write_text(json.dumps(settings | dict.fromkeys(names, "odd")))
+    nn.save(tmp_path / "again", nn.load(tmp_path, dtype="float64"), dtype=stored)
+    again = json.loads((tmp_path / "again/config.json").read_text())
+    found = {name: again[name] for name in ("dtype", "torch_dtype") if name in again}
+    assert found == dict.fromkeys(names or ("torch_dtype",), stored or "float64")
+
+
 def test_load_with_another_head_draws_its_layers(tmp_path: Path) -> None:
     """Draw a pooler instead of the zeros in the file of a bare BERT."""
     path = folder(tmp_path, "bert")
@@ -193,6 +249,9 @@ def test_load_with_another_head_draws_its_layers(tmp_path: Path) -> None:
         ("bert, masked", {"head": "words"}, "head must be none or mlm or classes or tokens for Bert, got 'words'"),
         ("bert, masked", {"head": "classes"}, "num_classes must be given for head='classes'"),
         ("gpt2", {"head": "classes", "num_classes": 2}, "config.json: head must be nothing for GPT2, got 'classes'"),
+        ("bert, masked", {"num_classes": 3}, "num_classes must be None without head='classes' or 'tokens', got head='mlm'"),
+        ("bert, classes", {"head": "none", "num_classes": 3}, "num_classes must be None without head='classes'"),
+        ("gpt2", {"num_classes": 3}, "num_classes must be None without head='classes'"),
         ("gpt2", {"dtype": "bfloat16"}, "dtype must be float32, float64 or float16, got 'bfloat16'"),
     ],
 )  # fmt: skip
@@ -240,6 +299,25 @@ def test_load_with_another_output_projection_unties_it(tmp_path: Path) -> None:
     check_saved_again(tmp_path, model)
 
 
+def test_load_of_a_translator_with_another_output_projection_unties_it(tmp_path: Path) -> None:
+    """Its embeddings stay tied, and a bias of zeros is left out, but saved again."""
+    arrays, tied = arrays_of(folder(tmp_path, "marian")), nn.load(tmp_path)
+    assert tied.output.bias is None
+    output = np.float32(3 * arrays["model.shared.weight"])
+    bias = np.zeros((1, 30), np.float32)
+    write_arrays(tmp_path, {**arrays, "lm_head.weight": output, "final_logits_bias": bias})
+    model = nn.load(tmp_path)
+    assert model.output.bias is None
+    assert model.source_embedding.tokens.weight is model.target_embedding.tokens.weight
+    np.testing.assert_allclose(result(model), 3 * result(tied), rtol=1e-5)
+    check_saved_again(tmp_path, model)
+    bias[0, 5] = 2
+    write_arrays(tmp_path, {**arrays, "final_logits_bias": bias})
+    model = nn.load(tmp_path)
+    np.testing.assert_allclose(result(model), result(tied) + bias, rtol=1e-5)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["output.bias"]
+
+
 def test_load_of_a_second_name_that_differs_raises(tmp_path: Path) -> None:
     arrays = arrays_of(folder(tmp_path, "marian"))
     arrays["model.decoder.embed_tokens.weight"] = 2 * arrays["model.shared.weight"]
@@ -266,6 +344,68 @@ def test_load_reads_generation_config(tmp_path: Path) -> None:
     assert model.config.end_ids == (2, 9)
     assert model.origin.generation == {"eos_token_id": (2, 9), "suppress_tokens": (8,)}
     check_saved_again(tmp_path, model, "generation_config.json")
+
+
+IDS: tuple[list[Any], list[Any]] = ([0, 29, [2, 9], []], [-1, 30, [2, 30], [-1], "a", 1.5, [1.5]])
+COUNTS: tuple[list[Any], list[Any]] = ([0, 1, 70], [-1, 1.5, True, "a"])
+SHARES: tuple[list[Any], list[Any]] = ([0, 0.5, 1], [-0.1, 1.1, "a"])
+GENERATION: dict[str, tuple[list[Any], list[Any]]] = {
+    "max_length": COUNTS, "max_new_tokens": COUNTS, "min_length": COUNTS, "min_new_tokens": COUNTS, "top_k": COUNTS,
+    "no_repeat_ngram_size": COUNTS, "top_p": SHARES, "min_p": SHARES, "forced_bos_token_id": IDS,
+    "forced_eos_token_id": IDS, "suppress_tokens": IDS, "begin_suppress_tokens": IDS,
+    "eos_token_id": ([0, 29, [2, 9]], [-1, 30, [2, 30], "a", 1.5]), "num_beams": ([1, 1000], [0, 1001, 2.5]),
+    "temperature": ([0, 2.5], [-0.1, "a"]), "repetition_penalty": ([0, 1.2], [-0.1]),
+    "length_penalty": ([-20, 0.5, 20], [-20.1, 20.1]), "do_sample": ([True, False], [1, "a"]),
+    "early_stopping": ([True, False, "never"], ["always", 1]),
+    "bad_words_ids": ([[[0], [3, 29]]], [[[30]], [[-1]], [[]], [7], 7]),
+}  # fmt: skip
+"""Settings of generation that are read, and those that are refused, with a vocabulary of 30."""
+
+
+def plain_ids(value: Any) -> Any:
+    """Return token ids as tuples."""
+    return tuple(map(plain_ids, value)) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_load_reads_settings_of_generation(tmp_path: Path, file: str) -> None:
+    """Without generation_config.json, they are the copies in config.json; null is no setting."""
+    path = folder(tmp_path) / file
+    before = json.loads(path.read_text()) if path.exists() else {}
+    for i in range(4):
+        values = {key: read[i] for key, (read, _) in GENERATION.items() if i < len(read)}
+        path.write_text(json.dumps(before | {"top_k": None} | values))
+        found = nn.load(tmp_path).origin.generation
+        for key, value in values.items():
+            is_of_id = key.endswith(("_token_id", "_tokens")) and "new" not in key
+            ids = [value] if is_of_id and isinstance(value, int) else value
+            assert found[key] == plain_ids(ids)
+        assert ("top_k" in found) == ("top_k" in values)
+
+
+def test_load_of_settings_of_generation_beyond_their_limits_raises(tmp_path: Path) -> None:
+    path = folder(tmp_path) / "generation_config.json"
+    path.write_text("{}")
+    files = _Directory(tmp_path)
+    for key, (_, refused) in GENERATION.items():
+        for value in refused:
+            files.generation = Settings({key: value}, str(path))
+            with pytest.raises(ValueError, match=f"^{path}: {key} must "):
+                files.generation_settings(30)
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize("flag", [None, False, True])
+def test_bart_that_forces_the_first_token_reads_it_from_config_json(
+    tmp_path: Path, flag: bool | None, has_file: bool
+) -> None:
+    """The older flag has no effect beside generation_config.json."""
+    folder(tmp_path, "marian", force_bos_token_to_be_generated=flag, bos_token_id=7, num_beams=3)
+    if has_file:
+        (tmp_path / "generation_config.json").write_text('{"top_k": 5}')
+    found = nn.load(tmp_path).origin.generation
+    assert found.get("forced_bos_token_id") == ((7,) if flag and not has_file else None)
+    assert (found.get("num_beams"), found.get("top_k")) == ((None, 5) if has_file else (3, None))
 
 
 def test_load_reads_the_first_token_of_a_translation_from_generation_config(tmp_path: Path) -> None:
