@@ -267,7 +267,7 @@ class GGUFFile(dict[str, Entry]):
         hf["pad_token_id"] = self.metadata.get("tokenizer.ggml.padding_token_id")
         if (suppressed := self.metadata.get("tokenizer.ggml.suppress_tokens")) is not None:
             hf["suppress_tokens"] = suppressed
-        return Settings({key: x for key, x in hf.items() if x is not None or "token" in key}, where)
+        return Settings(hf, where)
 
     def _add_positions(self, hf: dict[str, Any], data: Settings, prefix: str) -> list[str]:
         """Set the window and the scaling of rotary positions, and return the keys read."""

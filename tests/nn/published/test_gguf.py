@@ -28,6 +28,7 @@ from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
 from nn.inference import int8
 from nn.inference.int8 import Int8Matrix
+from nn.published.gguf import GGUFFile
 from nn.text.gguf_tables import PRE_TOKENIZERS
 
 IDS = np.arange(3, 13)[None]
@@ -330,6 +331,100 @@ def test_load_of_each_architecture_equals_its_directory(tmp_path: Path, name: st
         found, expected = nn.load(path / "m.gguf"), nn.load(path)
         np.testing.assert_allclose(found(IDS).data, expected(IDS).data, 1e-5, 1e-5)
         assert type(found) is type(expected)
+
+
+SIZES = {"max_position_embeddings": 64, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 8,
+         "num_attention_heads": 4, "rms_norm_eps": 1e-6}  # fmt: skip
+
+
+def hf_settings(path: Path, name: str, keys: dict[str, Any], *arrays: str) -> dict[str, Any]:
+    """Return the content of config.json for metadata, with KEYS of an architecture changed."""
+    kinds = {str: STRING, bool: BOOL, int: UINT32, float: FLOAT32}
+    metadata = {
+        key if key.startswith("tokenizer") else f"{name}.{key}":
+        (x, ARRAY, INT32) if isinstance(x, list) else (x, kinds[type(x)]) for key, x in keys.items()
+    }  # fmt: skip
+    stored = {"model.embed_tokens.weight": np.zeros((9, 16))}
+    stored |= {array: np.ones(2, np.float32) for array in arrays}
+    sizes = dict(SIZES)
+    if name == "modern-bert":
+        sizes["norm_eps"] = sizes.pop("rms_norm_eps")
+    write_gguf(path, name, sizes, stored, metadata=metadata)
+    return GGUFFile(path).settings
+
+
+YARN_KEYS = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("llama", {}, {"rope_theta": 10000.0, "rms_norm_eps": 1e-6, "vocab_size": 9, "tie_word_embeddings": True, "eos_token_id": None,
+                   "bos_token_id": None, "pad_token_id": None, "num_key_value_heads": "no", "head_dim": "no", "rope_scaling": "no",
+                   "sliding_window": "no", "attention_bias": False, "mlp_bias": False, "suppress_tokens": "no"}),
+    ("llama", {"rope.freq_base": 5e5, "attention.head_count_kv": 2}, {"rope_theta": 5e5, "num_key_value_heads": 2}),
+    ("llama", {"attention.key_length": 8, "attention.value_length": 8, "rope.dimension_count": 8}, {"head_dim": 8}),
+    ("llama", {"attention.sliding_window": 5}, {"model_type": "mistral", "sliding_window": 5}),
+    ("llama", {"attention.sliding_window": 0}, {"model_type": "llama", "sliding_window": "no"}),
+    ("mistral", {"attention.sliding_window": 5}, {"model_type": "mistral", "sliding_window": 5}),
+    ("mistral", {}, {"model_type": "mistral", "sliding_window": None}),
+    ("qwen2", {"attention.sliding_window": 0}, {"attention_bias": "no", "sliding_window": "no"}),
+    ("llama", YARN_KEYS | {"rope.scaling.original_context_length": 16},
+     {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}),
+    ("llama", YARN_KEYS, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}}),
+    ("llama", {"rope.scaling.factor": 4.0, "rope.scale_linear": 2.0}, {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+    ("llama", {"rope.scaling.finetuned": True, "vocab_size": 9, "expert_count": 0, "attention.causal": True}, {"rope_scaling": "no"}),
+    *(("llama", {f"tokenizer.ggml.{key}": x}, {hf_key: x}) for key, hf_key, x in (
+        ("bos_token_id", "bos_token_id", 3), ("eos_token_id", "eos_token_id", 4), ("padding_token_id", "pad_token_id", 5),
+        ("suppress_tokens", "suppress_tokens", [6, 7]))),
+    *(("gemma2", {"block_count": count, "attention.key_length": 8}, {"query_pre_attn_scalar": scalar, "head_dim": 8})
+      for count, scalar in ((45, 8), (46, 4), (47, 8), (62, 8))),
+    *(("gemma3", {"block_count": count, "attention.key_length": 8}, {"query_pre_attn_scalar": scalar})
+      for count, scalar in ((46, 8), (61, 8), (62, 4), (63, 8))),
+    ("gemma-embedding", {"block_count": 62, "attention.key_length": 8, "attention.sliding_window": 5, "final_logit_softcapping": 3.0},
+     {"query_pre_attn_scalar": 8, "use_bidirectional_attention": True, "final_logit_softcapping": "no", "sliding_window": 5}),
+    ("gemma2", {}, {"head_dim": 4, "query_pre_attn_scalar": 4, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+                    "sliding_window": 4096, "use_bidirectional_attention": False}),
+    ("gemma2", {"rope.freq_base_swa": 10000.0, "final_logit_softcapping": 7.0}, {"rope_local_base_freq": "no", "final_logit_softcapping": 7.0}),
+    ("gemma3", {}, {"rope_local_base_freq": 10000.0, "sliding_window": "no", "final_logit_softcapping": "no"}),
+    ("gemma3", {"rope.freq_base_swa": 70.0, "final_logit_softcapping": 7.0, "attention.sliding_window": 5},
+     {"rope_local_base_freq": 70.0, "final_logit_softcapping": 7.0, "sliding_window": 5}),
+    *(("modern-bert", {"attention.causal": False, **act}, {"hidden_activation": x, "classifier_activation": x})
+      for act, x in (({}, "gelu"), ({"hidden_act": "silu"}, "silu"))),
+]  # fmt: skip
+"""Architectures, metadata, and entries of config.json, of which "no" are missing."""
+
+
+def test_settings_of_gguf_files_are_those_of_their_metadata(tmp_path: Path) -> None:
+    for name, keys, expected in SETTINGS:
+        found = hf_settings(tmp_path / "m.gguf", name, keys)
+        assert {key: found.get(key, "no") for key in expected} == expected, (name, keys)
+
+
+def test_settings_of_gguf_files_depend_on_their_arrays(tmp_path: Path) -> None:
+    path, block = tmp_path / "m.gguf", "model.layers.0.self_attn.o_proj.bias"
+    assert hf_settings(path, "llama", {}, block)["attention_bias"]
+    assert not hf_settings(path, "llama", {}, "lm_head.weight")["tie_word_embeddings"]
+    with pytest.raises(ValueError, match="rope.scaling.factor must be missing beside rope_freqs"):
+        hf_settings(path, "llama", {"rope.scaling.factor": 2.0}, "rope_freqs.weight")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "message"),
+    [
+        ("qwen2", {"attention.sliding_window": 5}, r"sliding_window must be 0 \(windows are not"),
+        ("gemma2", {"rope.freq_base_swa": 70.0}, "rope.freq_base_swa must be 10000.0, as rope.freq_base"),
+        ("llama", {"attention.value_length": 8}, "attention.value_length must be 4"),
+        ("llama", {"attention.key_length": 8, "rope.dimension_count": 4}, "rope.dimension_count must be 8"),
+        ("llama", {"attention.head_count_kv": [2, 2]}, "head_count_kv must be a number"),
+        ("gemma-embedding", {}, "attention.sliding_window is missing"),
+        ("gemma-embedding", {"attention.causal": True, "attention.sliding_window": 4}, "attention.causal must be False"),
+        ("modern-bert", {"hidden_act": "relu"}, "hidden_act must be one of gelu, silu"),
+        ("gemma3", {"attention.sliding_window_pattern": 0}, "sliding_window_pattern must be 1 to"),
+    ],
+)  # fmt: skip
+def test_settings_of_gguf_files_that_are_not_supported_raise(
+    tmp_path: Path, name: str, keys: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "m.gguf"
+    with pytest.raises(ValueError, match=f"^{path}: metadata: .*{message}"):
+        hf_settings(path, name, keys)
 
 
 # -- tokenizers --------------------------------------------------------------------------------------
