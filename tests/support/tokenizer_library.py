@@ -71,7 +71,13 @@ class Step:
             for step in self.steps:
                 text = step.normalize_str(text)
         elif self.type == "BertNormalizer":
-            text = text.lower() if self.options.get("lowercase", True) else text
+            lowers, strips = self.options.get("lowercase", True), self.options.get("strip_accents")
+            if self.options.get("handle_chinese_chars", True):
+                text = re.sub("([一-鿿])", r" \1 ", text)
+            if lowers if strips is None else strips:
+                text = unicodedata.normalize("NFD", text)
+                text = "".join(c for c in text if unicodedata.category(c) != "Mn")
+            text = text.lower() if lowers else text
         elif self.type == "Replace":
             text = compiled(self.pattern).sub(lambda _: self.content, text)
         elif self.type == "Prepend":

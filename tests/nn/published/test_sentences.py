@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_folders import language_model_folder, sentence_encoder_folder
+from support.tiny_folders import language_model_folder, modules, sentence_encoder_folder
 from support.tokenizer_library import tokenizers
 
 import nn
@@ -27,6 +28,115 @@ def change(path: Path, **settings: Any) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return sentence_encoder_folder(tmp_path)
+
+
+SENTENCES = ["why is it the cat", "a", "the dog ran on the grass"]
+OLDER_FLAGS = {f"pooling_mode_{mode}": False for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}  # fmt: skip
+POOLINGS: list[tuple[dict[str, Any], Any]] = [
+    ({"pooling_mode": "cls"}, lambda x: x[0]),
+    ({"pooling_mode": ["max"], "embedding_dimension": 16}, lambda x: x.max(0)),
+    ({"pooling_mode": "lasttoken", "pooling_mode_mean_tokens": True}, lambda x: x[-1]),
+    (OLDER_FLAGS | {"pooling_mode_mean_tokens": True, "word_embedding_dimension": 16}, lambda x: x.mean(0)),
+    (OLDER_FLAGS | {"pooling_mode_cls_token": True, "pooling_mode": None}, lambda x: x[0]),
+]  # fmt: skip
+KINDS = [
+    ("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense"), ("Pooling", "Dense", "Dense"), ("Pooling", "Dense", "Dense", "Normalize"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_vectors_are_those_of_the_modules_in_turn(folder: Path, kinds: tuple[str, ...]) -> None:
+    """A linear layer has a bias and tanh by default, and its inputs are the outputs before it."""
+    change(folder / OURS, default_prompt_name=None)
+    (folder / "modules.json").write_text(json.dumps(modules("Transformer", *kinds)))
+    (folder / BERT).unlink()
+    model, text, rng = nn.load(folder, head="none"), nn.text.load(folder), np.random.default_rng(1)
+    layers = []
+    for i, (rows, columns) in enumerate([(4, 16), (3, 4)][: kinds.count("Dense")]):
+        arrays = {"linear.weight": rng.standard_normal((rows, columns)), "linear.bias": rng.standard_normal(rows)}  # fmt: skip
+        layers.append(arrays)
+        path = folder / f"{i + 2}_Dense"
+        path.mkdir(exist_ok=True)
+        (path / "config.json").write_text(
+            json.dumps({"in_features": columns, "out_features": rows})
+        )
+        write_safetensors(path / "model.safetensors", arrays, dtype="float32")
+    for settings, pool in POOLINGS:
+        (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
+        for sentence, vector in zip(SENTENCES, nn.sentence_encoder(folder).encode(SENTENCES, 2)):
+            x = pool(model.hidden([text.encode(sentence)]).data[0])
+            for arrays in layers:
+                x = np.tanh(arrays["linear.weight"] @ x + arrays["linear.bias"])
+            x = x / np.linalg.norm(x) if "Normalize" in kinds else x
+            np.testing.assert_allclose(vector, x, rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_without_modules_are_normalized_means(folder: Path) -> None:
+    expected = nn.sentence_encoder(folder)
+    (folder / "modules.json").unlink()
+    with pytest.raises(FileNotFoundError, match="modules.json: no such file, though there is 1_P"):
+        nn.sentence_encoder(folder)
+    shutil.rmtree(folder / "1_Pooling")
+    encoder = nn.sentence_encoder(folder)
+    x = encoder.model.hidden([encoder.text.encode("the dog")]).data[0].mean(0)
+    found = encoder.encode("dog")  # after the default prompt
+    np.testing.assert_allclose(found, x / np.linalg.norm(x), rtol=1e-4, atol=1e-6)
+    assert encoder.prompts == expected.prompts and encoder.max_len == expected.max_len
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "message"),
+    [
+        ("1_Pooling", {"word_embedding_dimension": 15}, "word_embedding_dimension must be 16 or null"),
+        ("1_Pooling", {"embedding_dimension": 17}, "embedding_dimension must be 16 or null"),
+        ("1_Pooling", {"pooling_mode_cls_token": True}, r"pooling_mode must be one of .*, got \['mean', 'cls'\]"),
+        ("1_Pooling", {"pooling_mode_mean_tokens": False}, r"pooling_mode must be one of .*, got \[\]"),
+        ("1_Pooling", {"pooling_mode": ["mean", "cls"]}, "pooling_mode must be one of .*, got"),
+        ("1_Pooling", {"pooling_mode": {}}, "pooling_mode must be one of .*, got"),
+        ("1_Pooling", {"include_prompt": 1}, "include_prompt must be true or false"),
+        ("2_Dense", {"in_features": 15}, "in_features must be 16 or null"),
+        ("2_Dense", {"out_features": 0}, "out_features must be 1 to"),
+        ("2_Dense", {"use_residual": True}, "use_residual must be false"),
+    ],
+)  # fmt: skip
+def test_sentence_encoder_with_other_settings_of_modules_raises(
+    folder: Path, file: str, settings: dict[str, Any], message: str
+) -> None:
+    change(folder / file / "config.json", **settings)
+    with pytest.raises(ValueError, match=f"{file}/config.json: {message}"):
+        nn.sentence_encoder(folder)
+
+
+def test_sentence_encoder_without_output_projection_computes_hidden_states_alone(
+    tmp_path: Path,
+) -> None:
+    """A language model of vectors may lack its projection, even where none is tied."""
+    language_model_folder(tmp_path)
+    config = nn.DecoderOnlyConfig(19, 16, 4, 2, 32, max_len=40, norm="rms", gated=True, activation="silu",
+                                  bias=False, positions="rotary", tie=False, eos_id=2)  # fmt: skip
+    whole = nn.LanguageModel(config, np.random.default_rng(0)).eval()
+    nn.save(tmp_path, whole)
+    path = tmp_path / "model.safetensors"
+    arrays = {name: x for name, x in load_arrays(path)[0].items() if name != "lm_head.weight"}
+    write_safetensors(path, arrays, {"format": "pt"})
+    model, ids = nn.sentence_encoder(tmp_path).model, np.array([[4, 5, 6]])
+    np.testing.assert_allclose(model.hidden(ids).data, whole.hidden(ids).data, rtol=1e-5)
+    with pytest.raises(ValueError, match="model must have an output projection to compute logits"):
+        model(ids)
+    with pytest.raises(ValueError, match="missing: lm_head.weight"):
+        nn.load(tmp_path)
+    change(tmp_path / "config.json", tie_word_embeddings=True)
+    logits = nn.sentence_encoder(tmp_path).model(ids).data
+    np.testing.assert_array_equal(logits, nn.load(tmp_path)(ids).data)
+
+
+def test_similarity_of_a_directory_is_that_of_its_settings(folder: Path) -> None:
+    for name in (None, "dot", "euclidean"):
+        change(folder / OURS, similarity_fn_name=name)
+        assert nn.sentence_encoder(folder).similarity_fn_name == (name or "cosine")
+    change(folder / OURS, similarity_fn_name="odd")
+    with pytest.raises(ValueError, match="similarity_fn_name must be one of cosine, dot"):
+        nn.sentence_encoder(folder)
 
 
 @pytest.mark.parametrize(

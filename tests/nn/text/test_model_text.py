@@ -152,7 +152,32 @@ def test_similarity_of_vectors_equals_its_definition(name: str, n: int, m: int) 
             "cosine": x @ y / np.linalg.norm(x) / np.linalg.norm(y), "dot": x @ y,
             "euclidean": -np.linalg.norm(x - y), "manhattan": -np.abs(x - y).sum(),
         }[name]  # fmt: skip
-        np.testing.assert_allclose(found[i, j], expected, rtol=1e-6)
+        np.testing.assert_allclose(found[i, j], expected, rtol=1e-12)
+
+
+def test_similarity_to_a_vector_of_zeros_is_zero() -> None:
+    encode = SentenceEncoder(ENCODER, word_text())
+    assert not encode.similarity(np.zeros((2, 4)), np.ones(4)).any()
+
+
+def test_sentence_encoder_keeps_its_prompts_and_layers_and_checks_the_default() -> None:
+    """In training mode, it evaluates all the same."""
+    model = encoder(nn.EncoderModel, dropout=0.5).train()
+    prompts, maps, text = {"q": "a "}, [(nn.Linear(8, 2), lambda x: x)], word_text()
+    encode = SentenceEncoder(model, text, maps=maps, prompts=prompts, default_prompt_name="q")
+    expected = encode.encode(["the cat", "a"])
+    prompts["q"] = "big "
+    maps.clear()
+    np.testing.assert_array_equal(encode.encode(["the cat", "a"]), expected)
+    assert model.training and expected.shape == (2, 2) and encode.encode([]).shape == (0, 2)
+    assert SentenceEncoder(model, text, max_len=99).max_len == LIMIT
+    assert SentenceEncoder(model, word_text(model_max_length=7)).max_len == 7
+    with pytest.raises(ValueError, match="prompt_name must be 'q', got 'x'"):
+        SentenceEncoder(model, text, prompts={"q": ""}, default_prompt_name="x")
+    with pytest.raises(ValueError, match="prompt_name must be 'None', got 'x'"):
+        SentenceEncoder(model, text, default_prompt_name="x")
+    with pytest.raises(ValueError, match="pooling without the prompt's tokens is not supported"):
+        SentenceEncoder(model, text, prompts=prompts, default_prompt_name="q", include_prompt=False)
 
 
 @max_examples(8)

@@ -1,0 +1,301 @@
+"""Tokenizers without tokenizer.json: steps and special tokens by class and by settings, from tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import nn
+from nn.text import legacy_tokenizers
+
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>"]
+PIECES = [
+    *MARKS,
+    "the",
+    "The",
+    "cafe",
+    "caf\u00e9",
+    "Cafe",
+    "\u4e2d",
+    "\u4e2d\u56fd",
+    "##\u56fd",
+    "##s",
+    ",",
+]
+END = "<|endoftext|>"
+G = "\u0120"  # a space in byte-level tokenizers
+MERGES = [
+    "t h",
+    "th e",
+    f"{G} the",
+    "1 2",
+    "e \u00cc",
+    "e\u00cc \u0123",
+    "\u00c3 \u00a9",
+]  # the last ones: e and an accent
+
+
+def write(path: Path, kind: str, settings: dict[str, Any], **files: Any) -> Any:
+    """Write the files of a tokenizer of word pieces or pairs of tokens, and load it."""
+    path.mkdir(exist_ok=True)
+    for old in path.iterdir():
+        old.unlink()
+    if kind == "pieces":
+        (path / "vocab.txt").write_text("\n".join(PIECES), encoding="utf-8")
+    else:
+        letters = [G, *"thecas12M\u00cc\u0123\u00c3\u00a9\u010a'S"]
+        joined = [merge.replace(" ", "") for merge in MERGES]
+        words = [END, "<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|padding|>", *letters, *joined]
+        (path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+        (path / "merges.txt").write_text("\n".join(MERGES))
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+    for name, data in files.items():
+        (path / f"{name}.json").write_text(json.dumps(data))
+    return nn.text.load(path)
+
+
+def tokens(text: Any, string: str, **options: Any) -> str:
+    return " ".join(text.tokens(text.encode(string, **options)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "string", "expected"),
+    [
+        ({}, "The Caf\u00e9 \u4e2d\u56fd, thes", "the cafe \u4e2d [UNK] , the ##s"),
+        ({"do_lower_case": True}, "The Caf\u00e9", "the cafe"),
+        ({"do_lower_case": False}, "The Caf\u00e9 caf\u00e9", "The [UNK] caf\u00e9"),
+        ({"do_lower_case": None}, "The", "the"),
+        ({"strip_accents": False}, "Caf\u00e9", "caf\u00e9"),
+        ({"strip_accents": True, "do_lower_case": False}, "Caf\u00e9 The", "Cafe The"),
+        ({"tokenize_chinese_chars": False}, "\u4e2d\u56fd \u4e2d", "\u4e2d\u56fd \u4e2d"),
+        ({"unk_token": "the"}, "zzz", "the"),
+    ],
+)
+def test_word_pieces_are_normalized_as_the_settings_say(
+    tmp_path: Path, settings: dict[str, Any], string: str, expected: str
+) -> None:
+    text = write(tmp_path, "pieces", {"tokenizer_class": "BertTokenizer", **settings})
+    assert tokens(text, string, special=False) == expected
+
+
+BERT, ROBERTA = (
+    "[CLS] {} [SEP]#[CLS] {} [SEP] {} [SEP]#0 0 0 1 1",
+    "<s> {} </s>#<s> {} </s> </s> {} </s>#0 0 0 0 0 0",
+)
+CLASSES: list[tuple[str, str, dict[str, Any], str]] = [
+    *(("pieces", f"{name}Tokenizer", {}, BERT) for name in (
+        "Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "LayoutLM", "Lxmert", "RetriBert", "SqueezeBert")),
+    ("pieces", "BertTokenizerFast", {"cls_token": "<s>", "sep_token": "</s>"}, "<s> {} </s>#<s> {} </s> {} </s>#0 0 0 1 1"),
+    ("pieces", "MPNetTokenizer", {}, ROBERTA),
+    *(("pairs", f"{name}Tokenizer", {}, ROBERTA) for name in ("Roberta", "Bart", "LED", "Longformer")),
+    ("pairs", "HerbertTokenizer", {}, "<s> {} </s>#<s> {} </s> {} </s>#0 0 0 1 1"),
+    ("pairs", "GPT2Tokenizer", {}, "{}#{} {}#0 1"),
+    ("pairs", "GPT2Tokenizer", {"add_bos_token": True}, f"{END} {{}}#{END} {{}} {END} {{}}#0 0 1 1"),
+    ("pairs", "GPT2Tokenizer", {"add_eos_token": True, "add_bos_token": False}, f"{{}} {END}#{{}} {END} {{}} {END}#0 0 1 1"),
+    ("pairs", "GPT2Tokenizer", {"add_bos_token": True, "add_eos_token": True, "eos_token": "</s>"},
+     f"{END} {{}} </s>#{END} {{}} </s> {END} {{}} </s>#0 0 0 1 1 1"),
+    ("pairs", "GPTNeoXTokenizer", {}, "{}#{} {}#0 1"),
+    ("pairs", "Qwen2Tokenizer", {"add_bos_token": True}, "{}#{} {}#0 1"),
+]  # fmt: skip
+"""Files, classes, settings, what is around a text and a pair of texts, and the types of a pair."""
+
+
+@pytest.mark.parametrize(("kind", "name", "settings", "expected"), CLASSES)
+def test_special_tokens_around_texts_are_those_of_the_class(
+    tmp_path: Path, kind: str, name: str, settings: dict[str, Any], expected: str
+) -> None:
+    """A token that the class adds, but that nothing names, is left out."""
+    text = write(tmp_path, kind, {"tokenizer_class": name, **settings})
+    string, word = ("a", "<unk>") if name.startswith("Herbert") else ("the", "the")
+    single, pair, types = expected.split("#")
+    assert tokens(text, string) == single.format(word)
+    ids, _, found = text.batch([string], [string])
+    assert " ".join(text.tokens(ids[0])) == pair.format(word, word)
+    assert " ".join(map(str, found[0].tolist())) == types
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "string", "expected"),
+    [
+        ("GPT2Tokenizer", {}, "the the12", f"the {G}the 12"),
+        ("GPT2Tokenizer", {"add_prefix_space": True}, "the the", f"{G}the {G}the"),
+        ("RobertaTokenizer", {"add_prefix_space": True}, "the", f"{G}the"),
+        ("GPT2Tokenizer", {}, "the\u0301", "the \u00cc \u0123"),
+        ("GPTNeoXTokenizer", {}, "e\u0301", "\u00c3\u00a9"),  # in the composed form
+        ("Qwen2Tokenizer", {}, "e\u0301", "\u00c3\u00a9"),
+        ("GPTNeoXTokenizer", {}, "12", "12"),
+        ("Qwen2Tokenizer", {}, "12", "1 2"),  # each digit alone
+        ("GPT2Tokenizer", {}, "t'S", "t ' S"),
+    ],
+)
+def test_byte_level_tokenizers_split_by_the_rules_of_the_class(
+    tmp_path: Path, name: str, settings: dict[str, Any], string: str, expected: str
+) -> None:
+    text = write(tmp_path, "pairs", {"tokenizer_class": name, **settings})
+    ids = text.encode(string, special=False)
+    assert " ".join(text.tokens(ids)) == expected
+    assert (
+        text.decode(ids).strip() == expected.replace(" ", "").replace(G, " ").strip()
+        or "\u0301" in string
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "settings", "ids"),
+    [
+        ("pieces", "BertTokenizer", {}, (None, None, 0)),
+        ("pieces", "MPNetTokenizer", {}, (5, 6, 7)),
+        ("pieces", "BertTokenizer", {"pad_token": "[MASK]", "eos_token": "[SEP]"}, (None, 3, 4)),
+        ("pairs", "GPT2Tokenizer", {}, (0, 0, None)),
+        ("pairs", "GPT2Tokenizer", {"eos_token": "</s>", "bos_token": None}, (0, 3, None)),
+        ("pairs", "GPTNeoXTokenizer", {}, (0, 0, 6)),
+        ("pairs", "Qwen2Tokenizer", {}, (None, 0, 0)),
+        ("pairs", "RobertaTokenizer", {}, (1, 3, 2)),
+        ("pairs", "HerbertTokenizer", {}, (None, None, 2)),
+    ],
+)
+def test_special_tokens_without_settings_are_those_of_the_class(
+    tmp_path: Path, kind: str, name: str, settings: dict[str, Any], ids: tuple[Any, ...]
+) -> None:
+    text = write(tmp_path, kind, {"tokenizer_class": name, **settings})
+    assert (text.bos_id, text.eos_id, text.pad_id) == ids
+
+
+@pytest.mark.parametrize(
+    ("settings", "config", "is_cased"),
+    [
+        ({"tokenizer_class": "BertTokenizer"}, {"model_type": "gpt2"}, False),
+        ({"tokenizer_class": "BertTokenizerFast"}, {"tokenizer_class": "GPT2Tokenizer"}, False),
+        ({}, {"model_type": "gpt2", "tokenizer_class": "ElectraTokenizer"}, False),
+        ({}, {"model_type": "distilbert"}, False),
+        ({"do_lower_case": False}, {"model_type": "mpnet"}, True),
+    ],
+)
+def test_class_of_a_tokenizer_is_that_of_its_settings_or_of_the_model(
+    tmp_path: Path, settings: dict[str, Any], config: dict[str, Any], is_cased: bool
+) -> None:
+    text = write(tmp_path, "pieces", settings, config=config)
+    assert tokens(text, "The", special=False) == ("The" if is_cased else "the")
+
+
+@pytest.mark.parametrize("is_special", [False, True, None])
+@pytest.mark.parametrize("left", [False, True, None])
+@pytest.mark.parametrize("right", [False, True, None])
+def test_added_tokens_take_the_spaces_that_their_flags_say(
+    tmp_path: Path, is_special: bool | None, left: bool | None, right: bool | None
+) -> None:
+    token = {"content": "[A]", "special": is_special, "lstrip": left, "rstrip": right}
+    count = 7 + 17 + len(MERGES)
+    settings = {"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {str(count): token}}
+    text = write(tmp_path, "pairs", settings)
+    before, after = ("" if left else f"{G} "), ("" if right else f"{G}")
+    found = tokens(text, "t [A] the")
+    assert found == f"t {before}[A] {after}the"
+    assert text.decode(text.encode("t[A]t")) == ("tt" if is_special else "t[A]t")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("MPNetTokenizer", {}, True),
+        ("MPNetTokenizer", {"mask_token": {"content": "<mask>", "lstrip": False}}, False),
+        ("MPNetTokenizer", {"mask_token": {"content": "<mask>", "lstrip": True}}, True),
+        ("BertTokenizer", {"mask_token": "<mask>"}, False),
+        ("BertTokenizer", {"mask_token": {"content": "<mask>", "lstrip": True}}, True),
+    ],
+)
+def test_mask_includes_the_space_before_it(
+    tmp_path: Path, name: str, settings: dict[str, Any], expected: bool
+) -> None:
+    text = write(tmp_path, "pieces", {"tokenizer_class": name, **settings})
+    encoding = text.tokenizer.encode("the <mask>", add_special_tokens=False)
+    start, _ = encoding.offsets[encoding.ids.index(text.id("<mask>"))]
+    assert start == (3 if expected else 4)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "pad_id"),
+    [
+        ({"pad_token": "[PAD]"}, {"pad_token": "[MASK]"}, 0),
+        ({"pad_token": None}, {"pad_token": "[MASK]"}, 0),
+        ({}, {"pad_token": "[MASK]"}, 4),
+        ({}, {"pad_token": {"content": "[MASK]"}}, 4),
+        ({}, {}, 0),
+    ],
+)
+def test_settings_of_a_tokenizer_count_before_its_map_of_special_tokens(
+    tmp_path: Path, first: Any, second: Any, pad_id: int
+) -> None:
+    settings = {"tokenizer_class": "BertTokenizer", **first}
+    text = write(tmp_path, "pieces", settings, special_tokens_map=second)
+    assert text.pad_id == pad_id
+
+
+@pytest.mark.parametrize("key", ["additional_special_tokens", "extra_special_tokens"])
+@pytest.mark.parametrize(
+    "entry", [["the"], [{"content": "the"}], {"name": "the"}, {"name": {"content": "the"}}]
+)
+def test_more_special_tokens_are_lists_or_objects(tmp_path: Path, key: str, entry: Any) -> None:
+    """They are left out of decoded text, and added if the vocabulary lacks them."""
+    text = write(tmp_path, "pieces", {"tokenizer_class": "BertTokenizer", key: entry})
+    assert text.decode(text.encode("the cafe")) == "cafe"
+    lacking = json.loads(json.dumps(entry).replace('"the"', '"[Z]"'))
+    text = write(tmp_path, "pieces", {"tokenizer_class": "BertTokenizer", key: lacking})
+    assert text.id("[Z]") == len(PIECES) and text.decode([len(PIECES)]) == ""
+    for wrong in ([5], {"name": 5}, [{}]):
+        with pytest.raises(ValueError, match=f"{key} must be a list of tokens"):
+            write(tmp_path, "pieces", {"tokenizer_class": "BertTokenizer", key: wrong})
+
+
+def marian(path: Path, monkeypatch: pytest.MonkeyPatch, **files: Any) -> Any:
+    """Load a Marian whose SentencePiece model marks spaces and splits letters."""
+    split = lambda text, out_type: (
+        [*("\u2581" + text.strip().replace(" ", "\u2581"))] if text else []
+    )
+    monkeypatch.setattr(legacy_tokenizers, "_model_in", lambda path: SimpleNamespace(encode=split))
+    words = ["</s>", "<unk>", "\u2581", "c", "a", "t", ">>fra<<", "\u2581chat", "<pad>"]
+    files = {"vocab": words, "config": {"model_type": "marian"}} | files
+    for name, data in files.items():
+        data = {word: i for i, word in enumerate(data)} if isinstance(data, list) else data
+        (path / f"{name}.json").write_text(json.dumps(data))
+    (path / "source.spm").write_bytes(b"")
+    return nn.text.load(path)
+
+
+def test_marian_has_the_ids_of_its_vocabulary_around_its_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = marian(tmp_path, monkeypatch)
+    assert (text.bos_id, text.eos_id, text.pad_id) == (None, 0, 8)
+    assert text.encode("ca t") == [2, 3, 4, 2, 5, 0] and text.encode("") == [0]
+    assert text.encode(">>fra<< cab", max_len=5) == [6, 2, 3, 4, 0]
+    assert text.encode("cab\n>>fra<<")[:4] == [2, 3, 4, 1]  # a code at the beginning alone
+    assert text.encode("c", "a") == [2, 3, 2, 4, 0]
+    assert text.decode([7, 2, 3, 0, 8]) == "chat c"
+
+
+def test_marian_with_two_vocabularies_decodes_with_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = ["</s>", "<unk>", "<pad>", "\u2581le"]
+    for separate in (False, None, True):
+        settings = {"separate_vocabs": separate}
+        text = marian(tmp_path, monkeypatch, tokenizer_config=settings, target_vocab=target)
+        assert text.decode([3]) == ("le" if separate else "c")
+        assert text.encode("c") == [2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    "vocab",
+    [["</s>", "<unk>", "a"], {"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "<pad>": 1}],
+    ids=["no padding", "a gap", "an id twice"],
+)  # fmt: skip
+def test_marian_with_other_ids_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocab: Any
+) -> None:
+    with pytest.raises(ValueError, match="vocab.json: ids must be 0 to 2, and tokens include"):
+        marian(tmp_path, monkeypatch, vocab=vocab)
