@@ -185,7 +185,9 @@ class Step:
                 out.append(part)
             elif self.options.get("byte_fallback"):
                 out += [f"<0x{byte:02X}>" for byte in part.encode()]
-            elif unknown is not None:
+            elif unknown is not None and not (
+                self.options.get("fuse_unk") and out[-1:] == [unknown]
+            ):
                 out.append(unknown)
         return out
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.damage import limits
+from support.edges import beside
 from support.environment import max_examples, needs
 from support.gguf_files import KEYS, write_gguf
 from support.gguf_library import gguf
@@ -547,6 +548,124 @@ def test_tokenizer_with_scores_equals_its_definition(scored: Any, string: str) -
         ids += [vocab[part]] if part in vocab else [3 + byte for byte in part.encode()]
     assert scored.encode(string) == ids
     assert scored.decode(ids) == string
+
+
+GG = "tokenizer.ggml."
+
+
+def text_of(path: Path, metadata: dict[str, Any], **changes: Any) -> Any:
+    """Return the tokenizer of a file; None removes a key of the metadata."""
+    metadata = metadata | {f"{GG}{key}": x for key, x in changes.items()}
+    metadata = {key: x for key, x in metadata.items() if x is not None}
+    write_gguf(path / "m.gguf", "llama", *llama(), metadata=metadata)
+    return nn.text.load(path / "m.gguf")
+
+
+def scored_vocabulary(*words: str, scores: Any = None, types: Any = None) -> dict[str, Any]:
+    """Return metadata of a tokenizer with scores, without keys of special tokens."""
+    tokens = ["<unk>", "<s>", "</s>", "\u2581", *words]
+    types = [2, 3, 3, 1, *(types or [1] * len(words))]
+    scores = [0.0] * 4 + [*(scores or [0.0] * len(words))]
+    values = {"model": ("llama", STRING), "tokens": (tokens, ARRAY, STRING), "scores": (scores, ARRAY, FLOAT32), "token_type": (types, ARRAY, INT32)}  # fmt: skip
+    return {f"{GG}{key}": x for key, x in values.items()}
+
+
+def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> None:
+    """Ids of a file without keys: 1 before a text, 2 for its end, 0 for unknown characters."""
+    text = text_of(tmp_path, scored_vocabulary("a", "b"))
+    assert (text.bos_id, text.eos_id, text.pad_id, text.vocab_size) == (1, 2, None, 6)
+    assert text.encode("ab") == [1, 3, 4, 5] and text.encode("axxb") == [1, 3, 4, 0, 5]
+    assert text.encode("a", "b") == [1, 3, 4, 1, 3, 5]
+    keys = dict.fromkeys(("add_bos_token", "add_eos_token"), (True, BOOL))
+    text = text_of(tmp_path, scored_vocabulary("a"), **keys, padding_token_id=(4, UINT32))
+    assert text.encode("a") == [1, 3, 4, 2] and text.pad_id == 4
+    ids, _, types = text.batch(["a"], ["a"])
+    assert ids[0].tolist() == [1, 3, 4, 2] * 2 and types[0].tolist() == [0] * 4 + [1] * 4
+    text = text_of(tmp_path, scored_vocabulary("a"), add_bos_token=(False, BOOL), bos_token_id=(4, UINT32))  # fmt: skip
+    assert text.encode("a") == [3, 4] and text.bos_id == 4
+    small = scored_vocabulary() | {
+        f"{GG}tokens": (["a", "b"], ARRAY, STRING), f"{GG}scores": ([0.0, 0.0], ARRAY, FLOAT32),
+        f"{GG}token_type": None, f"{GG}add_bos_token": (False, BOOL),
+    }  # fmt: skip
+    text = text_of(tmp_path, small)  # too small for an id of 2
+    assert (text.bos_id, text.eos_id) == (1, None)
+
+
+@pytest.mark.parametrize("has_prefix", [None, True, False])
+def test_tokenizer_with_scores_marks_the_first_word_if_the_file_says_so(
+    tmp_path: Path, has_prefix: bool | None
+) -> None:
+    key = None if has_prefix is None else (has_prefix, BOOL)
+    text = text_of(tmp_path, scored_vocabulary("a"), add_space_prefix=key)
+    is_marked = has_prefix is not False
+    for string, ids in (("a", [4]), ("a a", [4, 3, 4]), (" a", [3, 4])):
+        assert text.encode(string) == [1, *([3] if is_marked else []), *ids]
+        assert text.decode(text.encode(string)) == string
+
+
+def test_tokenizer_with_scores_has_bytes_only_if_they_are_tokens(tmp_path: Path) -> None:
+    text = text_of(tmp_path, scored_vocabulary("<0xC3>", "<0xA9>", "a", types=[6, 6, 1]))
+    assert text.encode("\u00e9a")[2:] == [4, 5, 6] and text.decode([4, 5, 6]) == "\u00e9a"
+    text = text_of(tmp_path, scored_vocabulary("<0xC3>", "<0xA9>", "a"))
+    assert text.encode("\u00e9a")[2:] == [0, 6]
+    joined = scored_vocabulary("<", "0", "x", "C", "3", ">", "<0", "x3", "<0xC3>", types=[1] * 8 + [6])  # fmt: skip
+    assert text_of(tmp_path, joined).encode("<0xC3>")[2:] == [10, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("scores", [(-1.0, -2.0), (-2.0, -1.0), (0.0, 0.0)])
+def test_pair_with_the_best_score_is_joined_first(tmp_path: Path, scores: Any) -> None:
+    """Of equal scores, the token with the lower id is."""
+    for words in (("ab", "bc"), ("bc", "ab")):
+        text = text_of(
+            tmp_path, scored_vocabulary("a", "b", "c", *words, scores=(0.0,) * 3 + scores)
+        )
+        best = words[scores.index(max(scores))]
+        assert text.tokens(text.encode("abc"))[2:] == (["ab", "c"] if best == "ab" else ["a", "bc"])
+
+
+@given(length=beside(64))
+def test_tokens_of_at_most_64_characters_are_joined(
+    length: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Beside special tokens, which are never made of pieces."""
+    words = ["a" * n for n in range(1, length + 1)]
+    scores = [float(n) for n in range(length)]
+    text = text_of(tmp_path_factory.getbasetemp(), scored_vocabulary(*words, scores=scores))
+    found = text.tokens(text.encode("a" * length))[2:]
+    assert (len(found) == 1) == (length <= 64) and "".join(found) == "a" * length
+    special = scored_vocabulary("a", "b", "ab", types=[1, 1, 3])
+    text = text_of(tmp_path_factory.getbasetemp(), special)
+    assert text.encode("ab")[-1] == 6 and text.decode([6]) == ""
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("name", [None, "Phi-3 mini", "x phi3", "Phi-2"])
+def test_added_tokens_are_those_of_their_types(tmp_path: Path, kind: int, name: str | None) -> None:
+    """User-defined tokens are shown, others are not. Those of Phi-3 take the spaces after them."""
+    metadata = scored_vocabulary("a", "[A]", "[", "A", "]", types=[1, kind, 1, 1, 1])
+    metadata["general.name"] = None if name is None else (name, STRING)
+    text = text_of(tmp_path, metadata)
+    is_whole = kind in (2, 3, 4)
+    strips = is_whole and name is not None and "2" not in name
+    parts = ["[A]"] if is_whole else ["[", "A", "]"]
+    end = ["\u2581", "\u2581", "a"] if is_whole and not strips else ["\u2581", "a"]
+    assert text.tokens(text.encode("a[A] a")) == ["<s>", "\u2581", "a", *parts, *end]
+    shown = text.decode(text.encode("a[A]"))
+    assert shown == ("a" if kind in (2, 3) else "a[A]")
+    before = text.tokens(text.encode("<s> a"))  # keeps its space in Phi-3, too
+    assert before == ["<s>", "<s>", "\u2581", "\u2581", "a"]
+
+
+def test_byte_level_tokenizer_adds_special_tokens_of_the_file(tmp_path: Path) -> None:
+    metadata = byte_level("gpt-2")[1]
+    text = text_of(tmp_path, metadata, add_eos_token=(True, BOOL), unknown_token_id=(0, UINT32))
+    assert text.tokens(text.encode("the")) == ["the", "<|last|>"]
+    both = dict.fromkeys(("add_bos_token", "add_eos_token"), (True, BOOL))
+    text = text_of(tmp_path, metadata, **both, bos_token_id=(5, UINT32))
+    assert text.encode("the")[0] == 5 and text.encode("the")[-1] == 0
+    for lost in ({"eos_token_id": None}, {}):
+        with pytest.raises(ValueError, match="ggml.[be]os_token_id is missing, but texts need"):
+            text_of(tmp_path, metadata, **{**both, **lost})
 
 
 def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:

@@ -148,6 +148,50 @@ def test_read_config_reads_each_dropout_from_its_key(name: str) -> None:
     assert found == tuple(values.get(key, 0.0) for key in keys)
 
 
+HEAD_DROPOUTS: list[tuple[str, dict[str, float | None], float, float]] = [
+    ("bert", {"classifier_dropout": 0.3, "hidden_dropout_prob": 0.1}, 0.3, 0.3),
+    ("bert", {"classifier_dropout": None, "hidden_dropout_prob": 0.1}, 0.1, 0.1),
+    ("roberta", {"classifier_dropout": 0.3, "hidden_dropout_prob": 0.1}, 0.3, 0.3),
+    ("distilbert", {"seq_classif_dropout": 0.3, "dropout": 0.1}, 0.3, 0.1),
+    ("mpnet", {"hidden_dropout_prob": 0.1}, 0.1, 0.1),
+    ("modernbert", {"classifier_dropout": 0.3}, 0.3, 0.3),
+]
+"""Models, settings, and the dropouts of their heads for sequences and for tokens."""
+
+
+@pytest.mark.parametrize(("name", "settings", "of_sequence", "of_token"), HEAD_DROPOUTS)
+def test_dropout_of_a_head_is_that_of_its_kind(
+    tmp_path: Path, name: str, settings: dict[str, Any], of_sequence: float, of_token: float
+) -> None:
+    entry = RECORDED["models"][name]
+    (tmp_path / "config.json").write_text(json.dumps(entry["settings"] | settings))
+    arrays = arrays_named(unpacked(entry["arrays"]))
+    write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+    for head, dropout in (("classes", of_sequence), ("tokens", of_token)):
+        assert nn.load(tmp_path, head, num_classes=2).dropout.p == dropout
+
+
+@pytest.mark.parametrize("has_head", [False, True])
+@pytest.mark.parametrize("name", ["t5", "t5, gated", "bart", "m2m_100"])
+def test_translator_without_output_projection_in_its_file_ties_it(
+    tmp_path: Path, name: str, has_head: bool
+) -> None:
+    """And one that has it, even if it is tied, uses the projection of the file."""
+    entry = RECORDED["models"][name]
+    (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
+    arrays = arrays_named(unpacked(entry["arrays"]))
+    tokens = next(x for key, x in arrays.items() if key.endswith("shared.weight"))
+    head = {"lm_head.weight": 2 * tokens} if has_head else {}
+    arrays = {key: x for key, x in arrays.items() if "lm_head" not in key} | head
+    write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+    model = nn.load(tmp_path)
+    np.testing.assert_array_equal(model.output.weight.data, head.get("lm_head.weight", tokens))
+    for embedding in (model.source_embedding, model.target_embedding):
+        np.testing.assert_array_equal(embedding.tokens.weight.data, tokens)
+    is_tied = model.output.weight is model.source_embedding.tokens.weight
+    assert is_tied != has_head
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_names_of_gguf_files_are_those_of_its_package(name: str) -> None:
     file = SimpleNamespace(architecture=ARCHITECTURES[name])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from nn.commands import search
 from nn.decoding.text_generation import _language_token, options_of_directory, until_stop
 from nn.published.classifier import Classifier, Reranker
 from nn.published.sentence_encoder import SIMILARITIES, SentenceEncoder
+from nn.text import huggingface, templates
 
 PLAIN = WORDS[len(SPECIAL) :]
 BOS, EOS = WORDS.index("<s>"), WORDS.index("</s>")
@@ -113,6 +115,99 @@ def test_language_takes_the_place_of_another_one() -> None:
         text.encode("the cat", language="xx_XX")
     with pytest.raises(ValueError, match="language must be a token that the model puts around"):
         word_text().encode("the cat", language="en_XX")
+
+
+MESSAGES = [{"role": "user", "content": "the cat"}]
+TEMPLATES = {"default": ("a/file", "plain"), "tool_use": ("b/file", "tools")}
+
+
+def test_chat_renders_the_template_with_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools choose their template, if there is one. Arguments replace special tokens."""
+    rendered: list[Any] = []
+    monkeypatch.setattr(huggingface, "render", lambda *arguments: rendered.append(arguments))
+    text = word_text(pad_token=None, chat_templates=TEMPLATES)
+    variables = {
+        "messages": MESSAGES, "tools": None, "documents": None, "add_generation_prompt": True, "bos_token": "<s>",
+        "eos_token": "</s>",
+    }  # fmt: skip
+    for options, template, changes in (
+        ({}, "default", {}),
+        ({"reply": False}, "default", {"add_generation_prompt": False}),
+        ({"tools": [{}], "bos_token": "x"}, "tool_use", {"tools": [{}], "bos_token": "x"}),
+        ({"tools": []}, "tool_use", {"tools": []}),
+        ({"tools": None, "more": 1, "tokenize": False}, "default", {"more": 1, "tokenize": False}),
+    ):
+        text.chat(MESSAGES, **options)
+        where, source = TEMPLATES[template]
+        assert rendered.pop() == (source, where, variables | changes)
+    text = word_text(pad_token=None, chat_templates={"default": TEMPLATES["default"]})
+    text.chat((MESSAGES[0],), tools=[{}])
+    assert rendered.pop() == ("plain", "a/file", variables | {"tools": [{}]})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chat_template", "continue_final_message", "max_length", "padding", "return_assistant_tokens_mask", "return_dict",
+     "return_tensors", "sanitize_control_tokens", "tokenize", "truncation"],
+)  # fmt: skip
+def test_chat_refuses_arguments_that_are_no_variables(name: str) -> None:
+    with pytest.raises(TypeError, match=f"chat: {name} must not be given, since chat returns"):
+        word_text(chat_templates=TEMPLATES).chat(MESSAGES, **{name: True})
+
+
+@pytest.mark.parametrize(
+    ("templates", "messages", "options", "message"),
+    [
+        (TEMPLATES, "the cat", {}, "messages must be dicts such as"),
+        (TEMPLATES, [MESSAGES[0], "x"], {}, "messages must be dicts such as"),
+        ({}, MESSAGES, {}, "no chat_template: not a model for chats"),
+        ({}, MESSAGES, {"tools": [{}]}, "no chat_template: not a model for chats"),
+        ({"rag": ("", "")}, MESSAGES, {}, "no chat_template: no default among rag"),
+    ],
+)
+def test_chat_without_a_template_or_messages_raises(
+    templates: Any, messages: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        word_text(chat_templates=templates).chat(messages, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ((1,), "x"), ({1: 2}, "x"), (b"x", "x"), (np.int64(1), "x"), ([[0, {"a": (1,)}]], r"x\[0\]\[1\].a"), ({"a": {"b": {1}}}, "x.a.b"),
+    ],
+)  # fmt: skip
+def test_values_that_json_changes_are_named(value: Any, where: str) -> None:
+    with pytest.raises(TypeError, match=f"^{where} must be a string, a number, None, a list or a"):
+        templates._plain(value, "x")
+
+
+def test_values_of_json_are_kept() -> None:
+    value = {"a": ["b", 1, 2.5, None, True, {"c": []}], "d": MappingProxyType({"e": np.float64(1)})}
+    assert templates._plain(value, "x") == {**value, "d": {"e": 1.0}}
+    assert type(templates._plain(value, "x")["d"]) is dict
+
+
+def test_functions_of_templates_are_those_of_transformers() -> None:
+    """Names sort and characters stay as they are, unless an argument says otherwise."""
+    value = {"b": "\u00e9<", "a": [1]}
+    assert templates.tojson(value) == '{"b": "\u00e9<", "a": [1]}'
+    assert templates.tojson(value, ensure_ascii=True) == '{"b": "\\u00e9<", "a": [1]}'
+    assert templates.tojson(value, sort_keys=True) == '{"a": [1], "b": "\u00e9<"}'
+    assert templates.tojson([1, 2], separators=(",", ":")) == "[1,2]"
+    assert templates.tojson([1], indent=2) == "[\n  1\n]"
+    assert templates.Dict()([("a", 1)], b=2) == {"a": 1, "b": 2}
+    assert templates.Dict().fromkeys("ab", 3) == {"a": 3, "b": 3}
+    assert re.fullmatch(r"\d{4}-\d\d", templates.strftime_now("%Y-%m"))
+
+
+@given(beside(templates.LONGEST))
+def test_templates_have_at_most_a_hundred_thousand_characters(length: int) -> None:
+    assert templates.LONGEST == 100_000
+    if length > templates.LONGEST:
+        with pytest.raises(ValueError, match="a/file: .* at most 100,000 characters, got 100,001"):
+            templates.render("x" * length, "a/file", {})
 
 
 POOLS = {

@@ -267,6 +267,41 @@ CHAT = [{"role": "user", "content": "the cat"}]
 NAMED = [{"name": "tool_use", "template": "{{ 1 / tools|length }}"}]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [None, "a", [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]],
+)
+@pytest.mark.parametrize("files", [[], ["chat_template.jinja"], ["additional_chat_templates/tool_use.jinja"],
+                                   ["chat_template.jinja", "additional_chat_templates/rag.jinja"]])  # fmt: skip
+def test_chat_templates_are_those_of_the_settings_and_of_files(
+    tmp_path: Path, given: Any, files: list[str]
+) -> None:
+    """Files count first, and are saved again."""
+    text_files(tmp_path, chat_template=given)
+    settings = str(tmp_path / "tokenizer_config.json")
+    expected = {} if given is None else {"default": (settings, "a")}
+    if isinstance(given, list):
+        expected["tool_use"] = (settings, "b")
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(f"of {file}")
+        name = "default" if file == "chat_template.jinja" else Path(file).stem
+        expected[name] = (str(tmp_path / file), f"of {file}")
+    text = nn.text.load(tmp_path)
+    assert text.settings["chat_templates"] == expected
+    text.save(tmp_path / "b")
+    assert all((tmp_path / "b" / file).read_text() == f"of {file}" for file in files)
+
+
+@pytest.mark.parametrize(
+    "template", [5, {"name": "a"}, [{"name": "a"}], [{"template": "a"}], ["a"]]
+)
+def test_chat_templates_of_another_type_raise(tmp_path: Path, template: Any) -> None:
+    text_files(tmp_path, chat_template=template)
+    with pytest.raises(ValueError, match="tokenizer_config.json: chat_template"):
+        nn.text.load(tmp_path)
+
+
 def chat_text(path: Path, template: Any) -> Any:
     """Load a tokenizer with a chat template."""
     needs("jinja2")
