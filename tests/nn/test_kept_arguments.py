@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any, Callable[[Any], Any]]] = {
     "MultiStepLR": (lambda a: lr_scheduler.MultiStepLR(sgd(1), a), [2, 4], rates),
     "LambdaLR": (lambda a: optim.LambdaLR(sgd(2), a), [lambda epoch: epoch, lambda epoch: 2], rates),
     "OneCycleLR": (lambda a: lr_scheduler.OneCycleLR(sgd(2), a, total_steps=9, cycle_momentum=False), [0.1, 0.3], rates),
-    "vocabulary": (Vocabulary, [*SPECIALS, "a", "b"], lambda v: v.encode(["a", "b", "c"])),
+    "vocabulary": (Vocabulary, [*SPECIALS, "a", "b"], lambda v: (v.encode(["a", "b", "c"]), [*v], len(v))),
     "suppress": (lambda a: nn.Rules(suppress=a), [1, 2], repr),
     "bad_words": (lambda a: nn.Rules(bad_words=a), [[1, 2], [3]], repr),
     "eos_id": (lambda a: config(eos_id=a), [1, 2], repr),

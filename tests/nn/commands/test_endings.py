@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import pytest
 from support.scripts import started
 
+from minigrad import MissingExtraError
 from minigrad.io import load_arrays
+from minigrad.io.signals import Terminated
+from nn.commands import console
 from nn.commands.console import run_script
 
-pytestmark = pytest.mark.slow
 OPTIONS = (
     "--sentences 300 --valid-size 20 --test-size 20 --d-model 8 --num-heads 2 --d-ff 8 --layers 1"
     " --warmup 3"
@@ -58,7 +63,13 @@ def raising(error: BaseException) -> int:
     [
         (ValueError("two\nlines"), 1, "error: two lines"),
         (FileNotFoundError(2, "No such file", "a/b"), 1, "error: a/b: No such file"),
+        (OSError(28, "No space left on device"), 1, "error: No space left on device"),
+        (OSError("odd"), 1, "error: odd"),
+        (MissingExtraError("x needs y"), 1, "error: x needs y"),
+        (RuntimeError(), 1, "error: RuntimeError"),
+        (OverflowError("too large"), 1, "error: too large"),
         (MemoryError(), 1, "error: MemoryError"),
+        (Terminated(15, "ended by SIGTERM"), 143, "ended by SIGTERM"),
         (FloatingPointError("step 3: the loss is nan"), 1, "error: step 3: the loss is nan"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (KeyboardInterrupt("stopped at step 3"), 130, "stopped at step 3"),
@@ -71,6 +82,83 @@ def test_run_script_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err == line + "\n"
 
 
+def test_run_script_without_a_reader_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    assert raising(BrokenPipeError(32, "Broken pipe")) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_run_script_prints_warnings_in_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    before = warnings.formatwarning
+
+    def main() -> None:
+        print(warnings.formatwarning("two\nlines", UserWarning, "a.py", 3), end="")
+
+    assert run_script(main) == 0 and warnings.formatwarning is before
+    assert capsys.readouterr().out == "warning: two lines\n"
+
+
+LIMIT = 10  # of the lines below
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"a\n\n b \r\n\xc3\xa9", ["a", "", "b", "\xe9"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"a\n" + b"x" * (LIMIT - 1) + b"\n", ["a", "x" * (LIMIT - 1)]),
+        (b"a\n" + b"x" * LIMIT, ["a", "x" * LIMIT]),
+        (b"a\n" + b"x" * LIMIT + b"\n", "standard input, line 2 must have at most 10 characters; divide it"),
+        (b"a\n\xff\n", "standard input: not UTF-8 (invalid start byte)"),
+    ],
+)  # fmt: skip
+def test_lines_of_standard_input_are_utf8_of_limited_length(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, lines: list[str] | str
+) -> None:
+    monkeypatch.setattr(console, "MAX_LINE", LIMIT)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="latin-1"))
+    if isinstance(lines, list):
+        assert [*console.piped()] == lines
+        return
+    with pytest.raises(ValueError) as caught:
+        list(console.piped())
+    assert str(caught.value) == lines
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("wrong"), 1, "error: wrong"),
+        (SystemExit(2), 2, ""),
+        (SystemExit("text"), 1, ""),
+        (SystemExit(None), 0, ""),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("odd"), 1, "ZeroDivisionError: odd"),
+    ],
+)
+def test_rank_that_fails_ends_the_job_and_the_first_one_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    rank: int, error: BaseException, code: int, line: str,
+) -> None:  # fmt: skip
+    """What the others print is a part of the end."""
+    ends: list[tuple[int, str]] = []
+    monkeypatch.setattr(console, "launched", lambda: SimpleNamespace(rank=rank, size=2))
+    monkeypatch.setattr(console.job, "abort", lambda code, text: ends.append((code, text)))
+
+    def main() -> None:
+        print("result")
+        raise error
+
+    assert run_script(main) == code
+    out, err = capsys.readouterr()
+    text = "".join(text for _, text in ends)
+    assert [end for end, _ in ends] == [code] * (code not in (0, 130))
+    assert out == ("" if rank else "result\n") and not (err if rank else text)
+    if ends or rank == 0:
+        assert (err + text).endswith(f"{line}\n" if line else "")
+
+
 def test_run_script_other_error_is_raised() -> None:
     with pytest.raises(KeyError):
         raising(KeyError("x"))
@@ -81,6 +169,7 @@ def test_run_script_result_is_an_exit_code(result: object, code: int) -> None:
     assert run_script(lambda: result) == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "send", "message"),
     [
@@ -105,6 +194,7 @@ def test_train_signal_saves_before_it_ends(
         assert not list(tmp_path.glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_train_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     """Signals that were ignored at the start stay ignored, except SIGTERM."""
     shell = ["sh", "-c", 'trap "" HUP INT; exec "$@"', "sh"]
@@ -116,6 +206,7 @@ def test_train_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_run_script_signal_removes_unfinished_files(tmp_path: Path) -> None:
     code = f"""
 import time
@@ -134,6 +225,7 @@ raise SystemExit(run_script(lambda: write_atomically(Path({str(tmp_path)!r}) / "
     assert process.returncode == 128 + signal.SIGHUP and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_train_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -142,6 +234,7 @@ def test_train_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     assert done.returncode == 1 and "Traceback" not in done.stderr and "Broken" not in done.stderr
 
 
+@pytest.mark.slow
 def test_train_closed_standard_output_fails_before_it_trains(tmp_path: Path) -> None:
     command = train(tmp_path / "run", "--epochs 1 --quiet")
     done = subprocess.run(command, stderr=PIPE, text=True, preexec_fn=lambda: os.close(1))
@@ -155,6 +248,7 @@ def python(code: str, *flags: str) -> list[str]:
     return [sys.executable, *flags, "-c", script]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["-u"]])
 def test_run_script_full_disk_is_one_line(flags: list[str]) -> None:
     with open("/dev/full", "w") as full:
@@ -162,26 +256,8 @@ def test_run_script_full_disk_is_one_line(flags: list[str]) -> None:
     assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_run_script_closed_standard_input_is_empty() -> None:
     command = python("print([*piped()])")
     done = subprocess.run(command, stdout=PIPE, preexec_fn=lambda: os.close(0))
     assert (done.returncode, done.stdout) == (0, b"[]\n")
-
-
-def test_run_script_standard_input_with_a_byte_order_mark_drops_it() -> None:
-    done = subprocess.run(python("print([*piped()])"), input=b"\xef\xbb\xbfa\n", stdout=PIPE)
-    assert done.stdout == b"['a']\n"
-
-
-def test_run_script_standard_input_with_a_long_line_is_refused() -> None:
-    code = "list(map(len, piped()))"
-    for size in (10_000_000, 10_000_001):
-        done = subprocess.run(python(code), input=b"a\n" + b"x" * size, capture_output=True)
-        assert done.returncode == (size > 10_000_000)
-    expected = b"error: standard input, line 2 must have at most 10,000,000 characters; divide it\n"
-    assert done.stderr == expected
-
-
-def test_run_script_standard_input_of_another_encoding_is_one_line() -> None:
-    done = subprocess.run(python("[*piped()]"), input=b"a\n\xff\n", capture_output=True)
-    assert done.returncode == 1 and done.stderr.startswith(b"error: standard input: not UTF-8")

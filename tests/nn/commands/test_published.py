@@ -184,6 +184,9 @@ def test_search_with_an_index_encodes_lines_once(
         settings = json.loads((encoder / f"{name}.json").read_text())
         (encoder / f"{name}.json").write_text(json.dumps(settings | changes))
         assert again in call(search.main, line).err
+    inside = f"{encoder} {lines} 'the dog' --index {encoder}/lines.safetensors"
+    call(search.main, inside)  # the index is no part of the encoder
+    assert call(search.main, inside).err[-1] == f"3 lines in {encoder}/lines.safetensors"
     assert again in call(search.main, f"{line} --int8").err
     assert call(search.main, f"{line} --int8").err[-1] == f"3 lines in {index}"
 
@@ -256,6 +259,32 @@ def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
     assert "must have fewer tokens than the context of the model (40), got 50" in error
     error = error_of(generate.main, f"{gpt} why --system 'the dog'")
     assert error.endswith("--system needs --chat")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "note"),
+    [
+        ([5, 6, 7], "--max-len 3", "(cut after 3 tokens by --max-len)"),
+        ([5, 6], "--max-len 3", ""),
+        ([5, 6, 18], "--max-len 3", ""),  # the end
+        ([5] * 38, "--chat", "(cut after 38 tokens by the context of the model)"),
+        ([5] * 37, "--chat", ""),
+        ([5] * 1200, "--max-len 1200", "(cut after 1,200 tokens by --max-len)"),
+    ],
+)
+def test_generate_says_that_a_text_was_cut(
+    gpt: Path, monkeypatch: pytest.MonkeyPatch, tokens: list[int], options: str, note: str
+) -> None:
+    def stream(*_: Any, tokens: list[int], **__: Any) -> Any:
+        tokens += generated
+        yield "x"
+
+    generated = tokens
+    settings = json.loads((gpt / "config.json").read_text()) | {"eos_token_id": 18}
+    (gpt / "config.json").write_text(json.dumps(settings))
+    monkeypatch.setattr(nn, "stream_text", stream)
+    done = call(generate.main, f"{gpt} 'the cat' {options}")
+    assert done.out == ["x"] and done.err == ([note] if note else [])
 
 
 def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,6 +607,9 @@ def test_command_with_the_name_of_a_file_as_text_says_so(mine: Path, tmp_path: P
     (tmp_path / "in.txt").write_text("the cat")
     done = call(classify.main, f"{mine} {tmp_path}/in.txt")
     assert len(done.result) == 1 and f"... < {tmp_path}/in.txt" in done.err[-1]
+    done = call(classify.main, [str(mine), f"{tmp_path}/in.txt", "the cat"])
+    assert len(done.result) == 2 and not done.err
+    assert [*inputs.read_batches(["a" * 5000])] == [["a" * 5000]]  # longer than a name may be
 
 
 def test_classify_with_columns_scores_the_rows_that_are_good(mine: Path, tmp_path: Path) -> None:
@@ -902,9 +934,11 @@ def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.Mon
     type_lines(monkeypatch, "the cat", "the dog", "")
     first, _ = call(generate.main, f"{gpt} --chat --max-len 4").result
     assert [m["content"] for m in calls[1]] == ["the cat", first, "the dog"]
-    calls.clear()
-    with pytest.raises(KeyboardInterrupt):  # an argument is no talk
-        call(generate.main, f"{gpt} --chat 'the cat' --max-len 4")
+    for line in (f"{gpt} --chat 'the cat' --max-len 4", f"{gpt} --chat --max-len 4"):
+        calls.clear()
+        monkeypatch.setattr("sys.stdin", io.StringIO("the cat\nthe dog\n"))
+        with pytest.raises(KeyboardInterrupt):  # arguments and files are no talk
+            call(generate.main, line)
 
 
 def test_search_shows_progress_of_parts(

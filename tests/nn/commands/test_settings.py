@@ -17,8 +17,10 @@ from support.tiny_folders import WORDS, encoder_folder, language_model_folder, t
 
 import minigrad as mg
 import nn
+from minigrad import optim
 from nn.commands import fine_tune
 from nn.commands.answers import AnswerTask
+from nn.text.vocabulary import SPECIALS
 
 OF_MODELS = {"adapter": None, "int8": False}
 OF_TABLES = {"columns": None, "skip_bad": False}
@@ -72,6 +74,61 @@ def test_options_of_files_that_are_not_given_have_these_values(tmp_path: Path) -
         "epochs": 24, "batch_tokens": 2048, "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500,
         "test_size": 1000,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "out"), [("", "zh-en"), ("--pair en-es", "en-es"), ("--reverse", "en-zh"), ("--data a.b/c.d --reverse", "c")]
+)  # fmt: skip
+def test_directory_of_a_run_is_named_by_its_languages_or_file(options: str, out: str) -> None:
+    parse = importlib.import_module("nn.commands.train").parse
+    assert parse(options.split()).out == Path("runs", out)
+
+
+def test_options_of_training_reach_the_model_and_its_trainer(tmp_path: Path) -> None:
+    """Each has a value of its own."""
+    train: Any = importlib.import_module("nn.commands.train")
+    line = (
+        "--pair en-es --sentences 300 --valid-size 21 --test-size 22 --vocab-size 40 --d-model 12 --num-heads 3"
+        " --layers 1 --d-ff 10 --dropout 0.25 --epochs 3 --steps 7 --batch-tokens 90 --lr 0.5 --schedule linear"
+        f" --warmup 2 --label-smoothing 0.2 --average 4 --seed 6 --processes 2 --quiet --out {tmp_path}/run"
+    )
+    args = train.parse(line.split())
+    translator, trainer, held_out, test = train.build(args)
+    config = translator.model.config
+    assert (config.d_model, config.num_heads, config.d_ff, config.dropout) == (12, 3, 10, 0.25)
+    assert config.num_encoder_layers == config.num_decoder_layers == 1
+    assert (config.activation_dropout, config.attention.dropout) == (0, 0)
+    assert (config.tie, config.output_bias, config.max_len) == ("target", True, 256)
+    assert len(translator.source_vocab) == len(translator.target_vocab) == 40
+    (group,) = trainer.optimizer.param_groups
+    assert (group["initial_lr"], *group["betas"], group["eps"]) == (0.5, 0.9, 0.98, 1e-9)
+    assert trainer.optimizer.clip_norm == 1.0 and type(trainer.optimizer) is optim.Adam
+    rates = [trainer.schedule.rates(step)[0] / 0.5 for step in range(1, 8)]
+    assert rates == pytest.approx([optim.linear_schedule(7, 2)(step) for step in range(1, 8)])
+    assert trainer.objective.options == {"label_smoothing": 0.2}
+    assert (trainer.max_epochs, trainer.max_steps, trainer.keep_last) == (3, 7, 4)
+    assert trainer.parallel.parts == 2 and trainer.run.path == tmp_path / "run"
+    assert trainer.progress is False and trainer.save_every == 200
+    for batches, shuffle in ((trainer.train, True), (trainer.valid, False), (held_out, False)):
+        assert (batches.max_tokens, batches.seed, batches.shuffle) == (90, 6, shuffle)
+    assert (len(trainer.valid.pairs), len(held_out.pairs), len(test)) == (21, 22, 22)
+
+
+@pytest.mark.parametrize("joint", ["", "--joint"])
+def test_vocabularies_of_files_have_what_occurs_twice_or_all_pieces(
+    joint: str, tmp_path: Path
+) -> None:
+    train: Any = importlib.import_module("nn.commands.train")
+    rows = [("a a b", "x y y"), ("b c", "z")]
+    args = train.parse([*f"--data a --d-model 8 --num-heads 2 {joint}".split(), "--vocab-size", "258"])  # fmt: skip
+    translator = train.make_translator(args, rows)
+    sides, config = (translator.source_vocab, translator.target_vocab), translator.model.config
+    assert (config.tie, config.output_bias) == (("all", False) if joint else ("target", True))
+    if joint:
+        assert sides[0] == sides[1] and len(sides[0]) == 258 + len(SPECIALS)
+        assert [*sides[0]][4:] == translator.source_tokenizer.pieces
+    else:
+        assert [[*side][4:] for side in sides] == [["a", "b"], ["y"]]
 
 
 # -- fine-tuning -----------------------------------------------------------------------------------
@@ -144,8 +201,10 @@ def test_fine_tune_validates_twice_an_epoch_and_warms_up_a_tenth(
     """Of 40 texts 32 are trained on."""
     (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in LEARNED))
     folder = encoder_folder(tmp_path / "encoder")
-    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out --batch-size {size} --epochs {epochs} --patience {patience}"
-    plan = planned(line, monkeypatch)
+    line = f"{folder} {tmp_path}/p.tsv --out {tmp_path}/out --batch-size {size} --epochs {epochs} --patience {patience} --seed"
+    plan, other = (planned(f"{line} {seed}", monkeypatch) for seed in (size, 99))
+    assert (plan.batches.seed, plan.batches.shuffle, plan.valid.shuffle) == (size, True, False)
+    assert plan.valid.dataset != other.valid.dataset
     steps = batches * epochs
     warmup = 0 if steps == 1 else max(1, steps // 10)
     assert len(plan.batches) == batches and plan.max_epochs == epochs
@@ -256,8 +315,10 @@ def test_answers_that_begin_after_the_limit_are_left_out(
 
 
 def test_report_prints_three_prompts_with_what_is_written_and_expected(
-    answers: Any, capsys: pytest.CaptureFixture[str]
+    answers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Settings of the model that draw tokens do not count."""
+    (tmp_path / "gpt/generation_config.json").write_text('{"do_sample": true, "temperature": 9.0}')
     task = answers("--test", "{}/other.tsv")
     capsys.readouterr()
     loss = task.report()

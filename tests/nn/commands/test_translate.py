@@ -17,8 +17,8 @@ from nn.commands.console import run_script
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translate_with_beam_and_scores(run: SimpleNamespace, beam: int) -> None:
     texts = [a for a, _ in run.test[:20]]
-    options = f"--beam {beam} --scores --max-len 6".split()
-    expected = run.translator.translate(texts, beam_size=beam, max_len=6)
+    options = f"--beam {beam} --scores --max-len 6 --length-penalty 0.5".split()
+    expected = run.translator.translate(texts, beam, 0.5, max_len=6)
     done = call(translate.main, [str(run.directory), *texts, *options])
     assert done.result == 0 and done.err == []
     assert done.out == [f"{t.text}\t{t.score:.3f}" for t in expected]
@@ -89,6 +89,18 @@ def test_translate_bad_argument_is_one_line(
     run: SimpleNamespace, arguments: list[str], message: str
 ) -> None:
     assert message in error_of(translate.main, [str(run.directory), *arguments])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_refused"),
+    [("x", False), ("x y", False), ("xy", True), ("x yz", True), ("xy cat", False), ("cat", False)],
+)
+def test_sentences_of_several_letters_without_a_known_word_are_refused(
+    run: SimpleNamespace, sentence: str, is_refused: bool
+) -> None:
+    done = call(translate.main, [str(run.directory), sentence])
+    assert done.result == is_refused
+    assert ("must have spaces between words, as in" in "".join(done.err)) == is_refused
 
 
 def test_translate_references_with_scores_compares_the_translations_alone(

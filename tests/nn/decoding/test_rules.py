@@ -138,7 +138,11 @@ def test_no_repeat_ngram_size_forbids_tokens_that_would_repeat_an_ngram(text: li
 
 def test_rules_are_immutable_and_hashable() -> None:
     rules = nn.Rules(suppress=[1], bad_words=[[1, 2]])
-    assert len({rules, nn.Rules(suppress=(1,), bad_words=((1, 2),))}) == 1
+    same = (
+        [(1,), np.array([1]), iter([np.uint8(1)])],
+        [((1, 2),), np.array([[1, 2]]), map(iter, [[1, 2]])],
+    )
+    assert {rules, *(nn.Rules(suppress=a, bad_words=b) for a, b in zip(*same))} == {rules}
     with pytest.raises(dataclasses.FrozenInstanceError):
         rules.min_len = 2  # type: ignore[misc]
 
@@ -167,6 +171,11 @@ def test_top_p_leaves_out_tokens_behind_an_exact_sum() -> None:
     assert kept.tolist() == [[0.0, -math.inf, -math.inf]]
 
 
+def test_top_p_just_below_one_leaves_out_what_is_beyond_it() -> None:
+    kept = Sampling(top_p=0.9995).restrict(np.log(np.array([[0.9996, 0.0004]])))
+    assert np.isneginf(kept[0]).tolist() == [False, True]
+
+
 @pytest.mark.parametrize("limits", [{"top_k": 3}, {"top_k": 4}, {"top_p": 1.0}, {"min_p": 0.0}])
 def test_limits_without_effect_keep_improbable_tokens(limits: dict[str, Any]) -> None:
     log_probs = np.array([[-50.0, 0.0, -1e3]])
@@ -175,7 +184,7 @@ def test_limits_without_effect_keep_improbable_tokens(limits: dict[str, Any]) ->
 
 @given(st.integers(1, 300), st.integers(0, 2**32 - 1))
 def test_top_k_keeps_the_k_largest_values_of_each_row(top_k: int, seed: int) -> None:
-    log_probs = np.random.default_rng(seed).standard_normal((300, 301))
+    log_probs = np.random.default_rng(seed).standard_normal((3, 301))
     found = Sampling(top_k=top_k).restrict(log_probs)
     order = np.sort(log_probs)
     order[:, :-top_k] = -np.inf

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
+from nn.decoding.sequences import Hypothesis
 from nn.text.tokenize import SpaceTokenizer
 from nn.text.vocabulary import EOS, SPECIALS, Vocabulary
 
 
-def translator(source_eos: bool = False) -> Translator:
+def translator(source_eos: bool = False, max_len: int = 8) -> Translator:
     """Return a random translator of words a, b and c."""
     vocab, split = Vocabulary([*SPECIALS, "a", "b", "c"]), SpaceTokenizer()
-    config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=8)
+    config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=max_len)
     model = Transformer(config, np.random.default_rng(0))
     return Translator(model, vocab, vocab, split, split, source_eos)
 
@@ -35,6 +36,8 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     assert maps["cross"][0].shape == (2, len(target), len(source))
     assert maps["encoder"][0].shape == (2, len(source), len(source))
     assert maps["decoder"][0].shape == (2, len(target), len(target))
+    t = before.translate(["b a"], max_len=3)[0]
+    assert before.attention(t)[1] == before.attention(t)[1] and t.source_tokens == ["b", "a"]
     assert np.triu(maps["encoder"][0], 1).any() and not np.triu(maps["decoder"][0], 1).any()
 
 
@@ -73,6 +76,26 @@ def test_load_with_another_dropout_and_length_accepts_them(
     message = "best.safetensors: the weights of another model: this one has num_heads=4"
     with pytest.raises(ValueError, match=message):
         load_weights(tmp_path / "best.safetensors", other)
+
+
+@pytest.mark.parametrize("source_eos", [False, True])
+@pytest.mark.parametrize("max_len", [None, 3, 50])
+def test_translations_are_at_most_twice_as_long_as_the_longest_source_plus_ten(
+    monkeypatch: pytest.MonkeyPatch, source_eos: bool, max_len: int | None
+) -> None:
+    """Or as long as `max_len`, or as the model can read. A batch has sources of similar lengths."""
+    found: list[tuple[list[int], int]] = []
+
+    def search(model: Any, source: np.ndarray, *, max_len: int, **options: Any) -> Any:
+        found.append(((source > 0).sum(1).tolist(), max_len))
+        return [Hypothesis() for _ in source]
+
+    monkeypatch.setattr("nn.decoding.translator.greedy_search", search)
+    made, lengths = translator(source_eos, max_len=30), [3, 1, 20, 2]
+    made.translate([" ".join("a" * n) for n in lengths], max_len=max_len, batch_size=2)
+    more = int(source_eos)
+    limits = [2 * (2 + more) + 10, 30] if max_len is None else [min(max_len, 30)] * 2
+    assert found == [([1 + more, 2 + more], limits[0]), ([3 + more, 20 + more], limits[1])]
 
 
 def test_translate_with_done_reports_the_number_of_sentences() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
 
+import minigrad as mg
 import nn
 from nn.text.batches import PairBatches, padded
 
@@ -126,7 +127,7 @@ def test_pair_batches_resume_in_an_order_of_seed_and_epoch(
     epoch=st.integers(0, 3),
     start=st.integers(0, 4),
     ranks=st.integers(1, 4),
-    kind=st.sampled_from(["arrays", "dict", "samples"]),
+    kind=st.sampled_from(["arrays", "tensors", "one array", "one tensor", "dict", "samples"]),
 )
 def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
     n: int,
@@ -142,6 +143,9 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
     x, y = np.arange(2.0 * n, dtype=np.float32).reshape(n, 2), np.arange(n)
     data: Any = {
         "arrays": (x, y),
+        "tensors": (mg.tensor(x), mg.tensor(y)),
+        "one array": (y,),
+        "one tensor": (mg.tensor(y),),
         "dict": ({"x": x, "y": y},),
         "samples": ([{"x": a, "y": b} for a, b in zip(x, y)],),
     }[kind]
@@ -150,7 +154,10 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
 
     def rows(batch: Any) -> list[int]:
         """Return the rows of a batch, after a comparison of its arrays."""
-        a, b = batch if kind == "arrays" else (batch["x"], batch["y"])
+        if kind.startswith("one"):
+            (b,) = batch
+            return list(b.tolist())
+        a, b = batch if isinstance(batch, tuple) else (batch["x"], batch["y"])
         np.testing.assert_array_equal(a, x[b], strict=True)
         return list(b.tolist())
 
@@ -168,7 +175,11 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
             assert ([] if share[i] is None else rows(share[i])) == expected[rank::ranks]
     for number in range(2):  # a loop is the next epoch
         epochs = [
-            rows([t.data for t in b] if kind == "arrays" else {k: t.data for k, t in b.items()})
+            rows(
+                {k: t.data for k, t in b.items()}
+                if isinstance(b, dict)
+                else (*(t.data for t in b),)
+            )
             for b in batches
         ]
         assert epochs == [rows(batch) for batch in batches.epoch(number)]
@@ -182,26 +193,26 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
     shuffle=st.booleans(),
     seed=seeds,
     epoch=st.integers(0, 3),
+    dtype=st.sampled_from(["i8", "u1", "u2", ">i4"]),
 )
 def test_window_batches_predict_each_token_at_most_once(
-    total: int, length: int, batch_size: int, shuffle: bool, seed: int, epoch: int
+    total: int, length: int, batch_size: int, shuffle: bool, seed: int, epoch: int, dtype: str
 ) -> None:
     if length >= total:
         with pytest.raises(ValueError, match=f"length must be less than the {total} ids, got"):
             nn.WindowBatches(np.arange(total), length, batch_size)
         return
-    made = nn.WindowBatches(np.arange(total) + 100, length, batch_size, shuffle=shuffle, seed=seed)
-    windows = np.concatenate([batch for (batch,) in made.epoch(epoch)])
-    sizes = [len(batch) for (batch,) in made.epoch(epoch)]
+    ids = np.arange(100, 100 + total).astype(dtype)
+    made = nn.WindowBatches(ids, length, batch_size, shuffle=shuffle, seed=seed)
+    batches = [batch for (batch,) in made.epoch(epoch)]
+    assert {batch.dtype for batch in batches} == {np.dtype(dtype)}
+    windows, sizes = np.concatenate(batches), [*map(len, batches)]
     assert sizes[:-1] == [batch_size] * (len(sizes) - 1) and 1 <= sizes[-1] <= batch_size
-    first = windows[:, 0].min()
-    assert first - 100 < length if shuffle else first == 100
-    starts = np.arange(first, 100 + total - length, length)
-    assert sorted(windows[:, 0].tolist()) == starts.tolist()
-    np.testing.assert_array_equal(windows, windows[:, :1] + np.arange(length + 1))
-    assert 100 + total - 1 - windows.max() < length  # no further window fits
-    again = np.concatenate([batch for (batch,) in made.epoch(epoch)])
-    np.testing.assert_array_equal(windows, again)
+    generator = np.random.default_rng([seed, epoch])
+    first = int(generator.integers(min(length, total - length))) if shuffle else 0
+    starts = np.arange(first, total - length, length)
+    starts = generator.permutation(starts) if shuffle else starts
+    np.testing.assert_array_equal(windows, 100 + starts[:, None] + np.arange(length + 1))
 
 
 @given(
@@ -214,6 +225,7 @@ def test_batches_of_a_list_are_shuffled_by_the_epoch(
     items: list[int], shuffle: bool, epoch: int, start: int
 ) -> None:
     found = [*nn.as_batches(items, shuffle).epoch(epoch)]
+    assert [*nn.as_batches((*items,), shuffle).epoch(epoch)] == found
     order = (
         np.random.default_rng([0, epoch]).permutation(len(items)) if shuffle else range(len(items))
     )

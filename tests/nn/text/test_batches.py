@@ -26,6 +26,14 @@ def test_batches_in_a_loop_are_tensors_of_a_new_order() -> None:
     assert x.tolist() != second[0][0].tolist()
 
 
+@pytest.mark.parametrize("dtype", ["?", "u2", "i1", "f2", "c8", "U3"])
+def test_batches_in_a_loop_are_tensors_of_numbers(dtype: str) -> None:
+    array = np.arange(4).astype(dtype)
+    ((batch,),) = nn.Batches(array, batch_size=4, shuffle=False)
+    assert isinstance(batch, mg.Tensor) == (dtype != "U3")
+    np.testing.assert_array_equal(np.asarray(batch), array, strict=True)
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -17,7 +17,7 @@ from support.environment import needs
 
 from minigrad import MissingExtraError
 from nn.text.batches import PairBatches
-from nn.text.pairs import read_pairs, split_pairs
+from nn.text.pairs import read_lines, read_pairs, split_pairs
 from nn.text.scores import bleu_tokenizer, has_no_spaces, is_wide, translation_scores
 from nn.text.tokenize import (
     BPETokenizer,
@@ -245,6 +245,11 @@ def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path, name: str, data: b
     path.write_bytes(data)
     assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
     assert +left_out == {"a row of headings": 1, "with an empty side": 1, "repeated": 1}
+
+
+def test_read_lines_keeps_all_but_the_ends_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf a \r\n\n\xef\xbb\xbfb\tc\n\nd")
+    assert [*read_lines(tmp_path / "a")] == [" a ", "", "\ufeffb\tc", "", "d"]
 
 
 def test_read_pairs_with_one_side_like_a_heading_keeps_it(tmp_path: Path) -> None:
