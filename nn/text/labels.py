@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -66,12 +67,8 @@ def split_by_label(pairs: Sequence[Pair], *sizes: int, seed: int) -> list[list[P
         is_last = seen[label] == total[label]
         places[i] = 2.0 if is_last else (seen[label] - keys[i][-1] / 256) / total[label]
     ranked = np.argsort(places, kind="stable").tolist()
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(ranked[start : start + size])
-        start += size
-    parts.append(sorted(ranked[start:], key=keys.__getitem__))
-    return [[pairs[i] for i in part] for part in parts]
+    edges = [0, *accumulate(sizes), len(pairs)]
+    return [[pairs[i] for i in ranked[start:end]] for start, end in pairwise(edges)]
 
 
 def label_report(expected: Sequence[str], found: Sequence[str], labels: Sequence[str]) -> str:

@@ -168,6 +168,7 @@ def test_batches_have_every_row_once_in_an_order_of_seed_and_epoch(
         order[i : min(i + batch_size, kept)].tolist() for i in range(0, kept, batch_size)
     ]
     assert len(batches) == len(found)
+    assert [*map(rows, batches.epoch())] == [*map(rows, batches.epoch(0, 0, 0, 1))]
     assert [rows(batch) for batch in batches.epoch(epoch, start)] == found[start:]
     shares = [[*batches.epoch(epoch, 0, rank, ranks)] for rank in range(ranks)]
     for i, expected in enumerate(found):
@@ -231,5 +232,6 @@ def test_batches_of_a_list_are_shuffled_by_the_epoch(
     )
     assert found == [items[i] for i in order]
     assert [*nn.as_batches(items, shuffle).epoch(epoch, start)] == found[start:]
+    assert [*nn.as_batches(items, shuffle).epoch()] == [*nn.as_batches(items, shuffle).epoch(0, 0)]
     from_function = nn.as_batches(lambda number: (item + number for item in items))
     assert [*from_function.epoch(epoch, start)] == [item + epoch for item in items][start:]

@@ -120,10 +120,10 @@ def test_label_report_equals_scikit_learn_definitions(rows: list[tuple[str, str]
 
 
 TABLES = {
-    "a.csv": 'text,label\n"a, ""b""",1\n"two\nlines",2\n',
-    "b.csv": 'text;label\na, "b";1\n"two\nlines";2\n',
+    "a.csv": 'text,label\n" a, ""b"" ", 1 \n"two\nlines",2\n',
+    "b.csv": 'text;label\n a, "b" ; 1 \n"two\nlines";2\n',
     "d.csv": 'te;xt,label\n"a, ""b""",1\n"two\nlines",2\n',  # as many of both
-    "c.jsonl": '{"text": "a, \\"b\\"", "label": 1}\n\n{"text": "two\\nlines", "label": "2"}\n',
+    "c.jsonl": '{"text": " a, \\"b\\" ", "label": 1}\n\n{"text": "two\\nlines", "label": " 2 "}\n',
 }
 
 

@@ -38,6 +38,7 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
         (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . ￭ 5 km !"),
         (WordTokenizer(), "a@b.org , ▁", "a ￭ @ ￭ b . ￭ org ▁ , ▁▁"),
         (WordTokenizer(lowercase=True), "Ab C", "ab c"),
+        (WordTokenizer(), '"a" b "c" d "e"', '" a " b " c " d " e "'),
         (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
         (CharTokenizer(), "हिन्दी 日本", "हिन्दी ▁ 日 本"),
@@ -149,8 +150,8 @@ def test_translation_scores_pass_their_arguments_to_each_metric(
 ) -> None:
     """Translations may have several references each, of which there are at least one."""
     options = {"tokenize": "zh", "lowercase": True} if lowercase else {}
-    scores = translation_scores(("x", "y"), ["a", ("b", "c")], **options)
-    texts = (["x", "y"], [["a", "b"], [None, "c"]])
+    scores = translation_scores(("x", "y"), ["a b", ("b", "c")], **options)
+    texts = (["x", "y"], [["a b", "b"], [None, "c"]])
     of_bleu = {"tokenize": "zh" if lowercase else "13a", "lowercase": lowercase, "force": True}
     assert (scores.bleu, scores.chrf) == (2.4, 2.4)
     assert scores.bleu_signature == str(("BLEU", of_bleu, texts))
@@ -259,8 +260,8 @@ def test_read_pairs_with_one_side_like_a_heading_keeps_it(tmp_path: Path) -> Non
 
 def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
     a, b, short = (tmp_path / name for name in ("a", "b", "c"))
-    a.write_bytes(b"one\r\n\r\ntwo\r\none\r\n")
-    b.write_text("eins\nx\nzwei\neins\n")
+    a.write_bytes(b"one \r\n\r\n\ttwo\r\none\r\n")
+    b.write_text(" eins\nx\nzwei\t\neins\n")
     assert read_pairs(a, b) == [("one", "eins"), ("two", "zwei")]
     repeated = [("eins", "one"), ("zwei", "two"), ("eins", "one")]
     assert read_pairs(a, b, reverse=True, keep_repeated=True) == repeated
