@@ -346,6 +346,18 @@ def test_write_into_a_result_without_axes_keeps_earlier_values() -> None:
     np.testing.assert_allclose(mg.grad(written)(x), expected, rtol=1e-14)
 
 
+def test_leaf_whose_new_data_was_written_before_has_its_own_gradient() -> None:
+    w, t = (Tensor(np.ones(3), requires_grad=True) for _ in range(2))
+    buffer = mg.zeros(3)
+    buffer[0] = w[0]
+    t.data = buffer.data
+    (t * 3).sum().backward()
+    assert t.grad.tolist() == [3, 3, 3] and w.grad is None
+    buffer[1] = w[1]
+    with pytest.raises(GradientError, match="a leaf .* was written through"):
+        t * 3
+
+
 DTYPES = ["?", "i1", "i8", "f2", "f4", "f8", "c8", "c16"]
 
 
