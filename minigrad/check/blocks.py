@@ -41,7 +41,7 @@ def _blocks_around_yield(code: CodeType) -> frozenset[int]:
     lines: set[int] = set()
     for node in _inside(function):
         body = [part for child in getattr(node, "body", ()) for part in _inside(child)]
-        if isinstance(node, (ast.With, ast.AsyncWith)) and any(
+        if isinstance(node, ast.With) and any(
             isinstance(part, (ast.Yield, ast.YieldFrom)) for part in body
         ):
             lines.update(range(node.lineno, max(node.lineno + 1, node.body[0].lineno)))

@@ -250,7 +250,7 @@ class _Checker:
         problems = []
         for _ in range(count):
             direction = [self.rng.standard_normal(x.shape) for x in self.xs]
-            length = np.sqrt(sum((v * v).sum() for v in direction)) or 1.0
+            length = np.sqrt(sum((v * v).sum() for v in direction))
             direction = [v / length for v in direction]
             expected = self.slope(direction)
             terms = [(g * v).sum() for g, v in zip(self.analytic, direction)]

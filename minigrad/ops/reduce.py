@@ -53,6 +53,9 @@ MAX_BY_ROWS = 100
 """Largest number of elements that NumPy always reduces."""
 
 
+_COMMON = np.dtype(np.float32), np.dtype(np.float64)  # of the machine's byte order
+
+
 def reduced(ufunc: np.ufunc, x: Array, axis: Axis, keepdims: Any = False) -> Array:
     """Return `ufunc.reduce(x, axis)`; along a short last axis, column by column.
 
@@ -64,7 +67,7 @@ def reduced(ufunc: np.ufunc, x: Array, axis: Axis, keepdims: Any = False) -> Arr
         or x.ndim < 2
         or not 1 < x.shape[-1] < 8
         or axis not in (-1, x.ndim - 1)
-        or x.dtype.char not in "fd"
+        or x.dtype not in _COMMON
     ):
         return ufunc.reduce(x, axis=axis, keepdims=keepdims)
     y = x[..., 0] + 0.0 if ufunc is np.add else x[..., 0].copy()  # a sum is never -0.0
@@ -118,7 +121,7 @@ def mean(x, /, axis=None, *, keepdims=False):
     Parameters: as `sum`.
     """
     x = x if type(x) is np.ndarray else as_array(x)
-    if axis is not None and not x.ndim:
+    if not x.ndim:
         all_axes("mean", axis, 0)  # NumPy allows axis 0 of a scalar for a sum, not for a mean
     if is_half(x):  # NumPy adds in single precision
         return np.mean(x, axis=axis, keepdims=keepdims)

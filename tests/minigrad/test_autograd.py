@@ -186,6 +186,30 @@ def test_hook_sees_and_replaces_the_gradient() -> None:
         y.sum().backward()
 
 
+def test_gradients_of_a_retained_tensor_leave_its_grad_unchanged() -> None:
+    x = leaf(3)
+    h = x * 2
+    h.retain_grad()
+    (found,) = mg.gradients((h * h).sum(), h, retain_graph=True)
+    assert h.grad is None and x.grad is None
+    (h * h).sum().backward(retain_graph=True)
+    mg.gradients((h * 3).sum(), x)
+    np.testing.assert_array_equal(h.grad.data, found.data)
+
+
+def test_hook_may_remove_itself_and_runs_once() -> None:
+    x, calls = leaf(3), []
+
+    def hook(g: Tensor) -> None:
+        calls.append(g.tolist())
+        handle.remove()
+
+    handle = x.register_hook(hook)
+    for _ in range(2):
+        x.sum().backward()
+    assert calls == [[1, 1, 1]]
+
+
 def test_gradient_that_a_hook_keeps_does_not_change_later() -> None:
     x = leaf(3)
     kept: list[Any] = []
@@ -279,6 +303,10 @@ def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
         with mg.no_grad():
             yield mg.is_grad_enabled()
 
+    def delegating() -> Any:
+        with mg.no_grad():
+            yield from [mg.is_grad_enabled()]
+
     def computing() -> Any:
         with mg.no_grad():
             inside = mg.is_grad_enabled()
@@ -289,8 +317,11 @@ def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
         with mg.no_grad():
             yield
 
-    with pytest.raises(mg.GradientError, match=r"the caller of leaking would run in its mode; dec"):
-        next(leaking())
+    for f in (leaking, delegating):
+        with pytest.raises(
+            mg.GradientError, match=f"caller of {f.__name__} would run in its mode; d"
+        ):
+            next(f())
     assert mg.is_grad_enabled() and list(computing()) == [(False, True)]
     with unrecorded():
         assert not mg.is_grad_enabled()

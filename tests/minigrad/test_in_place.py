@@ -344,6 +344,16 @@ def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any
     assert any(entry.frame.code.raw is f.__code__ for entry in raised.traceback)
 
 
+def test_number_taken_out_inside_a_block_of_a_derivative_is_refused_while_it_records() -> None:
+    def f(x: Any, mode: Any) -> Any:
+        with mode():
+            return x * float(x)
+
+    assert mg.grad(f)(2.0, mg.no_grad).item() == 0
+    with pytest.raises(GradientError, match="would lose its gradient"):
+        mg.grad(f)(2.0, mg.enable_grad)
+
+
 def test_number_taken_out_of_a_constant_is_allowed_and_outside_of_derivatives_warns() -> None:
     g = mg.grad(lambda a: a * a.detach().item() * float(a.detach()))
     assert g(2.0).item() == 4

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import AnomalyError, GradientError, Tensor
+from minigrad import AnomalyError, GradientError, Tensor, custom_op
 
 
 def leaf(*values: float) -> Tensor:
@@ -33,6 +33,7 @@ def leaf(*values: float) -> Tensor:
             lambda: (leaf(1.0, 2.0) * 3).sum().backward(np.array(math.nan)),
             "sum: its gradient passed on a NaN in its gradients",
         ),
+        (lambda: Tensor([complex(0, math.nan)]) * 2, "multiply: passed on a NaN in its operands"),
         (lambda: mg.vmap(np.log)(np.array([1.0, -1.0])), "^log: made NaN from finite operands"),
         (lambda: mg.jacobian(np.sqrt)(np.zeros(2)), "^sqrt: its gradient made Inf from finite"),
     ],
@@ -57,6 +58,22 @@ def test_detect_anomaly_of_masks_and_where_raises_nothing() -> None:
     with mg.detect_anomaly():
         mg.softmax(mg.masked_fill(x, np.array([True, False]), -np.inf)).sum().backward()
     assert np.isfinite(x.grad.data).all()
+
+
+def test_detect_anomaly_of_an_infinite_option_raises_nothing() -> None:
+    with mg.detect_anomaly():
+        y = custom_op(x=lambda g: g)(lambda x, /, fill: x + fill)(leaf(1.0), fill=np.inf)
+    assert y.tolist() == [np.inf]
+
+
+def test_detect_anomaly_around_another_watch_names_the_line_of_a_changed_operand() -> None:
+    x, y = leaf(2.0), Tensor([3.0])
+    with mg.detect_anomaly(), mg.profile():
+        z = x * y  # the marked line
+        y += 1
+        message = r"multiply, called at .*x \* y  # the marked line: an array .* was changed"
+        with pytest.raises(GradientError, match=message):
+            z.backward()
 
 
 @pytest.mark.parametrize("name, is_beside", [("nn", False), ("nnproject", True)])
@@ -111,7 +128,12 @@ def test_watch_entered_inside_its_own_block_is_refused() -> None:
 
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
 @pytest.mark.parametrize(
-    "f", [lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum(), write_in_turns]
+    "f",
+    [
+        lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum(),
+        lambda x: (mg.layer_norm(x) ** 3).sum(),
+        write_in_turns,
+    ],
 )
 @pytest.mark.parametrize("derivative", [mg.grad, mg.hessian])
 def test_derivative_of_watched_operations_is_the_same(derivative: Any, f: Any, watch: Any) -> None:

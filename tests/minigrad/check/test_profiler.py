@@ -69,6 +69,30 @@ def test_profile_of_ops_inside_a_rule_counts_their_time_once() -> None:
     assert p.rows["slow"].forward == 3.0 and p.rows["outer"].backward == 0.0
 
 
+def test_profile_of_ops_in_two_blocks_and_at_three_levels_adds_up(tmp_path: Path) -> None:
+    @mg.custom_op(x=lambda g: g)
+    def middle(x, /):
+        slow(x)
+        return passed(1.0, x.copy())
+
+    @mg.custom_op(x=lambda g: g)
+    def top(x, /):
+        middle(x)
+        return passed(7.0, x.copy())
+
+    p = mg.profile()
+    for call in (slow, top):
+        passed(5.0, None)
+        with p:
+            call(Tensor(np.ones(2)))
+    seconds = {name: row.forward for name, row in p.rows.items()}
+    assert seconds == {"slow": 6.0, "middle": 1.0, "top": 7.0} and p.seconds == 14.0
+    p.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    starts = {e["name"]: e["ts"] - events[0]["ts"] for e in events[1:]}
+    assert starts == {"slow": 8e6, "middle": 8e6, "top": 8e6}
+
+
 def test_memory_report_counts_each_buffer_once() -> None:
     x = Tensor(np.ones((10, 10)), requires_grad=True)
     y = mg.exp(x)  # saves its result
@@ -76,6 +100,7 @@ def test_memory_report_counts_each_buffer_once() -> None:
     report = mg.memory_report(z.sum())
     assert report.by_op["exp"] == (1, 800) and report.by_op["multiply"] == (1, 8)
     assert report.total == 808 and str(report).splitlines()[-1].startswith("all")
+    assert mg.memory_report((y[:5] * y[5:]).sum()).total == 800  # of views
     assert mg.memory_report((x + 1).sum()).total == 0
 
 
@@ -116,6 +141,8 @@ class Recorder(Watch):
 
 def test_outer_watch_sees_what_the_inner_one_sees() -> None:
     with Recorder() as first, Watch(), Recorder() as inner:
-        mg.dropout(Tensor(np.ones(3), requires_grad=True), 0.5).sum().backward()
-    assert first.seen == inner.seen
+        for generator in (None, np.random.default_rng(0)):
+            x = Tensor(np.ones(3), requires_grad=True)
+            mg.dropout(x, 0.5, generator=generator).sum().backward()
+    assert first.seen == inner.seen and first.seen.count(("drawn", "")) == 2
     assert {kind for kind, _ in first.seen} == {"forward", "backward", "recorded", "drawn"}

@@ -141,6 +141,14 @@ def test_backward_with_create_graph_records_the_gradient() -> None:
     np.testing.assert_allclose(x.grad.data, 6 * x.data)
 
 
+@pytest.mark.parametrize("dtype", "bBhHiIlLqQ")
+def test_derivative_by_an_array_of_integers_is_that_by_floats(dtype: str) -> None:
+    g = mg.grad(lambda x: (x * x).sum())(np.array([1, 2, 3], dtype))
+    assert g.dtype == float and g.tolist() == [2, 4, 6]
+    with pytest.raises(TypeError, match="grad: arguments must be floating-point, got dtype u?int"):
+        mg.grad(np.square)(np.array(2, dtype))
+
+
 LEAF = Tensor(V, requires_grad=True)
 
 
@@ -169,6 +177,7 @@ LEAF = Tensor(V, requires_grad=True)
             ValueError,
             "argnums must be from -1 to 0 for 1 arguments, got 1",
         ),
+        (lambda: mg.grad(np.multiply, -3)(V, V), ValueError, "argnums must be from -2 to 1 for 2"),
         (lambda: mg.grad(np.sin, [])(1.0), ValueError, r"at least one position, got \[\]"),
         (lambda: mg.grad(np.sin, (0, None))(1.0), TypeError, "argnums must be an integer or int"),
         (

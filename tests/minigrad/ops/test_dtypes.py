@@ -11,6 +11,8 @@ import minigrad as mg
 from minigrad import Tensor
 from minigrad.arguments import integers
 
+RNG = np.random.default_rng(0)
+
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, np.float32])
 def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
@@ -84,6 +86,26 @@ def test_function_of_integers_equals_that_of_floats(f: Any, arrays: list[np.ndar
     y, expected = f(*arrays), f(*[x.astype(float) for x in arrays])
     assert y.dtype == float
     np.testing.assert_allclose(y.data, expected.data, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, *ws: mg.layer_norm(x, weight=ws[0], bias=ws[1]),
+        lambda x, *ws: mg.linear(x, np.stack(ws), ws[0][:2]),
+        lambda x, *ws: mg.linear_cross_entropy(x, np.stack(ws), [0, 1]),
+        lambda x, *ws: mg.scaled_dot_product_attention(
+            x[None, None], ws[0][None, None, None], ws[1][None, None, None]
+        ),
+    ],
+)
+@pytest.mark.parametrize("dtypes", ["efe", "eff", "eef", "edf", "fee", "ied"])
+def test_function_of_float16_beside_a_wider_dtype_is_computed_in_it(f: Any, dtypes: str) -> None:
+    arrays = [row.astype(d) for row, d in zip(np.split(40 * RNG.random((4, 3)), [2, 3]), dtypes)]
+    arrays[1:] = [row[0] for row in arrays[1:]]
+    wider = "d" if "d" in dtypes or "i" in dtypes else "f"
+    y, expected = f(*arrays), f(*[a.astype(wider) for a in arrays])
+    np.testing.assert_allclose(y.data, expected.data, 1e-6, strict=True)
 
 
 ONE_ARRAY = ["exp", "sigmoid", "silu", "log_sigmoid", "softplus", "elu", "gelu", "tanh", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "norm", "mean", "var", "std", "sqrt", "erf", "leaky_relu", "relu", "square", "sin", "log1p", "cumsum", "median"]  # fmt: skip

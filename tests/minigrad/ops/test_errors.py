@@ -27,6 +27,16 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.reshape(MATRIX, 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)"),
     (lambda: Tensor(MATRIX)[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
     (lambda: Tensor(MATRIX) @ 2.0, ValueError, "^matmul: the shapes do not match; got .*, b 2.0$"),
+    (
+        lambda: mg.split_heads(None, 1),
+        TypeError,
+        "^split_heads: .* no attribute 'shape'; got x None",
+    ),
+    (
+        lambda: mg.softmax(TWO, 3),
+        ValueError,
+        r"^softmax: axis 3 is out of .*got x \(2,\) float64, axis=3$",
+    ),
     # arrays
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),

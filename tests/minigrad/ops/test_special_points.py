@@ -448,6 +448,22 @@ def test_large_arrays_have_the_values_of_numpy(data: Any, name: str, dtype: Any)
     np.testing.assert_allclose(y, expected, 4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f8", np.float16])
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 9])
+def test_reductions_of_short_rows_have_the_bits_of_numpy(width: int, dtype: Any) -> None:
+    """NumPy adds 8 and more numbers in another order, and begins with 0, which is not -0.0."""
+    x = np.random.default_rng(0).standard_normal((3, 40, width)).astype(dtype)
+    x[0, :5] = np.array([-0.0, 0.0, np.nan, np.inf, -np.inf])[:, None]
+    for a in (x, x[:, ::2], np.asfortranarray(x), x[0, :2], x[..., ::-1]):
+        for name in ("sum", "max", "min"):
+            for axis in (-1, 1, a.ndim - 1, None, (0, 1)):
+                with np.errstate(invalid="ignore"):
+                    y = getattr(mg, name)(a, axis, keepdims=True).data
+                    expected = getattr(np, name)(a, axis, keepdims=True)
+                np.testing.assert_array_equal(y, expected, strict=True)
+                assert (np.signbit(y) == np.signbit(expected))[~np.isnan(y)].all()
+
+
 @given(st.integers(1, 12), st.sampled_from([(), (2,)]), st.integers(0, 99))
 def test_cholesky_and_its_solutions_by_halves_are_those_of_whole_triangles(
     n: int, batch: Any, seed: int

@@ -158,6 +158,16 @@ def test_step_after_change_of_param_groups_is_refused(make: Any, change: Any, me
         optimizer.step()
 
 
+def test_frozen_parameter_with_a_gradient_is_changed_until_the_gradient_is_removed() -> None:
+    p = leaf(gradient=[1, 2])
+    p.requires_grad = False
+    sgd = optim.SGD([p], lr=1.0)
+    for _ in range(2):
+        sgd.step()
+        assert p.tolist() == [0, -1]
+        sgd.zero_grad()
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_step_after_a_frozen_parameter_requires_gradients_is_refused(steps: int) -> None:
     p, frozen = leaf(), Tensor(np.ones(2))
@@ -396,8 +406,12 @@ def test_norm_of_gradients_whose_squares_overflow_is_right(dtype: Any, size: flo
 def test_clip_grad_norm_takes_a_single_tensor() -> None:
     p = leaf(gradient=[3, 4])
     assert optim.clip_grad_norm_(p, 1.0) == 5.0
-    np.testing.assert_allclose(p.grad.data, [0.6, 0.8], rtol=1e-5)
+    np.testing.assert_allclose(p.grad.data, np.array([3, 4]) / (5 + 1e-6), rtol=1e-14)
     assert optim.clip_grad_norm_([leaf()], 1.0) == 0.0
+    p, q = leaf(0, 0, gradient=[3, 4]), leaf(gradient=[0, 0])
+    optim.SGD([p, q], lr=1.0, clip_norm=2.0).step()
+    np.testing.assert_allclose(p.data, np.array([-6, -8]) / (5 + 1e-6), rtol=1e-14)
+    assert optim.clip_grad_norm_(q, 0.0) == 0.0 and q.grad.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

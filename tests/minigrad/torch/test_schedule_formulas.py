@@ -248,3 +248,31 @@ def test_schedule_resumed_at_any_step_continues_exactly(
             assert resumed.rates(step) == whole.rates(step)
             resumed.step()
         whole.step()
+
+
+@given(
+    schedules=st.lists(schedules(*SCHEDULES), min_size=1, max_size=3),
+    lengths=st.lists(st.integers(1, 5), min_size=2, max_size=2),
+    rates=base_rates,
+    cut=st.integers(0, 14),
+)
+def test_sequence_has_the_rates_of_each_schedule_from_its_milestone_on_also_resumed(
+    schedules: list[tuple[str, dict[str, Any]]], lengths: list[int], rates: list[float], cut: int
+) -> None:
+    def make() -> Any:
+        optimizer = sgd(rates)
+        chain = [getattr(optim, name)(optimizer, **options) for name, options in schedules]
+        return optim.SequentialLR(optimizer, chain, begins[1:])
+
+    begins = [0, *np.cumsum(lengths).tolist()][: len(schedules)]
+    made = make()
+    for epoch in range(15):
+        if epoch == cut:
+            state = json.loads(json.dumps(made.state_dict()))
+            made = make()
+            made.load_state_dict(state)
+        i = sum(epoch >= begin for begin in begins) - 1
+        name, options = schedules[i]
+        factor = SCHEDULES[name][1](epoch - begins[i], **options)
+        assert made.get_last_lr() == approximately([rate * factor for rate in rates])
+        made.step()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import json
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -153,6 +156,45 @@ def test_one_cycle_has_a_rate_for_each_of_its_steps_and_no_other(three_phase: bo
     assert optimizer.param_groups[0]["betas"] == (pytest.approx(0.95), 0.5)
     with pytest.raises(ValueError, match="total_steps must be at least .* got 10 and step 11"):
         schedule.step()
+
+
+def test_one_cycle_after_another_schedule_begins_with_its_own_rate() -> None:
+    optimizer = optim.SGD([leaf()], lr=0.5, momentum=0.9)
+    optim.StepLR(optimizer, 1)
+    schedule = optim.OneCycleLR(optimizer, 2.0, 10)
+    assert schedule.base == [2.0] and schedule.lr == pytest.approx(2.0 / 25)
+
+
+@pytest.mark.parametrize("has_schedule", [*itertools.product([False, True], repeat=2)])
+def test_state_of_an_optimizer_with_a_schedule_continues_without_and_vice_versa(
+    has_schedule: Any,
+) -> None:
+    first, second = optimizers = [sgd(), optim.SGD([leaf()], lr=0.25)]
+    for optimizer, has in zip(optimizers, has_schedule):
+        if has:
+            optim.StepLR(optimizer, 3)
+    second.load_state_dict(first.state_dict())
+    assert second.param_groups[0]["lr"] == 1.0
+    assert second.param_groups[0].get("initial_lr") == (0.25 if has_schedule[1] else None)
+
+
+def test_state_of_plateau_is_plain_data_for_metrics_of_numpy() -> None:
+    schedule = optim.ReduceLROnPlateau(sgd())
+    schedule.step(np.float32(0.5))
+    assert json.loads(json.dumps(schedule.state_dict()))["best"] == 0.5
+
+
+@pytest.mark.parametrize(("total", "is_allowed"), [(3, False), (4, True), (5, True)])
+def test_one_cycle_needs_more_than_one_step_in_which_the_rate_rises(
+    total: int, is_allowed: bool
+) -> None:
+    make = lambda part: optim.OneCycleLR(optim.Adam([leaf()]), 1.0, total, pct_start=part)
+    with (
+        nullcontext() if is_allowed else pytest.raises(ValueError, match="must be between 1 and 3")
+    ):
+        make(1 / 3)
+    with pytest.raises(ValueError, match="pct_start must be .* less than 1, got 1"):
+        make(1.0)
 
 
 def test_state_of_a_schedule_contains_the_rate_from_which_others_begin() -> None:
