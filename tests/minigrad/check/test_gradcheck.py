@@ -89,6 +89,11 @@ def test_gradcheck_and_gradgradcheck_accept_right_gradients(f: Any, inputs: Any)
     assert mg.gradcheck(f, inputs) and mg.gradgradcheck(f, inputs)
 
 
+def test_gradcheck_of_a_function_without_gradients_accepts_it() -> None:
+    assert mg.gradcheck(np.floor, A + 0.5) and mg.gradgradcheck(lambda x: mg.argmax(x), A)
+    assert mg.gradcheck(np.sin, np.ones((2, 0))) and mg.gradgradcheck(np.sin, np.ones((2, 0)))
+
+
 def test_gradcheck_with_complex_step_has_no_truncation_error() -> None:
     assert mg.gradcheck(lambda a, b: np.sin(a @ b), [A, B], complex_step=True, rtol=1e-13)
 
@@ -170,7 +175,9 @@ def test_gradcheck_refuses_results_that_it_cannot_check(results: Any) -> None:
 def test_gradcheck_that_would_compare_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="directions must be at least 1 .*, got 0"):
         mg.gradcheck(np.sin, A, directions=0, elementwise=False)
-    assert mg.gradcheck(np.sin, A, directions=0)
+    assert mg.gradcheck(np.sin, np.ones(100), directions=0)
+    with pytest.raises(ValueError, match="pass elementwise=True"):
+        mg.gradcheck(np.sin, np.ones(101), directions=0)
 
 
 def test_gradgradcheck_refuses_complex_step() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.errors import listed, printable
 
 ONE, TWO, THREE = np.ones(1), np.ones(2), np.ones(3)
 MATRIX, CUBE = np.ones((2, 3)), np.ones((2, 2, 2))
@@ -209,3 +210,17 @@ def test_padding_index_counts_from_either_end(padding_idx: int) -> None:
     expected = np.ones((3, 2))
     expected[padding_idx] = 0
     np.testing.assert_array_equal(weight.grad.data, expected)
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("a" * 59, "a" * 59), ("a" * 60, "a" * 60), ("a" * 61, "a" * 60 + "..."), ("a\tb\x1b\u202e", r"a\tb\x1b\u202e"),
+    ("é" * 60 + "\n", "é" * 60 + "..."), (3, "3"),
+])  # fmt: skip
+def test_text_in_a_message_is_one_line_of_at_most_60_characters(text: Any, shown: str) -> None:
+    assert printable(text) == shown
+    assert listed([text]) == printable(text, 100)
+
+
+@pytest.mark.parametrize(("count", "more"), [(0, ""), (1, ""), (8, ""), (9, " and 1 more")])
+def test_names_in_a_message_are_the_first_8_in_order(count: int, more: str) -> None:
+    assert listed(reversed(range(count))) == ", ".join(map(str, range(min(count, 8)))) + more
