@@ -37,6 +37,8 @@ def gradients(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of `outputs` with respect to `inputs`.
 
+    Other parameters: as `Tensor.backward`.
+
     Parameters
     ----------
     outputs : Tensor, or list or tuple of Tensor
@@ -46,10 +48,6 @@ def gradients(
     gradient : array_like, or list or tuple of array_like, optional
         Gradient of a final scalar with respect to each output; 1 by default, for outputs of one
         element.
-    retain_graph : bool
-        Keep the graph for another backward pass; False by default.
-    create_graph : bool
-        Record the gradients, so that they can be differentiated again; False by default.
     allow_unused : bool
         Return None for an input that the outputs do not depend on. By default, such an input is an
         error.

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from typing import Any, NoReturn
+from typing import Any
 
 from ..arguments import check_choice, checked_count, checked_number
 from ..optimizer import Optimizer
@@ -150,17 +149,6 @@ class Schedule(_Rates):
         for group, base in zip(self.optimizer.param_groups, self.base):
             group["initial_lr"] = base
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Schedule:
-        memo[id(self)] = twin = object.__new__(type(self))
-        vars(twin).update(deepcopy(vars(self), memo))
-        return twin
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be pickled, because its factor may be any function; "
-            "pickle its state_dict(), make the schedule anew, and call load_state_dict()"
-        )
-
 
 # -- factors for `Schedule` and `Trainer`
 
@@ -213,7 +201,7 @@ def _warmed_up(
         if step <= warmup:
             return step / warmup
         done = min(1.0, (step - 1 - warmup) / (total - warmup))
-        return final + (1 - final) * curve(1.0, 0.0, done)
+        return curve(1.0, final, done)
 
     return factor
 
@@ -498,7 +486,8 @@ class OneCycleLR(Schedule):
             )
         for group, rate in zip(groups, rates):
             group["lr"] = group["initial_lr"] = checked_number(name, "max_lr", rate)
-        self.is_linear, self.cycle_momentum = anneal_strategy == "linear", cycle_momentum
+        self.curve = _line if anneal_strategy == "linear" else _half_cosine
+        self.cycle_momentum = cycle_momentum
         first, top, end = 1 / div_factor, pct_start * total_steps - 1, self.total_steps - 1
         last = first / final_div_factor
         base, high = base_momentum, max_momentum
@@ -518,9 +507,7 @@ class OneCycleLR(Schedule):
         i = bisect_left(ends, step - 1)
         (start, *low), (end, *high) = self.points[i : i + 2]
         done = (step - 1 - start) / (end - start)
-        if not self.is_linear:
-            done = (1 - math.cos(math.pi * done)) / 2
-        factor, momentum = (a + (b - a) * done for a, b in zip(low, high))
+        factor, momentum = (self.curve(a, b, done) for a, b in zip(low, high))
         return factor, momentum
 
     def _apply(self, count: int, rates: Sequence[float]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import pickle
 from contextlib import nullcontext
 from typing import Any
 
@@ -75,11 +74,6 @@ def test_schedule_copied_deeply_goes_on_by_itself() -> None:
     assert schedule.lr == before
     schedule.step()
     assert schedule.lr == other.lr
-
-
-def test_schedule_pickled_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"a Schedule cannot be pickled.*pickle its state_dict\(\)"):
-        pickle.dumps(optim.StepLR(sgd(), 3))
 
 
 def test_schedule_after_a_rate_set_by_hand_scales_its_distance_to_the_floor() -> None:
