@@ -414,7 +414,6 @@ class Tensor(Methods):
                 "deepcopy: only a leaf can be copied with its gradient; use detach() or clone()"
             )
         copy = object.__new__(type(self))
-        memo[id(self)] = copy
         copy._array = self._array.copy()
         copy._node = copy._first = None
         copy.requires_grad = self.requires_grad

@@ -45,7 +45,7 @@ def require(module: str, purpose: str, least: str = "") -> Any:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _source_of(spec: Any) -> str:

@@ -197,6 +197,16 @@ def test_gradients_of_a_retained_tensor_leave_its_grad_unchanged() -> None:
     np.testing.assert_array_equal(h.grad.data, found.data)
 
 
+def test_gradient_that_is_set_keeps_its_graph_or_shares_the_memory_of_a_constant() -> None:
+    x, g = leaf(3), leaf(3, seed=1)
+    x.grad = g * 2
+    x.grad.sum().backward()
+    assert g.grad.tolist() == [2, 2, 2]
+    for constant in (g.detach(), g.data):
+        x.grad = constant
+        assert not x.grad.requires_grad and x.grad.data is g.data
+
+
 def test_hook_may_remove_itself_and_runs_once() -> None:
     x, calls = leaf(3), []
 
