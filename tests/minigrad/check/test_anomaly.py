@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -128,12 +129,7 @@ def test_watch_entered_inside_its_own_block_is_refused() -> None:
 
 @pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
 @pytest.mark.parametrize(
-    "f",
-    [
-        lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum(),
-        lambda x: (mg.layer_norm(x) ** 3).sum(),
-        write_in_turns,
-    ],
+    "f", [lambda x: (mg.softmax(x @ x) * mg.vmap(mg.norm)(x)).sum(), write_in_turns]
 )
 @pytest.mark.parametrize("derivative", [mg.grad, mg.hessian])
 def test_derivative_of_watched_operations_is_the_same(derivative: Any, f: Any, watch: Any) -> None:
@@ -141,3 +137,24 @@ def test_derivative_of_watched_operations_is_the_same(derivative: Any, f: Any, w
     with watch():
         watched = derivative(f)(a)
     np.testing.assert_array_equal(watched.data, derivative(f)(a).data)
+
+
+@pytest.mark.parametrize("watch", [mg.detect_anomaly, mg.profile])
+@pytest.mark.parametrize(
+    "f",
+    [
+        mg.layer_norm,
+        mg.gelu,
+        lambda x: mg.linear(x, x, x[0]),
+        lambda x: mg.cross_entropy(x, [0, 2, 1]),
+        lambda x: mg.scaled_dot_product_attention(*[x[None, None]] * 3),
+    ],
+)
+def test_second_derivative_of_watched_kernel_is_the_same(f: Any, watch: Any) -> None:
+    x = Tensor(np.random.default_rng(0).standard_normal((3, 3)), requires_grad=True)
+    results = []
+    for block in (watch, nullcontext):
+        with block():
+            (g,) = mg.gradients((f(x) ** 3).sum(), x, create_graph=True)
+            results.append(mg.gradients((g * g).sum(), x)[0].data)
+    np.testing.assert_array_equal(*results)
