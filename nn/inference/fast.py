@@ -28,7 +28,7 @@ from minigrad.tensor import Tensor, unwrap
 from ..attention import KeysAndValues, MultiHeadAttention, hide_later
 from ..block import Decoder, Encoder, TransformerDecoderLayer, TransformerEncoderLayer
 from ..layers import Dropout, Embedding, FeedForward, LayerNorm, Linear
-from ..module import CALL, Module, Parameter, in_dtype
+from ..module import CALL, Module, in_dtype
 from ..options.extended_layers import (
     CappedLinear,
     ExtendedAttention,
@@ -95,18 +95,15 @@ def affine(
 
 class FastLinear(FastLayer, Linear):
     def compute(self, x: np.ndarray) -> np.ndarray:
+        weight: Any = self.weight
         bias = None if self.bias is None else self.bias._array
-        return affine(plain(x, self), values_of(self.weight), bias)
+        matrix = weight if isinstance(weight, Int8Matrix) else weight._array
+        return affine(plain(x, self), matrix, bias)
 
 
 class FastCappedLinear(FastLinear, CappedLinear):
     def compute(self, x: np.ndarray) -> np.ndarray:
         return unwrap(self.bounded(super().compute(x)))
-
-
-def values_of(weight: Parameter | Int8Matrix) -> np.ndarray | Int8Matrix:
-    """Return what `product` multiplies by."""
-    return weight if isinstance(weight, Int8Matrix) else weight._array
 
 
 class FastEmbedding(Embedding):
@@ -275,10 +272,6 @@ class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
 
     fused: FusedLayers | None = None
 
-    def fuse_projections(self) -> None:
-        """Compute queries, keys and values of self-attention by one product."""
-        self.fused = fuse(self.q_proj, self.k_proj, self.v_proj)
-
     def keys_and_values(self, memory: Any, value: Any = None) -> KeysAndValues:
         projected = super().keys_and_values(plain(memory), value)
         return FastMemory(unwrap(projected.keys), unwrap(projected.values))
@@ -330,10 +323,10 @@ class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
     def project(
         self, query: Any, memory: Any, value: Any = None, positions: Any = 0
     ) -> tuple[Any, Any, Any]:
-        is_fused = self.fused is not None and memory is query and value is None
-        if self.fused is None or not is_fused or any(p.has_hooks for p in self.fused.layers):
+        fused = self.fused if memory is query and value is None else None
+        if fused is None or any(layer.has_hooks for layer in fused.layers):
             return super().project(query, memory, value, positions)
-        qkv = self.fused(plain(query, self.q_proj))
+        qkv = fused(plain(query, self.q_proj))
         (n, length, _), h, kv = qkv.shape, self.num_heads, self.num_kv_heads
         heads = qkv.reshape(n, length, h + 2 * kv, self.d_k).transpose(0, 2, 1, 3)
         q, k, v = heads[:, :h], heads[:, h : h + kv], heads[:, h + kv :]
@@ -394,9 +387,10 @@ class Absorbed:
 
 class FastEncoderLayer(FastLayer, ExtendedEncoderLayer):
     def prepare(self) -> None:
-        """Fuse the projections of the self-attention."""
-        if isinstance(self.self_attention, FastAttention):
-            self.self_attention.fuse_projections()
+        """Compute queries, keys and values of the self-attention by one product."""
+        attention: Any = self.self_attention
+        if isinstance(attention, FastAttention):
+            attention.fused = fuse(attention.q_proj, attention.k_proj, attention.v_proj)
 
     def compute(self, x: np.ndarray, *, mask: Any = None, **options: Any) -> np.ndarray:
         x = plain(x, self.feed_forward.linear1)

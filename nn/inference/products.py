@@ -91,15 +91,11 @@ def flipped(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     y[...] = (weight @ rows.T).T
 
 
-def largest_height(n: int, size: int) -> int:
-    """Return the most rows of a weight that OpenBLAS multiplies by (n, size) without packing."""
-    return min(MAX_PANEL // n, MAX_SMALL_PRODUCT // (n * size))
-
-
 def panels(rows: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
     """Multiply small slices, which OpenBLAS reads in place on processors with AVX-512."""
     n, size = rows.shape
-    height = 1 << (max(1, largest_height(n, size)).bit_length() - 1)
+    most = min(MAX_PANEL // n, MAX_SMALL_PRODUCT // (n * size))
+    height = 1 << (max(1, most).bit_length() - 1)
     end = len(weight) // height * height
     columns = np.empty((len(weight), n), weight.dtype)
     slices = weight[:end].reshape(-1, height, size)

@@ -68,10 +68,6 @@ def _save(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def _is_wide(text: str) -> bool:
-    return any(unicodedata.east_asian_width(c) in "WF" for c in text)
-
-
 @functools.cache
 def _rescanned() -> None:
     """Add the fonts that were installed after matplotlib made its list of them."""
@@ -103,7 +99,7 @@ def _add_cjk_font() -> None:
 
 def _has_font(text: str) -> bool:
     """Return whether the style's fonts have all characters; Chinese text adds a font to it."""
-    if _is_wide(text):
+    if any(unicodedata.east_asian_width(c) in "WF" for c in text):
         _add_cjk_font()
     manager = require("matplotlib.font_manager", "plotting")
     families = require("matplotlib", "plotting").rcParams["font.family"]

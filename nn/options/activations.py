@@ -81,10 +81,7 @@ class Flatten(Module):
 
 
 class FunctionModule(Module):
-    """Base of layers that call a function with fixed `options`.
-
-    A subclass names the function: `class ReLU(Activation, function=mg.relu)`.
-    """
+    """Base of layers that call a function, which a subclass names, with fixed `options`."""
 
     function: Callable[..., Tensor]
     options: dict[str, Any]

@@ -202,12 +202,6 @@ class PositionConfig:
                     f"{self.kind!r}, got {value!r:.60}"
                 )
 
-    @property
-    def is_unlimited(self) -> bool:
-        """True if there is no table of `max_len` positions: none, rotary ones, or only a bias."""
-        has_table = self.kind == "learned_relative"
-        return self.kind in ("none", "rotary") or (self.kind in POSITION_BIASES and not has_table)
-
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
@@ -367,7 +361,8 @@ class ExtendedConfig(book.ModelConfig):
     @property
     def position_limit(self) -> int | None:
         """Return the largest number of positions, or None without a limit."""
-        return None if self._positions.is_unlimited else self.max_len
+        has_table = self._positions.kind.startswith(("learned", "sinusoidal"))
+        return self.max_len if has_table else None
 
     # -- values that take effect
 

@@ -114,11 +114,6 @@ class RotaryPositions:
             self._cos_sin = cos, sin  # in one step: other threads may be reading
         return cos, sin
 
-    def __repr__(self) -> str:
-        scaling = f", scaling={self.scaling}" if self.scaling else ""
-        part = f", rotary_dim={self.rotary_dim}" if self.rotary_dim < self.head_dim else ""
-        return f"RotaryPositions({self.head_dim}, base={self.base}{scaling}{part})"
-
 
 @mg.custom_op(x=lambda g, cos, sin: _rotate(g, cos=cos, sin=-sin))
 def rotate(x, /, cos, sin):

@@ -235,7 +235,7 @@ def test_beam_search_of_a_model_equals_one_by_forward_passes(
         ]
     else:
         passes, config = ForwardPasses(model), model.config
-        limit = None if config.positions.is_unlimited else config.max_len
+        limit = config.position_limit
         options["prompt"] = rows
         tasks = [Task(passes, tuple(r), max_len, (4,), (), limit, rules) for r in rows]
     net = nn.for_inference(model) if for_inference else model

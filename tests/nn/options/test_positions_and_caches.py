@@ -462,7 +462,7 @@ def test_position_bias_of_a_user_trains_and_decodes(monkeypatch: pytest.MonkeyPa
     model, ids = nn.LanguageModel(config), RNG.integers(0, 9, (2, 6))
     model.loss(ids).backward()
     assert model.layers.layers[0].self_attention.position_bias.rate.grad.data.all()
-    assert config.positions.is_unlimited
+    assert config.position_limit is None
     expected, state = model.eval()(ids).data, model.start()
     steps = [model.step(ids[:, i : i + 1], state) for i in range(6)]
     np.testing.assert_allclose(np.stack(steps, 1), expected, rtol=1e-9, atol=1e-12)
