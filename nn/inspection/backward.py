@@ -124,7 +124,7 @@ def _gradients_by_weights(
     outputs of the page.
     """
     with evaluating(), mg.enable_grad(), record_attention(model, retain_grad=True) as recorded:
-        log_p = _log_probabilities(model, batch, outputs)
+        y = _log_probabilities(model, batch, outputs).sum()
     weights = [w for calls in recorded.values() for w in calls]
     count = total * sum(w[0].size for w in weights)
     if count > MAX_GRADIENTS:
@@ -132,7 +132,7 @@ def _gradients_by_weights(
             f"explore: a page with backward must have at most {MAX_GRADIENTS:,} gradients, got "
             f"{count:,}. Use a shorter sequence"
         )
-    grads = mg.gradients(log_p.sum(), weights, allow_unused=True)
+    grads = mg.gradients(y, weights, allow_unused=True)
     arrays = iter(
         [
             np.zeros(w.shape, w.dtype) if g is None else g.data * (w.data != 0)
@@ -172,7 +172,7 @@ def _ascend(
             leaves |= {p: Tensor(change, requires_grad=True) for p, change in changes.items()}
             with record_attention(model) as recorded:
                 log_p = _log_probabilities(model, batch, outputs)
-            weights.append(dict(recorded))
+            weights.append(recorded)
             probabilities.append(np.exp(log_p.data))
             if step < ASCENT_STEPS:
                 grads = mg.gradients(log_p.sum(), list(leaves.values()), allow_unused=True)

@@ -310,6 +310,18 @@ def test_explore_backward_inside_gates_has_no_gradient_by_silent_heads() -> None
     assert [output["ascent"] for output in outputs] == [None] * 8
 
 
+def test_explore_backward_does_not_depend_on_the_mode_or_on_parts_that_are_not_called() -> None:
+    model, arguments = model_and_arguments("language model")
+    arguments["ids"], arguments["tokens"] = arguments["ids"][:3], arguments["tokens"][:3]
+    expected = data_of(explore(model, **arguments, backward=True))["backward"]
+    model.train().spare = nn.MultiHeadAttention(16, 4)
+    with mg.no_grad():
+        found = data_of(explore(model, **arguments, backward=True))["backward"]
+    assert [output["maps"] for output in found] == [output["maps"] for output in expected]
+    assert [output["p"] for output in found] == [output["p"] for output in expected]
+    assert found[-1]["ascent"].keys() == expected[-1]["ascent"].keys() and model.training
+
+
 def test_explorer_page_in_notebook_is_frame_without_script() -> None:
     html = attention_page(MAPS, SOURCE, TARGET)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "<script" not in html

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import minigrad as mg
 import nn
 
 IDS = np.array([3, 4, 5, 9])
@@ -38,11 +39,13 @@ def test_record_hidden_returns_results_of_each_module() -> None:
 
 @pytest.mark.parametrize(("make", "target"), [(classifier, None), (translator, [1, 6, 8])])
 def test_attribution_is_gradient_times_input(make: Callable[[], Any], target: Any) -> None:
-    """It is the derivative of a logit by the scale of the embedding of a token."""
+    """It is the derivative of a logit by the scale of the embedding of a token, in evaluation."""
     model, rows = make(), [IDS] if target is None else [IDS, target]
     tables = [m.weight.data for m in model.modules() if isinstance(m, nn.Embedding)]
     logits = lambda: np.atleast_2d(model(*([row] for row in rows)).data[0])[-1]
-    found = nn.attribute(model, IDS, 2, target=target)
+    with mg.no_grad():
+        found = nn.attribute(model.train(), IDS, 2, target=target)
+    assert model.training and not model.eval().training
     for scores, table, row in zip([found] if target is None else found, tables, rows):
         for score, i in zip(scores, row, strict=True):
             step, results = 1e-5 * table[i], []
