@@ -190,7 +190,7 @@ def _most_changed_head(
 ) -> dict[str, Any] | None:
     """Return the head whose weights differ most between first and last frame, in row i."""
     changes = [
-        (float(change), kind, layer, head)
+        (change, kind, layer, head)
         for kind, layers in frames[0].items()
         for layer, (first, last) in enumerate(zip(layers, frames[-1][kind]))
         for head, change in enumerate(np.abs(last[i] - first[i]).sum((1, 2)))

@@ -87,10 +87,8 @@ def attention_page(
         if len(layers) and np.size(layers[0]):
             side = sides.get(name, (label, source, label, source))
             data.append(_map_data(name, layers, *side))
-            if vectors and vectors.get(name):
+            if vectors:
                 data[-1] |= _vector_data(vectors[name], layers)
-    if not data:
-        raise ValueError("attention_page: maps must contain at least one layer, got none")
     scored = [(str(text), float(score)) for text, score in beams]
     for text, score in scored:
         if not np.isfinite(score):
@@ -262,6 +260,12 @@ def explore(
     """
     if target is None and isinstance(model, Transformer):
         raise ValueError("explore: target must be given for a Transformer, got None")
+    for name, texts, values in (("tokens", tokens, ids), ("target_tokens", target_tokens, target)):
+        if values is not None and len(texts) != np.size(values):
+            raise ValueError(
+                f"explore: {name} must have a string for each of {np.size(values)} ids, got "
+                f"{len(texts)}"
+            )
     ids = np.asarray(ids).reshape(1, -1)
     inputs = [ids] if target is None else [ids, target_inputs(model, target)]
     with evaluating(), no_grad(), recording(model, _attended) as calls:
@@ -269,6 +273,8 @@ def explore(
     kinds = {name: "self" if target is None else attention_kind(name) for name in calls}
     seen = by_kind(calls, kinds)
     maps = {kind: [weights for weights, *_ in results] for kind, results in seen.items()}
+    if not any(maps.values()):
+        raise ValueError("explore: model must have at least one attention, got none")
     vectors = {kind: [tuple(parts) for _, *parts in results] for kind, results in seen.items()}
     is_masked = isinstance(model, MaskedLanguageModel)  # predicts the tokens themselves
     has_logits = logits.ndim == 3 and (is_masked or not isinstance(model, EncoderModel))

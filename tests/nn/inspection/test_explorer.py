@@ -72,7 +72,6 @@ WEIGHTS = MAPS["cross"][0]
         ({"cross": [WEIGHTS + 1]}, {}, "weights must be from 0 to 1 in layer 1 of 'cross'"),
         ({"cross": [WEIGHTS, WEIGHTS[:3]]}, {}, r"\(heads, target, source\) must have shape \(4, 5, 4\) in layer 2"),
         ({"encoder": [WEIGHTS]}, {}, r"\(heads, source, source\) must have shape \(4, 4, 4\) in layer 1"),
-        ({"encoder": []}, {}, "at least one layer"),
         (MAPS, {"beams": [("x", -1.0), ("y", -np.inf)]}, "beams must have finite scores, got -inf for 'y'"),
         (MAPS, {"language": "fr"}, "language must be 'en' or 'zh', got 'fr'"),
     ],
@@ -140,6 +139,19 @@ def test_explore_of_transformer_takes_arrays_and_requires_a_target() -> None:
     assert explore(model, **arguments | {n: np.array(arguments[n]) for n in names}) == expected
     with pytest.raises(ValueError, match="explore: target must be given for a Transformer, got"):
         explore(model, arguments["ids"], arguments["tokens"])
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_explore_without_a_token_for_each_id_or_without_attention_raises(backward: bool) -> None:
+    model, arguments = model_and_arguments("transformer")
+    for name in ("tokens", "target_tokens"):
+        for texts in (arguments[name][1:], [*arguments[name], "x"]):
+            message = f"{name} must have a string for each of {len(arguments[name])} ids, got"
+            with pytest.raises(ValueError, match=message):
+                explore(model, **arguments | {name: texts}, backward=backward)
+    model = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 0, 16))
+    with pytest.raises(ValueError, match="model must have at least one attention, got none"):
+        explore(model, [1, 2], ["a", "b"], backward=backward)
 
 
 KINDS = ["transformer", "language model", "masked language model"]
