@@ -78,17 +78,20 @@ class ModelConfig:
         ids = {"pad_id": (self.pad_id,), "bos_id": (self.bos_id,), "eos_id": self.end_ids}
         for name, values in ids.items():
             for i in values:
-                if i is not None and i >= (self.vocabulary or math.inf):
-                    raise ValueError(
-                        f"{name} must be less than the {self.vocabulary:,} tokens, got {i}"
+                if i is not None and not 0 <= i < (self.vocabulary or math.inf):
+                    tokens = f" and less than the {self.vocabulary:,} tokens" * bool(
+                        self.vocabulary
                     )
+                    raise ValueError(f"{name} must be at least 0{tokens}, got {i}")
 
     def _check_sizes(self) -> None:
         """Raise an error for a field out of its range."""
-        sizes = [getattr(self, name) for name in ("d_model", "num_heads", "d_ff", "max_len")]
-        for name, size in zip(("d_model", "num_heads", "d_ff", "max_len"), sizes):
-            checked_count(type(self).__name__, name, size)
-        check_heads(sizes[0], sizes[1])
+        config: Any = self
+        for name in ("d_model", "num_heads", "d_ff", "max_len"):
+            checked_count(type(self).__name__, name, getattr(self, name))
+        for name in ("num_layers", "num_encoder_layers", "num_decoder_layers"):
+            checked_count(type(self).__name__, name, getattr(self, name, 0), 0)
+        check_heads(config.d_model, config.num_heads)
         checked_number(type(self).__name__, "dropout", self.dropout, high=1)
         check_choice("", "positions", self.positions, "sinusoidal", "learned")
 
@@ -97,7 +100,9 @@ class ModelConfig:
         """Return the tokens that end a sequence."""
         if self.eos_id is None:
             return ()
-        return (self.eos_id,) if isinstance(self.eos_id, int) else tuple(self.eos_id)
+        if isinstance(self.eos_id, (int, np.integer)):
+            return (self.eos_id,)
+        return tuple(self.eos_id)
 
     @property
     def masked_id(self) -> int | None:

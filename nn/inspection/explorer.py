@@ -134,8 +134,8 @@ def _map_data(
     """Return the tokens and weights of the layers of one name."""
     shape = (*np.shape(layers[0])[:1], len(queries), len(keys))
     encoded = []
-    for i, layer in enumerate(layers, 1):
-        weights, where = np.asarray(layer), f"in layer {i} of {name!r}"
+    for i, weights in enumerate(layers, 1):
+        where = f"in layer {i} of {name!r}"
         if weights.shape != shape:
             raise ValueError(
                 f"attention_page: weights (heads, {query_label}, {key_label}) must have shape "
@@ -175,7 +175,7 @@ def _output_data(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, A
     """Return an output with its gradients as signed bytes (L_q, h, L_kv) without trailing zeros."""
     maps = []
     for name in names:
-        layers = [np.asarray(layer) for layer in output["gradients"][name]]
+        layers = output["gradients"][name]
         scale = max(float(np.abs(layer).max(initial=0)) for layer in layers)
         encoded = []
         for layer in layers:
@@ -185,25 +185,15 @@ def _output_data(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, A
         maps.append({"scale": float(f"{scale:.6g}"), "layers": encoded})
     ascent = output["ascent"]
     if ascent is not None:
-        ascent = {
-            "map": names.index(ascent["map"]),
-            "layer": int(ascent["layer"]),
-            "head": int(ascent["head"]),
-            "weights": _encoded_weights(np.asarray(ascent["weights"])),
-            "p": [float(p) for p in ascent["p"]],
-        }
-    return {
-        "token": str(output["token"]),
-        "place": int(output["place"]),
-        "p": float(output["p"]),
-        "maps": maps,
-        "ascent": ascent,
-    }
+        weights = _encoded_weights(ascent["weights"])
+        ascent = ascent | {"map": names.index(ascent["map"]), "weights": weights}
+    shared = {name: output[name] for name in ("token", "place", "p")}
+    return {**shared, "maps": maps, "ascent": ascent}
 
 
 def _encoded_weights(weights: np.ndarray) -> str:
     """Return weights as bytes of 255 √weight in base64."""
-    return _encoded(np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8))
+    return _encoded(np.rint(255 * np.sqrt(weights)).astype(np.uint8))
 
 
 def _encoded(array: np.ndarray) -> str:
@@ -269,7 +259,7 @@ def explore(
     ids = np.asarray(ids).reshape(1, -1)
     inputs = [ids] if target is None else [ids, target_inputs(model, target)]
     with evaluating(), no_grad(), recording(model, _attended) as calls:
-        logits = unwrap(model(*inputs))
+        logits = model(*inputs)
     kinds = {name: "self" if target is None else attention_kind(name) for name in calls}
     seen = by_kind(calls, kinds)
     maps = {kind: [weights for weights, *_ in results] for kind, results in seen.items()}

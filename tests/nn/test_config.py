@@ -107,7 +107,7 @@ WINDOW = nn.AttentionConfig(window=2, window_layers=(0, 2))
         (lm(norm_first=False, first_norm=False), "first_norm must be True, except with norm_first=True .*, got False"),
         (lambda: nn.LanguageModel(lm(norm_first=False, norm_after=True)()), "norm_after must be False, except with norm_first=True .*, got True"),
         (lm(logit_softcap=0.0), "logit_softcap must be at least 1e-30 .*, got 0.0"),
-        (lm(pad_id=9), "pad_id must be less than the 9 tokens, got 9"),
+        (lm(pad_id=9), "pad_id must be at least 0 and less than the 9 tokens, got 9"),
     ],
 )  # fmt: skip
 def test_config_contradicting_options_raise(make: Any, message: str) -> None:
@@ -153,6 +153,13 @@ def test_numbers_of_a_configuration_are_refused_beyond_their_limits(kind: Any) -
     for name in ("d_model", "num_heads", "d_ff", "max_len"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
             kind(**SIZES | {name: 0})
+    assert kind(**SIZES | {"num_layers": 0}).num_layers == 0
+    with pytest.raises(ValueError, match="num_layers must be at least 0, got -1"):
+        kind(**SIZES | {"num_layers": -1})
+    for name in ("num_encoder_layers", "num_decoder_layers"):
+        for pair in (nn.TransformerConfig, nn.EncoderDecoderConfig):
+            with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+                pair(9, 9, **{name: -1})
     for dropout in (0.0, float(np.nextafter(1, 0))):
         assert kind(**SIZES, dropout=dropout).dropout == dropout
     for dropout in (-1e-9, 1.0):
@@ -172,15 +179,20 @@ def test_ids_of_special_tokens_are_below_the_number_of_tokens(name: str) -> None
     for values in (8, (3, 8)) if name == "eos_id" else (8,):
         assert getattr(nn.LanguageModelConfig(9, **{**others, name: values}), name) == values
         assert nn.TransformerConfig(20, 9, **{**others, name: values}).vocabulary == 9
-    for values in (9, (3, 9)) if name == "eos_id" else (9,):
+    for values in (9, -1, (3, 9), (-1, 3)) if name == "eos_id" else (9, -1):
         for make in (
             nn.LanguageModelConfig,
             nn.EncoderConfig,
             lambda n, **o: nn.TransformerConfig(20, n, **o),
         ):
-            with pytest.raises(ValueError, match=f"{name} must be less than the 9 tokens, got 9"):
+            with pytest.raises(
+                ValueError, match=f"{name} must be at least 0( and less than the 9|, got)"
+            ):
                 make(9, **{**others, name: values})
     assert nn.LanguageModelConfig(**{**others, name: 99}).vocabulary == 0  # not set yet
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+        nn.LanguageModelConfig(**{**others, name: -1})
+    assert nn.LanguageModelConfig(eos_id=np.int64(3)).end_ids == (3,)
 
 
 PAPER = {

@@ -64,7 +64,7 @@ def model_and_arguments(kind: str) -> tuple[Any, dict[str, Any]]:
     """Return a model, and the arguments of `explore` for it."""
     rng = np.random.default_rng(5)
     words = [f"w{i}" for i in range(12)]
-    sizes: dict[str, Any] = {"d_model": 16, "num_heads": 4, "d_ff": 16}
+    sizes: dict[str, Any] = {"d_model": 24, "num_heads": 4, "d_ff": 16}
     sequence = {"ids": [4, 5, 6, 7], "tokens": words[4:8]}
     if kind == "transformer":
         config = nn.EncoderDecoderConfig(

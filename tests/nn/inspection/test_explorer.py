@@ -326,7 +326,7 @@ def test_explore_backward_does_not_depend_on_the_mode_or_on_parts_that_are_not_c
     model, arguments = model_and_arguments("language model")
     arguments["ids"], arguments["tokens"] = arguments["ids"][:3], arguments["tokens"][:3]
     expected = data_of(explore(model, **arguments, backward=True))["backward"]
-    model.train().spare = nn.MultiHeadAttention(16, 4)
+    model.train().spare = nn.MultiHeadAttention(24, 4)
     with mg.no_grad():
         found = data_of(explore(model, **arguments, backward=True))["backward"]
     assert [output["maps"] for output in found] == [output["maps"] for output in expected]
