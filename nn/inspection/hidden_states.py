@@ -105,7 +105,7 @@ def attribute(
         if logits.ndim == 2:
             real = model._batch("ids", rows[-1], mask if target is None else None).mask
             logits = logits[-1 if real is None else np.flatnonzero(real).max(initial=0)]
-        index = int(np.argmax(logits.data)) if goal is None else goal
+        index = np.argmax(logits.data) if goal is None else goal
         grads = gradients(logits[index], inputs)
     attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(grads, inputs)]
     return attributions[0] if target is None else tuple(attributions)

@@ -37,6 +37,21 @@ def test_record_hidden_returns_results_of_each_module() -> None:
     assert len(states["embedding"]) == 1  # the block has ended
 
 
+def test_record_hidden_returns_embeddings_of_images_and_layers_of_a_decoder() -> None:
+    config = nn.EncoderConfig(d_model=8, num_heads=2, num_layers=1, image_size=4, patch_size=2)
+    model, images = nn.EncoderModel(config).eval(), np.zeros((1, 3, 4, 4), np.float32)
+    with nn.record_hidden(model) as states:
+        result = model(images)
+    assert_array_equal(states["embedding"][0], model.embedding(images).data)
+    assert_array_equal(states["encoder.layers.0"][0], result.data)
+    with pytest.raises(ValueError, match="ids must be one sequence"):
+        nn.attribute(model, images)
+    with nn.record_hidden(translator()) as states:
+        pass
+    parts = {"encoder.layers": 2, "decoder.layers": 2, "source_embedding": 1, "target_embedding": 1}
+    assert [sum(name.startswith(part) for name in states) for part in parts] == [*parts.values()]
+
+
 @pytest.mark.parametrize(("make", "target"), [(classifier, None), (translator, [1, 6, 8])])
 def test_attribution_is_gradient_times_input(make: Callable[[], Any], target: Any) -> None:
     """It is the derivative of a logit by the scale of the embedding of a token, in evaluation."""
