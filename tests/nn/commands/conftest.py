@@ -14,7 +14,7 @@ from nn.commands import train
 
 LEARNS = (
     "--pair en-es --sentences 1200 --valid-size 40 --test-size 60 --layers 1 --d-model 32 --num-heads 2 --d-ff 64"
-    " --epochs 9 --lr 1e-2 --warmup 40 --batch-tokens 256 --dropout 0"
+    " --epochs 9 --lr 1e-2 --warmup 40 --batch-tokens 256 --dropout 0 --processes 1"
 )
 
 

@@ -29,10 +29,11 @@ from minigrad.optim import cosine_schedule
 from nn.commands import COMMANDS, main, train, translate
 from nn.commands.console import run_script
 from nn.text import toy_corpora as corpora
+from nn.text.scores import Scores
 
 TINY = (
     "--sentences 120 --valid-size 15 --test-size 15 --layers 1 --d-model 8 --num-heads 2 --d-ff 8 --epochs 3"
-    " --batch-tokens 256 --warmup 3 --quiet"
+    " --batch-tokens 256 --warmup 3 --quiet --processes 1"
 )
 
 
@@ -126,6 +127,50 @@ def test_train_prints_samples_and_summary(run: SimpleNamespace) -> None:
     validations = [line for line in run.err if "valid_loss" in line]
     others = [line for line in run.err if not line.startswith("step ")]
     assert len(validations) == 9 and len(others) == 5 + (s["bleu"] is None), run.err
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--quiet", "--seed 7 --dropout 0.25 --label-smoothing 0.125"]
+)
+def test_report_prints_ten_sentences_with_their_scores_and_draws_one(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    """The picture is of the first one with at most 20 tokens."""
+    drawn: list[Any] = []
+    compared: list[Any] = []
+
+    def scores(*args: Any, **named: Any) -> Scores:
+        compared.append((*args, named))
+        return Scores(12.5, "sig", 67.5, "other")
+
+    monkeypatch.setattr(train, "find_spec", lambda name: True)
+    monkeypatch.setattr(train, "translation_scores", scores)
+    monkeypatch.setattr(train.plots, "attention_grid", lambda *args: drawn.append(args[1:]))
+    monkeypatch.setattr(train.plots, "loss_curve", lambda *args, **named: drawn.append((*args, named)))  # fmt: skip
+    args, translator = train.parse([*options.split(), "--out", str(tmp_path)]), run.translator
+    history: list[Any] = [{"step": 1}]
+    test = run.test[:12]
+    done = call(
+        lambda _: train.report(translator, SimpleNamespace(history=history), test, args), ""
+    )
+    translations = translator.translate([a for a, _ in test], 4)
+    rows = [{"source": t.source, "translation": t.text, "reference": b} for t, (_, b) in zip(translations, test)]  # fmt: skip
+    order = np.random.default_rng(args.seed).permutation(12)[:10]
+    assert done.result["samples"] == [rows[i] for i in order]
+    texts = [row["translation"] for row in rows]
+    assert compared == [(texts, [[b] for _, b in test], {"tokenize": "13a"})]
+    assert (done.result["bleu"], done.result["chrf"], done.result["sentences"]) == (12.5, 67.5, 12)
+    _, source, target = translator.attention(translations[order[0]])
+    title = f"cross-attention: {rows[order[0]]['source']}  →  {rows[order[0]]['translation']}"
+    losses = f"loss; training with dropout {args.dropout}, label smoothing {args.label_smoothing}"
+    settings = {"vocabulary": len(translator.target_vocab), "label_smoothing": args.label_smoothing}
+    assert drawn == [
+        (target, source, title, tmp_path / "attention.png"),
+        (history, losses, tmp_path / "loss.png", settings),
+    ]
+    shown = [f"pictures: {tmp_path}/loss.png, {tmp_path}/attention.png"]
+    assert done.out[30:] == ([] if args.quiet else ["chrF 67.50; signature of BLEU: sig"])
+    assert done.err[-1:] == ([] if args.quiet else shown)
 
 
 # -- runs that are cut off -------------------------------------------------------------------------
@@ -276,7 +321,7 @@ def test_resume_of_a_finished_run_with_more_epochs_stretches_the_schedule(
         for entry in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
         if "lr" in entry
     }
-    call(train.main, f"{TINY} --processes 1 --out {tmp_path}")
+    call(train.main, f"{TINY} --out {tmp_path}")
     steps, before = max(rates()), rates()
     assert before[steps] == 0
     with pytest.warns(UserWarning, match="learning rates differ from those the run began with"):

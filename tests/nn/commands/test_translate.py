@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from support.commands import call, error_of, hide_packages, type_lines
-from support.environment import needs
 
+import nn
+from minigrad.check.extras import require
 from nn.commands import explore, translate
 from nn.commands.console import run_script
+from nn.text.scores import Scores
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -103,14 +107,29 @@ def test_sentences_of_several_letters_without_a_known_word_are_refused(
     assert ("must have spaces between words, as in" in "".join(done.err)) == is_refused
 
 
-def test_translate_references_with_scores_compares_the_translations_alone(
-    run: SimpleNamespace, tmp_path: Path
-) -> None:
-    needs("sacrebleu")
-    (tmp_path / "b").write_text("hola mundo\n", encoding="utf-8")
-    line = [str(run.directory), "hello world", "--references", f"{tmp_path}/b"]
-    plain, scored = (call(translate.main, [*line, *more]).err for more in ([], ["--scores"]))
-    assert plain == scored and "chrF 100.00" in plain[0]
+@pytest.mark.parametrize(
+    ("options", "reference", "tokenize"),
+    [("", "hola mundo", "13a"), ("", "你好世界", "zh"), ("--bleu-tokenize intl --scores", "hola", "intl")],
+)  # fmt: skip
+def test_translate_compares_the_translations_with_references(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: str, reference: str, tokenize: str,
+) -> None:  # fmt: skip
+    """The translations alone, and an empty line for each sentence that has none."""
+    (tmp_path / "b").write_text(f"{reference}\n\n{reference}\n", encoding="utf-8")
+    compared: list[Any] = []
+
+    def scores(*args: Any, **named: Any) -> Scores:
+        compared.append((*args, named))
+        return Scores(12.345, "sig", 67.891, "other")
+
+    monkeypatch.setattr(translate, "translation_scores", scores)
+    monkeypatch.setattr(translate, "require", lambda *_: None)
+    line = [str(run.directory), "hello world", "", "the world", "--references", f"{tmp_path}/b"]
+    done = call(translate.main, [*line, *options.split()])
+    assert done.err == ["BLEU 12.35, chrF 67.89; sig"] and done.result == 0
+    found, references = ["hola mundo", "", "el mundo"], [reference, "", reference]
+    assert compared == [(found, references, {"tokenize": tokenize})]
 
 
 def test_explore_without_spaces_between_words_is_refused(run: SimpleNamespace) -> None:
@@ -118,26 +137,68 @@ def test_explore_without_spaces_between_words_is_refused(run: SimpleNamespace) -
     assert "'helloworld' must have spaces between words, as in " in error
 
 
-def test_explore_writes_a_page_or_a_picture(
-    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the arguments of pictures, which are files of one word here."""
+    found: list[Any] = []
+
+    def draw(*args: Any) -> None:
+        found.append(args[:-1])
+        args[-1].parent.mkdir(exist_ok=True)
+        args[-1].write_text("drawn")
+
+    monkeypatch.setattr(explore.plots, "attention_grid", draw)
+    monkeypatch.setattr(explore, "require", lambda *_: None)
+    return found
+
+
+def test_explore_draws_the_cross_attention_of_a_translation(
+    run: SimpleNamespace, tmp_path: Path, drawn: list[Any]
 ) -> None:
-    needs("matplotlib")
+    for suffix in (".png", ".svg", ".pdf"):
+        out = tmp_path / f"new/a{suffix}"
+        assert call(explore.main, [str(run.directory), "hello world", "--out", str(out)]).out == [str(out)]  # fmt: skip
+        assert out.read_text() == "drawn"
+    (translation,) = run.translator.translate(["hello world"], beam_size=4)
+    maps, source, target = run.translator.attention(translation)
+    for layers, *others in drawn:
+        assert others == [target, source, "hello world → hola mundo"]
+        np.testing.assert_equal(layers, maps["cross"])
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_explore_writes_a_page_of_a_translation_and_its_beam(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backward: bool
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(nn, "explore", lambda *args, **options: made.append((args, options)))
+    monkeypatch.chdir(tmp_path)
+    line = [str(run.directory), "hello world", *["--backward"] * backward]
+    assert call(explore.main, line).out == ["runs/en-es.html"]
+    [((model, ids, *others), options)] = made
+    t = run.translator
+    assert ids.tolist() == [t.source_vocab.encode(["hello", "world"])]
+    tokens = t.target_vocab.encode(["hola", "mundo"], eos=True)
+    out, title = Path("runs/en-es.html"), "hello world → hola mundo"
+    assert others == [["hello", "world"], tokens, ["hola", "mundo", "<eos>"], out, title]
+    best = t.translate(["hello world"], beam_size=4, n_best=4)[0]
+    assert options["beams"] == [(b.text, pytest.approx(b.score)) for b in best]
+    assert (options["vocabulary"], options["backward"]) == (t.target_vocab.tokens, backward)
+    assert any(p.requires_grad for p in model.parameters()) == backward
+
+
+def test_explore_refuses_what_it_cannot_write(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[Any]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     line = [str(run.directory), "hello world"]
-    for name in ("new/a.html", "new/a.png"):
-        assert call(explore.main, [*line, "--out", name]).out == [name]
-        assert error_of(explore.main, [*line, "--out", f"file/{name}"]).startswith("error: ")
+    assert error_of(explore.main, [*line, "--out", "file/a.html"]).startswith("error: ")
     error = "error: --out must end in .html, .png, .svg, .pdf, got new/a.htm"
     assert error_of(explore.main, [*line, "--out", "new/a.htm"]) == error
-    assert "hola mundo" in (tmp_path / "new/a.html").read_text(encoding="utf-8")
-    assert (tmp_path / "new/a.png").read_bytes().startswith(b"\x89PNG")
-    assert call(explore.main, line).out == ["runs/en-es.html"]
-    assert '"backward": ' not in Path("runs/en-es.html").read_text(encoding="utf-8")
-    assert call(explore.main, [*line, "--backward"]).out == ["runs/en-es.html"]
-    assert '"backward": [{"token": "hola"' in Path("runs/en-es.html").read_text(encoding="utf-8")
     error = "error: --out must end in .html with --backward, got a.png"
     assert error_of(explore.main, [*line, "--backward", "--out", "a.png"]) == error
     hide_packages(monkeypatch, "matplotlib")
+    monkeypatch.setattr(explore, "require", require)
     error = "error: minigrad explore --out b.png needs matplotlib: pip install matplotlib"
     assert error_of(explore.main, [*line, "--out", "b.png"]) == error
