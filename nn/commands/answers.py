@@ -49,7 +49,7 @@ class AnswerTask:
         self.samples = (test or valid)[:SAMPLES]
         self.kind = "test" if test else "held-out"
         if args.train == "lora":
-            nn.lora(self.model, rank=8, alpha=16)
+            nn.lora(self.model)
         self._print_facts(chats)
         self.before = self._loss()
 

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
         for text in texts:  # an empty line has no label, but a line
             row = next(rows) if text else np.array([])
             best = np.argsort(-row, kind="stable")[: args.top]
-            ranked = [(classify.labels[i], float(row[i])) for i in best]
+            ranked = [(classify.labels[i], row[i]) for i in best]
             if args.json:
                 scores = [{"label": name, "probability": round(p, 6)} for name, p in ranked]
                 print_json(text=text, labels=scores)

@@ -160,7 +160,7 @@ def fine_tune(args: argparse.Namespace) -> float:
             save(args, task)
             print(f"{len(task.held_out):,} {task.kind} texts; saved in {args.out}")
             return result
-    return float(trainer.best or 0.0)
+    return trainer.best or 0.0
 
 
 class LabelTask:
@@ -188,7 +188,7 @@ class LabelTask:
         model: Any = nn.load(args.model, head="classes", num_classes=len(self.labels))
         self.model = model
         if args.train == "lora":
-            nn.lora(self.model, rank=8, alpha=16)
+            nn.lora(self.model)
         elif args.train == "head":
             self.model.requires_grad_(False)
             for part in filter(None, (self.model.output, self.model.dense, self.model.norm)):

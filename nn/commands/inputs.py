@@ -131,7 +131,9 @@ def _is_value(action: argparse.Action, value: Any) -> bool:
         return isinstance(value, list) and all(isinstance(x, str) for x in value) and bool(value)
     kind: Any = action.type
     try:
-        text = ",".join(value) if isinstance(value, list) else str(value)
+        text = str(value)
+        if isinstance(value, list):  # as a row of a .csv file
+            text = ",".join('"' + str.replace(x, '"', '""') + '"' for x in value)
         is_typed = isinstance(value, str) if kind in (None, Path) else kind(text) == value
     except (TypeError, ValueError, argparse.ArgumentTypeError):
         return False

@@ -123,10 +123,7 @@ class Translator:
     def has_vocabularies_of(self, run_dir: str | Path) -> bool:
         """Return whether `vocab.json` of a run directory contains these vocabularies.
 
-        Parameters
-        ----------
-        run_dir : str or Path
-            A run directory.
+        Parameters: as `Translator.load`.
         """
         vocabs = read_json(Path(run_dir) / "vocab.json", _EXPECTED)
         vocabularies = self._vocabularies()
@@ -270,10 +267,7 @@ class Translator:
     ) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
         """Return the `attention_maps` of a translation, and the tokens of source and target.
 
-        Parameters
-        ----------
-        translation : Translation
-            A result of `translate`.
+        Parameters: as `Translator.unknown`.
         """
         source = self.source_vocab.encode(translation.source_tokens, eos=self.source_eos)
         maps = attention_maps(self.model, source, translation.ids)

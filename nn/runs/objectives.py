@@ -38,12 +38,7 @@ class Objective:
     def total(self, model: Any, batch: Any) -> Tensor:
         """Return the sum of the losses, a scalar.
 
-        Parameters
-        ----------
-        model : Module
-            The model in training; `model.training` is False in evaluation.
-        batch : any
-            A batch, or one of the parts that `split` returned.
+        Parameters: as `Objective.count`.
         """
         raise NotImplementedError
 

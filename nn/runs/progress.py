@@ -65,12 +65,7 @@ class ProgressLine:
     def milestone(self, step: int, **figures: Any) -> None:
         """Write a line that stays, with the time that is left if it is 10 seconds or more.
 
-        Parameters
-        ----------
-        step : int
-            Number of steps done.
-        **figures : any
-            Values to write, by name.
+        Parameters: as `ProgressLine.update`.
         """
         now = time.monotonic()
         self._next = now + max(2, (now - self._began) / 2)

@@ -277,15 +277,9 @@ class Trainer(TrainingLoop):
 
     def is_done(self) -> bool:
         """Return whether a limit is reached: of epochs, of steps, or of patience."""
-        counters = self.state.counters
-        return any(
-            limit is not None and reached >= limit
-            for reached, limit in (
-                (counters.epoch, self.max_epochs),
-                (counters.step, self.max_steps),
-                (counters.worse, self.patience),
-            )
-        )
+        reached = (self.epoch, self.step, self.state.counters.worse)
+        limits = (self.max_epochs, self.max_steps, self.patience)
+        return any(limit is not None and n >= limit for n, limit in zip(reached, limits))
 
     def batches_of_epoch(self) -> Iterator[list[Any]]:
         """Return the batches of each step that is left of this epoch."""

@@ -129,23 +129,7 @@ def read_pairs(
         Lines are bad, and `skip_bad` is False. The message lists the first of them.
     """
     count: Counter[str] = Counter() if left_out is None else left_out
-    pairs = list(_complete(source, target, reverse, count, skip_bad, columns))
-    distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
-    count["repeated"] += len(pairs) - len(distinct)
-    if not distinct:
-        raise ValueError(f"{source} must have at least one pair of sentences, got none")
-    return distinct
-
-
-def _complete(
-    source: str | Path,
-    target: str | Path | None,
-    reverse: bool,
-    left_out: Counter[str],
-    skip_bad: bool,
-    columns: Sequence[str] | None,
-) -> Iterator[Pair]:
-    """Yield the pairs with two sides, without headings, and count the others."""
+    pairs: list[Pair] = []
     bad: list[_Bad] = []
     number = -1
     rows = _rows(source, target) if target is not None else _table(Path(source), columns)
@@ -153,12 +137,12 @@ def _complete(
         if isinstance(row, _Bad):
             bad.append(row)
         elif number == 0 and columns is None and {side.lower() for side in row} <= _HEADINGS:
-            left_out["a row of headings"] += 1
+            count["a row of headings"] += 1
         elif all(row):
-            yield (row[1], row[0]) if reverse else row
+            pairs.append((row[1], row[0]) if reverse else row)
         else:
-            left_out["with an empty side"] += 1
-    left_out["that are bad"] += len(bad)
+            count["with an empty side"] += 1
+    count["that are bad"] += len(bad)
     is_all = len(bad) == number + 1
     if is_all and len(bad) > 2 and "separated by tabs" in bad[-1].reason:
         raise ValueError(f"{source} must have tabs between its columns; {_other_form(source)}")
@@ -166,6 +150,11 @@ def _complete(
         raise ValueError(
             f"{_listed(bad)}; correct the lines, or leave them out with skip_bad=True (--skip-bad)"
         )
+    distinct = pairs if keep_repeated else list(dict.fromkeys(pairs))
+    count["repeated"] += len(pairs) - len(distinct)
+    if not distinct:
+        raise ValueError(f"{source} must have at least one pair of sentences, got none")
+    return distinct
 
 
 def _listed(bad: Sequence[_Bad]) -> str:

@@ -97,6 +97,40 @@ def test_run_script_prints_warnings_in_one_line_each(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "warning: two lines\n"
 
 
+def test_run_script_with_closed_streams(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is read, and no message is printed. A closed output is an error."""
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert run_script(lambda: len([*console.piped()])) == 0
+    assert raising(ValueError("wrong")) == 1
+    sys.stdin.close()
+    sys.stderr.close()
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run_script(lambda: 0) == 1
+    assert capsys.readouterr().err == "error: standard output is closed\n"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-8", "utf-16"])
+def test_run_script_writes_utf8_into_pipes_of_other_encodings(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    pipes = [io.BytesIO(), io.BytesIO()]
+    for name, pipe in zip(("stdout", "stderr"), pipes):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(pipe, encoding=encoding, newline="\n"))
+
+    def main() -> None:
+        print("完")
+        raise ValueError("≤")
+
+    assert run_script(main) == 1
+    sys.stderr.flush()
+    expected = encoding if encoding.startswith("utf") else "utf-8"
+    assert [pipe.getvalue().decode(expected) for pipe in pipes] == ["完\n", "error: ≤\n"]
+
+
 LIMIT = 10  # of the lines below
 
 

@@ -843,6 +843,18 @@ def test_classify_prints_label_probability_and_text(
     assert found[::2] == expected and not any(found[1::2]) and len(found) == 2 * len(expected)
 
 
+def test_classify_orders_equal_probabilities_by_their_labels(encoder: Path, tmp_path: Path) -> None:
+    model = nn.load(encoder, head="classes", num_classes=40)
+    for p in (model.output.weight, model.output.bias):
+        p.data[...] = 0
+    names = [f"label {i}" for i in range(40)]
+    model.origin.settings |= {"id2label": {str(i): name for i, name in enumerate(names)}}
+    nn.save(tmp_path / "equal", model, nn.text.load(encoder))
+    for top in (1, 17, 40, 99):
+        (line,) = call(classify.main, f"{tmp_path}/equal why --top {top}").out
+        assert line.split("\t") == [*(x for name in names[:top] for x in (name, "0.025")), "why"]
+
+
 def test_classifier_with_an_adapter_equals_the_merged_model(
     encoder: Path, lines: Path, tmp_path: Path
 ) -> None:

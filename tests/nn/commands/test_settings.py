@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,34 @@ def test_vocabularies_of_files_have_what_occurs_twice_or_all_pieces(
         assert [*sides[0]][4:] == translator.source_tokenizer.pieces
     else:
         assert [[*side][4:] for side in sides] == [["a", "b"], ["y"]]
+
+
+TABLE = """--columns '"a, ""b"" ",c d' --skip-bad"""
+RESUMED = [
+    ("train", ""), ("train", "--pair en-es --sentences 9 --seed 3 --lr 0.5 --processes 2 --average 3 --warmup 1 --dropout 0"),
+    ("train", f"--data x.csv {TABLE} --steps 3 --valid-size 500 --test-size 7 --vocab-size 9 --joint --reverse"),
+    ("train", "--data x y --valid v --test t u --source-tokenizer char --target-tokenizer space --schedule noam"),
+    ("fine_tune", ""), ("fine_tune", f"--valid v.tsv --test t.tsv --train head {TABLE} --lr 1e-05 --max-len 7 --patience 0"),
+    ("fine_tune", "--train lora --save-adapter x/y --epochs 5 --batch-size 3 --seed 8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "line"), RESUMED)
+def test_resumed_run_has_the_options_that_it_began_with(
+    name: str, line: str, tmp_path: Path
+) -> None:
+    module: Any = importlib.import_module(f"nn.commands.{name}")
+    arguments = [*(["x", "y"] if name == "fine_tune" else []), "--out", str(tmp_path)]
+    began = module.parse([*arguments, *shlex.split(line)])
+    settings = {key: x for key, x in vars(began).items() if key not in module.CALL_OPTIONS}
+    file, data = tmp_path / "config.json", {"settings": settings}
+    if name == "fine_tune":
+        file, data = tmp_path / "run/settings.json", module.settings_of(began)
+        file.parent.mkdir()
+    file.write_text(json.dumps(data))
+    again = module.parse([*arguments, "--resume"])
+    assert vars(again) == vars(began) | {"resume": True}
+    assert module.parse([*arguments, "--resume", *shlex.split(line)]) == again
 
 
 # -- fine-tuning -----------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import math
+import pkgutil
 import re
 import shlex
 import shutil
@@ -26,6 +28,7 @@ from support.environment import needs
 import nn
 from minigrad.io import load_arrays, save_arrays
 from minigrad.optim import cosine_schedule
+from nn import commands
 from nn.commands import COMMANDS, main, train, translate
 from nn.commands.console import run_script
 from nn.text import toy_corpora as corpora
@@ -560,8 +563,15 @@ def test_help_describes_every_option(name: str, capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit, match="^0$"):
         main([name, "--help"])
     text = capsys.readouterr().out
+    assert text.startswith(f"usage: minigrad {name} ")
     options = re.findall(r"^  (?:-h, )?(--[\w-]+)[^\n]*?(?:  +|\n {8,})(\S.*)$", text, re.MULTILINE)
     assert len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 1
+
+
+def test_commands_are_all_modules_with_a_main_function() -> None:
+    names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
+    has_main = lambda name: hasattr(importlib.import_module(f"nn.commands.{name}"), "main")
+    assert {name.replace("-", "_") for name in COMMANDS} == {*filter(has_main, names)}
 
 
 def test_help_of_the_package_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
