@@ -74,14 +74,18 @@ def rsqrt(x: Any) -> Tensor:
     return divide(1.0, sqrt(x))
 
 
-def share(a: Any, b: Any, unit: float = 1.0) -> Any:
-    """Return eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
+def share(g: Any, a: Any, b: Any, unit: float = 1.0) -> Any:
+    """Return g eᵃ / (eᵃ + eᵇ), for exponents in `unit`; 0 if both terms are 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         gap = b - a if unit == 1 else (b - a) * unit
         if not all_true(unwrap(gap) == unwrap(gap)):  # NaN, which two equal infinities give, too
             same = (a == b) & np.isinf(a)
             gap = unit * np.where(same, -np.minimum(a, 0), b - np.where(same, 0, a))
-        return logistic(-gap) if isinstance(gap, Tensor) else 1 / (1 + np.exp(gap))
+        if isinstance(gap, Tensor):
+            return g * logistic(-gap)
+        total = np.exp(gap)
+        total += 1
+        return g / total
 
 
 MAX_AT_ONCE = 200
@@ -91,8 +95,8 @@ MAX_AT_ONCE = 200
 @op(
     numpy=np.logaddexp,
     methods="logaddexp",
-    a=lambda g, a, b: g * share(a, b),
-    b=lambda g, a, b: g * share(b, a),
+    a=lambda g, a, b: share(g, a, b),
+    b=lambda g, a, b: share(g, b, a),
 )
 def logaddexp(a, b, /):
     """Compute log(eᵃ + eᵇ), without overflow."""

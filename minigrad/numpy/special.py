@@ -179,8 +179,8 @@ exp2 = ufunc(np.exp2, "Compute 2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
 logaddexp2 = ufunc(
     np.logaddexp2,
     "Compute log2(2ᵃ + 2ᵇ), without overflow.",
-    a=lambda g, a, b: g * share(a, b, LN2),
-    b=lambda g, a, b: g * share(b, a, LN2),
+    a=lambda g, a, b: share(g, a, b, LN2),
+    b=lambda g, a, b: share(g, b, a, LN2),
 )
 
 
