@@ -122,14 +122,6 @@ def _title(title: str) -> str:
     return re.sub(r"\s*…[\s…]*", " … ", shown).strip()
 
 
-def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> None:
-    if weights.shape != (len(queries), len(keys)):
-        raise ValueError(
-            f"weights must have a row for each of {len(queries)} queries and a column for each of "
-            f"{len(keys)} keys, got shape {weights.shape}"
-        )
-
-
 def _labels(tokens: Sequence[str]) -> list[str]:
     """Return tokens as labels; numbers for those that no font can draw."""
     labels = [_drawable(str(token)) for token in tokens]
@@ -147,7 +139,11 @@ def _draw_heatmap(
     axes: Any, weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]
 ) -> Any:
     """Draw a map with its labels, and return the image."""
-    _check(weights, queries, keys)
+    if weights.shape != (len(queries), len(keys)):
+        raise ValueError(
+            f"weights must have a row for each of {len(queries)} queries and a column for each of "
+            f"{len(keys)} keys, got shape {weights.shape}"
+        )
     image = axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(keys)), _labels(keys), **slanted)
@@ -275,6 +271,4 @@ def _smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
     """Return the least cross-entropy against smoothed targets, in nats: their entropy."""
     other = label_smoothing / vocabulary
     right = 1 - label_smoothing + other
-    if not other:
-        return 0.0
     return float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other))

@@ -5,7 +5,7 @@ Look at `layer_options`: what the layers of a stack share, and in what they diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.random import Generator
 
 from minigrad.tensor import Tensor
 
-from ..attention import AttentionCache
 from ..block import (
     Decoder,
     Encoder,
@@ -207,15 +206,9 @@ class ExtendedEncoder(Encoder):
         count = min(num_layers, 1) if shared else num_layers
         set_layers(self, config, count, generator, causal=causal, cross=False)
 
-    def forward(
-        self,
-        x: Any,
-        mask: Any = None,
-        caches: Sequence[AttentionCache] | None = None,
-        positions: Any = 0,
-    ) -> Tensor:
-        """Return the output of the last layer; `positions` are for rotation."""
-        x = super().forward(x, mask, caches, positions)
+    def forward(self, x: Any, *args: Any, **options: Any) -> Tensor:
+        """Return the output of the last layer, times `output_scale`."""
+        x = super().forward(x, *args, **options)
         return x if self.output_scale == 1 else x * self.output_scale
 
     def calls(self, positions: Any) -> Iterable[Callable[..., Tensor]]:
@@ -233,17 +226,9 @@ class ExtendedDecoder(Decoder):
         self.output_scale = config.output_scale
         set_layers(self, config, num_layers, generator, causal=True, cross=True)
 
-    def forward(
-        self,
-        x: Any,
-        memory: Any,
-        mask: Any = None,
-        memory_mask: Any = None,
-        caches: Sequence[AttentionCache] | None = None,
-        positions: Any = 0,
-    ) -> Tensor:
-        """Return the output of the last layer; positions follow those in the caches."""
-        x = super().forward(x, memory, mask, memory_mask, caches)
+    def forward(self, x: Any, *args: Any, **options: Any) -> Tensor:
+        """Return the output of the last layer, times `output_scale`."""
+        x = super().forward(x, *args, **options)
         return x if self.output_scale == 1 else x * self.output_scale
 
 
