@@ -75,6 +75,8 @@ class ModelConfig:
         self._check_sizes()
         if np.dtype(self.dtype).kind != "f":
             raise ValueError(f"dtype must be a floating dtype, got {self.dtype!r}")
+        if isinstance(self.eos_id, list):
+            object.__setattr__(self, "eos_id", tuple(self.eos_id))
         ids = {"pad_id": (self.pad_id,), "bos_id": (self.bos_id,), "eos_id": self.end_ids}
         for name, values in ids.items():
             for i in values:

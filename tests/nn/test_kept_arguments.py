@@ -71,11 +71,12 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any, Callable[[Any], Any]]] = {
     "suppress": (lambda a: nn.Rules(suppress=a), [1, 2], repr),
     "bad_words": (lambda a: nn.Rules(bad_words=a), [[1, 2], [3]], repr),
     "eos_id": (lambda a: config(eos_id=a), [1, 2], repr),
+    "eos_id of the book": (lambda a: nn.LanguageModelConfig(11, eos_id=a), [1, 2], repr),
     "window_layers": (lambda a: config(attention=nn.AttentionConfig(window=2, window_layers=a)), [0, 1], repr),
     "no_rotary_layers": (lambda a: positions(no_rotary_layers=a), [0, 1], repr),
     "rotary_scaling": (lambda a: positions(rotary_scaling=a), SCALING, repr),
     "pruned_heads": (lambda a: config(pruned_heads=a), {"layers.layers.0.self_attention": [0]}, repr),
-    "RotaryPositions": (lambda a: nn.RotaryPositions(4, scaling=a), SCALING, repr),
+    "RotaryPositions": (lambda a: nn.RotaryPositions(4, scaling=a), SCALING, lambda r: r.scaling),
     "prompt": (continued, np.array([3, 1, 4]), lambda c: [c[0], *c[1]]),
     "rule of a stream": (lambda a: continued([3, 1], suppress=a), np.array([5, 9]), lambda c: [c[0], *c[1]]),
 }  # fmt: skip
