@@ -271,6 +271,8 @@ def _ndim(x: Any) -> int:
 
 def _with_ndim(x: Any, ndim: int) -> Any:
     """Return the values with new axes of length 1 behind the hidden axis, as broadcasting adds."""
+    if _ndim(x) > ndim:
+        raise ValueError(f"an array of {_ndim(x)} axes does not broadcast to {ndim} axes")
     if not isinstance(x, BatchedArray):
         return x
     values = x.values

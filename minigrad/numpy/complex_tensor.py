@@ -112,7 +112,7 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
     ) -> Any:
-        if out is not None and any(x is self for x in out):
+        if out is not None and out[0] is self:
             raise TypeError(
                 f"{numpy_name(ufunc)}: a complex tensor cannot be changed in place; write "
                 "z = z * w instead of z *= w"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -58,15 +59,17 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
         by_part = is_sequence and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
         if not by_part and len(gs) != 1:
             raise ValueError(f"vjp: pullback must be called with one gradient, got {len(gs)}")
-        return _pulled(run, ys, aligned(run.result, gs if by_part else gs[0]), retain_graph=True)
+        return run.by_argument(_gradients(run, ys, aligned(run.result, gs if by_part else gs[0])))
 
     return run.released(run.result), pullback
 
 
-def _pulled(run: TracedCall, ys: list[Tensor], gs: list[Any], retain_graph: bool) -> Any:
-    """Return the gradients of the arguments of a call, for gradients of its results."""
+def _gradients(
+    run: TracedCall, ys: list[Tensor], gs: list[Any], retain_graph: bool = True
+) -> list[Tensor]:
+    """Return the gradients of the inputs of a call, for gradients of its results."""
     order = run.order(ys)
-    return run.by_argument(run.gradients(ys, gs, order, run.is_tied(order, gs), retain_graph))
+    return run.gradients(ys, gs, order, run.is_tied(order, gs), retain_graph)
 
 
 def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
@@ -130,7 +133,7 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     arguments = _as_tuple(xs)
     argnums = 0 if _is_single(xs) else range(len(arguments))
     run = TracedCall("hvp", grad(f, argnums), arguments, argnums, {})
-    return _pulled(run, leaves(run.result), _directions(run, xs, vs), retain_graph=False)
+    return run.by_argument(_gradients(run, leaves(run.result), _directions(run, xs, vs), False))
 
 
 def _is_single(xs: Any) -> bool:
@@ -196,16 +199,16 @@ def _rows(run: TracedCall, y: Tensor) -> list[Tensor]:
     """Return the derivatives of all elements of `y` for each input, (*y.shape, *input.shape)."""
     order = run.order([y])
     is_batched = any(type(node.shape) is BatchedShape for node in order)
-    if is_batched or run.is_tied(order):
-        return _rows_one_by_one(run, y)
-    try:
-        return _rows_in_batches(run, y, order)
-    except NOT_FOR_ARRAYS:  # a rule of custom_op that accepts only ndarrays
-        return _rows_one_by_one(run, y)
+    if not y.size or not (is_batched or run.is_tied(order)):
+        # the errors of a rule of custom_op that accepts only ndarrays
+        with suppress(TypeError, ValueError, IndexError, AttributeError):
+            return _rows_in_batches(run, y, order)
+    seeds = np.eye(y.size, dtype=y.dtype).reshape(-1, *y.shape)
+    rows = [_gradients(run, [y], [g]) for g in seeds]
+    return [
+        stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)
+    ]
 
-
-NOT_FOR_ARRAYS = (TypeError, ValueError, IndexError, AttributeError)
-"""Errors of a rule that gets an array of another type than ndarray."""
 
 ELEMENTS = 1 << 22
 """Largest number of elements of an array in a batch of gradients."""
@@ -230,21 +233,6 @@ def _rows_in_batches(run: TracedCall, y: Tensor, order: list[Node]) -> list[Tens
                     c = grads[node]._array
                     row[batch] = c.values if isinstance(c, BatchedArray) else c
     return [wrap(row.reshape(y.shape + x.shape), None) for row, x in zip(rows, run.inputs)]
-
-
-def _rows_one_by_one(run: TracedCall, y: Tensor) -> list[Tensor]:
-    rows = []
-    for i in range(y.size):
-        g = np.zeros(y.size, y.dtype)
-        g[i] = 1
-        order = run.order([y])
-        tied = run.is_tied(order)
-        rows.append(run.gradients([y], [g.reshape(y.shape)], order, tied, retain_graph=True))
-    if not rows:
-        return [wrap(np.zeros(y.shape + x.shape, x.dtype), None) for x in run.inputs]
-    return [
-        stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)
-    ]
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Callable[..., Tensor]:

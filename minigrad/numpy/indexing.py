@@ -16,7 +16,6 @@ from ..ops.arithmetic import add
 from ..ops.shape import _scatter, _scattered, getitem, plain_index
 from ..registry import Op, function
 from ..tensor import Tensor, unwrap
-from .forms import numpy_form
 from .shape import ravel
 
 __all__ = [
@@ -104,7 +103,7 @@ def _select_along(
     return getitem(x, tuple(index))
 
 
-@function()
+@function(numpy=np.take_along_axis)
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
     """Return y with y[i, j, k] = x[i, indices[i, j, k], k], for axis 1 of three.
 
@@ -119,15 +118,6 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
             )
         return getitem(ravel(x), indices)
     return _select_along("take_along_axis", x, indices, axis, shape_of(x))
-
-
-@numpy_form(np.take_along_axis)
-def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor:
-    if not hasattr(indices, "dtype"):
-        raise TypeError(
-            f"np.take_along_axis: indices must be an array, got a {type(indices).__name__}"
-        )
-    return take_along_axis(arr, indices, axis)
 
 
 @function(methods="gather")
