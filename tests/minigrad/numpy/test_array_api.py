@@ -172,6 +172,8 @@ def test_tensor_has_the_attributes_of_the_standard() -> None:
     for name in ("dtype", "device", "mT", "ndim", "shape", "size", "T", "to_device"):
         getattr(x, name)
     assert x.to_device(x.device) is x
+    with pytest.raises(ValueError, match="to_device: stream must be None, got 0"):
+        x.to_device("cpu", stream=0)
 
 
 # -- values
@@ -382,3 +384,10 @@ def test_asarray_without_a_copy_returns_a_tensor_of_this_dtype_itself() -> None:
             xp.asarray(other, dtype=np.float32, copy=False)
     assert xp.asarray(z) is z and xp.asarray(z, dtype=np.complex64).dtype == np.complex64
     assert xp.astype(z, np.complex64).dtype == np.complex64 and xp.astype(x, float, copy=False) is x
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_order_of_equal_elements_is_kept(descending: bool) -> None:
+    x = np.arange(300) % 3
+    expected = np.argsort(-x if descending else x, kind="stable")
+    assert xp.argsort(Tensor(x), descending=descending).tolist() == expected.tolist()

@@ -16,7 +16,7 @@ from minigrad.grad import TracedCall
 from minigrad.graph import topological
 from minigrad.numpy import derivatives
 from minigrad.numpy.batched import BatchedArray
-from minigrad.numpy.derivatives import _rows_in_batches, _rows_one_by_one
+from minigrad.numpy.derivatives import _gradients, _rows_in_batches
 
 
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
@@ -29,10 +29,12 @@ def test_rows_of_op_in_batches_equal_rows_one_by_one(info: OpInfo, data: st.Data
     for y in run.result:
         if not y.requires_grad or not 0 < y.size <= 40:
             continue
-        expected = _rows_one_by_one(run, y)
+        seeds = np.eye(y.size, dtype=y.dtype).reshape(-1, *y.shape)
+        one_by_one = zip(*[_gradients(run, [y], [g]) for g in seeds])
         rows = _rows_in_batches(run, y, topological([y._node]))
-        for row, e in zip(rows, expected):
-            np.testing.assert_allclose(row.data, e.data, rtol=1e-9, atol=1e-10)
+        for row, expected in zip(rows, one_by_one):
+            e = np.stack([g.data for g in expected]).reshape(row.shape)
+            np.testing.assert_allclose(row.data, e, rtol=1e-9, atol=1e-10)
 
 
 def test_jacobian_in_several_batches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,10 +305,31 @@ np.add.reduce(x, axis=0, where=m[:, :1])
 [np.add.at(x, [0, 0], v[:, None][0]), x][1]
 [np.add.at(x, (i, i), v), x][1]
 [np.add(x, w, out=x), x][1]
+[y := x[0, 0, ...], np.add(y, 1, out=y), x][2]
 [np.matmul(s, s, out=s), s][1]
 np.add(n, 1, out=n)
 """.strip().splitlines()
 """Calls of what a rule may use, with defaults, options and operands that all examples share."""
+
+
+REFUSED = """
+x.__setitem__(0, x[:2])
+x.__setitem__(0, np.ones((2, 4)))
+x.__setitem__((0, [0, 1]), x[:2, :2])
+np.add.reduce(x, where=np.ones((2, 3, 4), bool))
+np.broadcast_to(x, (4,))
+x.sum(axis=2)
+x.sum(axis=-3)
+np.cumsum(x, axis=2)
+np.expand_dims(x, 3)
+np.moveaxis(x, 2, 0)
+np.transpose(x, (0, 0))
+np.add.reduce(x, axis=(0, 2))
+x[3]
+x[..., 0, ..., 0]
+len(n)
+""".strip().splitlines()
+"""Calls that raise an error, with one example and with several."""
 
 
 def examples() -> dict[str, np.ndarray]:
@@ -337,3 +360,13 @@ def test_call_with_batched_arrays_equals_the_calls_with_their_examples() -> None
         if not right:
             wrong.append(call)
     assert not wrong
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_call_that_numpy_refuses_is_refused_for_batched_arrays(call: str) -> None:
+    for names in (
+        {name: np.array(x[0]) for name, x in examples().items()},
+        {name: BatchedArray(x) for name, x in examples().items()},
+    ):
+        with pytest.raises((ValueError, IndexError, TypeError)):
+            eval(call, {"np": np} | names)

@@ -303,7 +303,7 @@ def test_complex_tensor_keeps_the_precision_of_its_parts() -> None:
         bool,
         float,
         lambda z: np.maximum(z, 1),
-        lambda z: np.linalg.norm(z.reshape(2, 3), 2),
+        *[lambda z, ord=ord: np.linalg.norm(z.reshape(2, 3), ord) for ord in (2, -2, "nuc")],
         lambda z: mg.multiply(z, z),
         lambda z: np.add(z, 1, out=np.ones(6, complex)),
         lambda z: z.backward(),

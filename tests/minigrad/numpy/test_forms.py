@@ -73,6 +73,7 @@ ACCEPTED = {
     np.average: "division by zero|sum to zero",  # if the result has no elements
     np.cross: "integer",  # axis=None, the default, or a list of one axis
     np.linalg.cross: "integer",
+    np.take_along_axis: "'list' object has no attribute",  # a list of indices
     np.linalg.outer: "must be one-dimensional",  # as np.outer, which flattens
     np.insert: "'list' object has no attribute 'ndim'",  # a list of booleans as positions
     np.pad: "unsupported keyword arguments for mode",  # reflect_type="even", the default
@@ -325,6 +326,23 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         Call(np.nan_to_num, [SINGLE], {"nan": np.float64(0), "posinf": np.array(1)}),
         Call(np.gradient, [SINGLE, np.array(1.5)]),
         Call(np.gradient, [SQUARES]),
+        *(
+            Call(np.gradient, [SQUARES, np.array(h)], {"edge_order": n})
+            for h in (1, 0.5)
+            for n in (1, 2)
+        ),
+        Call(np.trapezoid, [SQUARES, SQUARES[::-1]], {"axis": 0}),
+        Call(np.trapezoid, [SQUARES, SQUARES[::-1]], {"axis": -1}),
+        Call(np.trapezoid, [SQUARES, SQUARES[:, 0]], {"axis": -2}),
+        *(Call(f, [SQUARES], {"dtype": bool}) for f in (np.sum, np.prod, np.cumsum, np.cumprod)),
+        *(Call(np.clip, [SQUARES, *a]) for a in ((4, 30.5), (None, 30), (4, None), (30, 4))),
+        *(
+            Call(np.clip, [SQUARES], b)
+            for b in ({"min": 4, "max": 30.5}, {"min": 4}, {"max": 30}, {})
+        ),
+        Call(np.linspace, [SINGLE, 3.0], {"num": 3}),
+        Call(np.linspace, [SINGLE, SQUARES[0, :2]], {"num": 1, "axis": -1}),
+        Call(np.linspace, [np.float32(1.5), SINGLE], {"num": 0}),
         Call(np.diff, [SQUARES], {"prepend": 0.5, "axis": 0}),
         Call(np.average, [SQUARES, 0, np.ones((3, 1))]),
         Call(np.take_along_axis, [SQUARES, np.array([[3], [0], [1]])]),

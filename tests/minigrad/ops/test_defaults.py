@@ -131,6 +131,11 @@ def test_reshape_shares_memory_as_that_of_an_array(order: Any, copies: bool | No
         assert len({*outcomes}) == 1, outcomes
 
 
+def test_reshape_of_a_number_without_a_copy_is_that_of_numpy() -> None:
+    y = np.reshape(Tensor(X, requires_grad=True).sum(), (1,), copy=False)
+    assert y.tolist() == [X.sum()] and y.requires_grad
+
+
 @pytest.mark.skipif(not hasattr(np, "cumulative_prod"), reason="needs a function of a newer NumPy")
 def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)

@@ -1,0 +1,79 @@
+"""Linear algebra of several matrices at once: the values and gradients of each matrix alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.properties import normal
+
+import minigrad as mg
+from minigrad import Tensor
+
+ORDERS = (None, "fro", "nuc", 2, -2, 1, -1, np.inf, -np.inf)
+B = normal(9, 3, 2)
+SQUARE: dict[str, Any] = {
+    "inv": np.linalg.inv,
+    "det": np.linalg.det,
+    "slogdet": np.linalg.slogdet,
+    "solve": lambda x: np.linalg.solve(x, B),
+    "matrix_power": lambda x: np.linalg.matrix_power(x, 3),
+    "matrix_power -2": lambda x: np.linalg.matrix_power(x, -2),
+    "cholesky": lambda x: np.linalg.cholesky(x @ x.mT + np.eye(3)),
+    "cholesky upper": lambda x: np.linalg.cholesky(x @ x.mT + np.eye(3), upper=True),
+    "eigh": lambda x: np.linalg.eigh(x + x.mT),
+    "eigvalsh U": lambda x: np.linalg.eigvalsh(x, UPLO="U"),
+    "expm": lambda x: mg.expm(x * 3),
+    "solve_triangular": lambda x: mg.solve_triangular(x, B),
+    "solve_triangular T": lambda x: mg.solve_triangular(x, B, "T", lower=True, unit_diagonal=True),
+    "cho_solve": lambda x: mg.cho_solve(mg.cho_factor(x @ x.mT + np.eye(3)), B),
+    **{f"cond {p}": lambda x, p=p: np.linalg.cond(x, p) for p in ORDERS},
+}
+ANY: dict[str, Any] = {
+    "svd": np.linalg.svd,
+    "svd reduced": lambda x: np.linalg.svd(x, full_matrices=False),
+    "svdvals": lambda x: np.linalg.svd(x, compute_uv=False),
+    "qr": np.linalg.qr,
+    "qr r": lambda x: np.linalg.qr(x, mode="r"),
+    "pinv": np.linalg.pinv,
+    "matrix_transpose": np.matrix_transpose,
+    "trace": lambda x: np.linalg.trace(x, offset=-1),
+    "diagonal": lambda x: np.linalg.diagonal(x, offset=1),
+    "tril": lambda x: np.tril(x, 1),
+    "triu": lambda x: np.triu(x, 1),
+    "norm": lambda x: np.linalg.norm(x, axis=(-1, -2)),
+    **{f"norm {p}": lambda x, p=p: np.linalg.norm(x, p, (-2, -1)) for p in ORDERS},
+    **{
+        f"matrix_norm {p}": lambda x, p=p: np.linalg.matrix_norm(x, ord=p, keepdims=True)
+        for p in ORDERS[1:]
+    },
+    "vector_norm": lambda x: np.linalg.vector_norm(x, axis=(-1, -2), ord=3, keepdims=True),
+    "matmul": lambda x: np.linalg.matmul(x, x.mT),
+    "vecdot": lambda x: np.linalg.vecdot(x, np.cos(x)),
+}
+
+
+def values_and_gradients(f: Any, x: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the results of f(x), and the gradient of each."""
+    leaf = Tensor(x, requires_grad=True)
+    y = f(leaf)
+    results = list(y) if isinstance(y, tuple) else [y]
+    tracked = [part for part in results if part.requires_grad]
+    pulled = [mg.gradients(np.sin(p).sum(), leaf, retain_graph=True)[0].data for p in tracked]
+    return [part.data for part in results], pulled
+
+
+@pytest.mark.parametrize("f", [*SQUARE.values(), *ANY.values()], ids=[*SQUARE, *ANY])
+def test_function_of_several_matrices_equals_that_of_each(f: Any) -> None:
+    shapes = [(3, 3)] if f in SQUARE.values() else [(2, 3), (3, 2), (3, 3)]
+    for shape in shapes:
+        x = normal(1, 2, *shape) + np.eye(*shape)
+        for parts, of_each in zip(
+            values_and_gradients(f, x), zip(*[values_and_gradients(f, matrix) for matrix in x])
+        ):
+            assert len(parts) == len(of_each[0]) > 0
+            for i, part in enumerate(parts):
+                expected = np.stack([each[i] for each in of_each])
+                assert part.shape == expected.shape
+                np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-11)
