@@ -53,7 +53,7 @@ def _rearrange(x: Any, /, function: Callable[[Any], Any]) -> Any:
     if not shares_memory(y, first):
         return x.reshape(-1)[_positions(x.shape, function)]
     shape, strides = (len(x.values), *y.shape), (x.values.strides[0], *y.strides)
-    view = np.lib.stride_tricks.as_strided(y, shape, strides, writeable=y.flags.writeable)
+    view = np.lib.stride_tricks.as_strided(y, shape, strides)  # read-only if y is
     return type(x)(view)
 
 

@@ -104,6 +104,18 @@ def test_jvp_and_hvp_of_numbers_and_lists_equal_formulas() -> None:
     assert mg.hvp(lambda x: (x**3).sum())([1.0, 2.0], [1.0, 0.5]).tolist() == [6, 6]
 
 
+def test_direction_in_a_dict_is_read_by_its_keys() -> None:
+    x, v = {"a": V, "b": A}, {"b": 2 * A, "a": V}
+    f = lambda x: (x["a"] ** 2).sum() + (x["b"] ** 3).sum()
+    expected = 2 * V @ V + (6 * A**3).sum()
+    assert mg.jvp(f, x, v)[1].item() == pytest.approx(expected)
+    product = mg.hvp(f, x, v)
+    np.testing.assert_allclose(product["b"].data, 12 * A * A)
+    np.testing.assert_allclose(product["a"].data, 2 * V)
+    pullback = mg.vjp(lambda x: {"y": x * x, "z": x}, V)[1]
+    np.testing.assert_allclose(pullback({"z": V, "y": A[0]})[0].data, 2 * V * A[0] + V)
+
+
 def test_direction_gets_the_dtype_of_its_input_and_may_be_in_a_list() -> None:
     x = V.astype(np.float32)
     for direction in (V, [V], (V,), V.tolist()):

@@ -340,6 +340,10 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
             Call(np.clip, [SQUARES], b)
             for b in ({"min": 4, "max": 30.5}, {"min": 4}, {"max": 30}, {})
         ),
+        *(Call(np.take, [np.array(2.0), [0, 0], axis]) for axis in (0, -1, 1, None)),
+        *(Call(np.append, [SINGLE, value]) for value in (1.5, 2, np.float32(1), SINGLE)),
+        Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan])], {"posinf": 0, "neginf": 0}),
+        Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan], np.float32)], {"nan": 1}),
         Call(np.linspace, [SINGLE, 3.0], {"num": 3}),
         Call(np.linspace, [SINGLE, SQUARES[0, :2]], {"num": 1, "axis": -1}),
         Call(np.linspace, [np.float32(1.5), SINGLE], {"num": 0}),

@@ -141,6 +141,9 @@ def test_cumulative_prod_begins_with_one() -> None:
     x = Tensor(X[0], requires_grad=True)
     y = np.cumulative_prod(x, include_initial=True)
     np.testing.assert_array_equal(y.data, [1, 3, -3, -6])
+    for f, axis in itertools.product((np.cumulative_prod, np.cumulative_sum), (0, 1, -1)):
+        y = f(Tensor(X, requires_grad=True), axis=axis, include_initial=True)
+        np.testing.assert_array_equal(y.data, f(X, axis=axis, include_initial=True))
     for f, dtype in itertools.product((np.cumulative_prod, np.cumulative_sum), ("f2", "f4")):
         y = f(Tensor(X[0].astype(dtype), requires_grad=True), include_initial=True)
         assert y.dtype == dtype

@@ -135,6 +135,7 @@ def test_indices_are_integers_or_empty(dtype: str, size: int) -> None:
     if indices.dtype.kind in "iu" or (size == 0 and indices.dtype.kind in "fb"):
         assert integers("f", indices).dtype.kind in "iu"
         assert mg.one_hot(indices, 3).shape == (size, 3)
+        assert mg.one_hot(indices).shape == (size, size)
     else:
         with pytest.raises(TypeError, match="f: indices must be integers, got dtype"):
             integers("f", indices)
