@@ -66,6 +66,16 @@ def test_function_with_few_or_default_options_has_the_values_of_numpy(f: Any, nu
     np.testing.assert_array_equal(getattr(result, "data", result), numpy)
 
 
+@pytest.mark.parametrize("method", ["reduce", "accumulate"])
+def test_methods_of_ufuncs_work_along_the_first_axis_by_default(method: str) -> None:
+    for ufunc in (np.add, np.multiply, np.maximum, np.minimum, np.logaddexp):
+        f = getattr(ufunc, method)
+        for options in ({}, {"axis": 1}, {"axis": -1}):
+            y = f(Tensor(X, requires_grad=True), **options)
+            assert y.requires_grad
+            np.testing.assert_allclose(y.data, f(X, **options), rtol=1e-14)
+
+
 UNSET = {"keepdims": (False,), "where": (None, True), "axis": (-1,)}
 """Defaults of options that NumPy's functions leave to methods, or define in another way."""
 
