@@ -165,7 +165,7 @@ class SentenceEncoder:
     def _encode(self, rows: list[list[int]]) -> np.ndarray:
         """Return the vectors (n, d) of a batch of token ids."""
         lengths = np.array([len(row) for row in rows])
-        ids = padded(rows, self.text.pad_id or 0)  # (n, L)
+        ids = padded(rows, 0)  # (n, L); the mask hides the padding
         mask = np.arange(ids.shape[1]) < lengths[:, None]
         with no_grad(), evaluating():
             x = self._pooled(self.model.hidden(ids, mask).data, mask)

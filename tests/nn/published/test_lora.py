@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.environment import needs
 from support.tiny_folders import encoder_folder
 
 import minigrad as mg
@@ -158,7 +157,6 @@ def test_save_adapter_of_a_loaded_bare_model_has_the_names_of_modules(tmp_path: 
 
 
 def test_save_adapter_keeps_the_names_of_the_classes(tmp_path: Path) -> None:
-    needs("tokenizers")
     encoder_folder(tmp_path / "encoder")
     labels = {"0": "good", "1": "bad", "2": "so-so"}
     tuned = nn.lora(nn.load(tmp_path / "encoder", head="classes", num_classes=3))
@@ -166,13 +164,19 @@ def test_save_adapter_keeps_the_names_of_the_classes(tmp_path: Path) -> None:
     nn.save_adapter(tmp_path / "adapter", tuned)
     classify = nn.classifier(tmp_path / "encoder", adapter=tmp_path / "adapter")
     assert classify.labels == tuple(labels.values())
+    path, config = tmp_path / "adapter" / "labels.json", tmp_path / "encoder" / "config.json"
+    path.unlink()
+    numbered = tuple(f"LABEL_{i}" for i in range(3))
+    for names, expected in ((labels, tuple(labels.values())), ({"0": "a", "1": "b"}, numbered)):
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"id2label": names}))
+        classify = nn.classifier(tmp_path / "encoder", adapter=tmp_path / "adapter")
+        assert classify.labels == expected
     plain = nn.lora(model(), 2, 4)
     nn.save_adapter(tmp_path / "adapter", plain)  # of no classes
     assert not (tmp_path / "adapter" / "labels.json").exists()
 
 
 def test_classifier_with_nan_in_its_logits_raises(tmp_path: Path) -> None:
-    needs("tokenizers")
     encoder_folder(tmp_path)
     model = nn.load(tmp_path, head="classes", num_classes=2)
     model.output.weight.data[0] = np.nan
@@ -238,7 +242,6 @@ def test_lora_with_bad_arguments_raises(
 
 
 def test_load_adapter_of_another_head_names_its_layers(tmp_path: Path) -> None:
-    needs("tokenizers")
     encoder_folder(tmp_path / "encoder")
     model = nn.lora(nn.load(tmp_path / "encoder", head="classes", num_classes=3))
     nn.save_adapter(tmp_path / "adapter", model)

@@ -35,8 +35,9 @@ DEFAULTS = recorded()["defaults"]
 
 
 def of_defaults(name: str, /, **changes: Any) -> Any:
-    """Return our configuration for the defaults of a family, with other values of some keys."""
-    settings = Settings(DEFAULTS[name] | changes, "config.json")
+    """Return our configuration for the defaults of a family with other values; ... removes a key."""
+    entries = {key: value for key, value in (DEFAULTS[name] | changes).items() if value is not ...}
+    settings = Settings(entries, "config.json")
     return read_config(settings, family_of(settings)).effective()
 
 
@@ -163,6 +164,8 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
       for layers in (None, 3)),
     ("t5", {"decoder_start_token_id": 7}, {"bos_id": 7}),
     ("qwen2", {"use_sliding_window": True, "sliding_window": None}, {"attention.window": None}),
+    ("qwen3", {"head_dim": ..., "hidden_size": 512}, {"attention.head_dim": 128}),
+    ("qwen2", {"head_dim": ..., "hidden_size": 512}, {"attention.head_dim": 16}),
     ("gemma2", {"query_pre_attn_scalar": 16}, {"attention.scale": 0.25}),
     ("gemma3_text", {"final_logit_softcapping": 5.0}, {"logit_softcap": 5.0}),
     ("llama", {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "type": "yarn", "factor": 2.0}},

@@ -198,6 +198,17 @@ def test_added_tokens_take_the_spaces_that_their_flags_say(
     assert text.decode(text.encode("t[A]t")) == ("tt" if is_special else "t[A]t")
 
 
+def test_special_tokens_are_found_before_the_text_is_normalized(tmp_path: Path) -> None:
+    token = {"content": "[X]", "special": True}
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "added_tokens_decoder": {str(len(PIECES)): token},
+    }
+    text = write(tmp_path, "pieces", settings)
+    assert text.encode("The [X]", special=False) == [text.id("the"), len(PIECES)]
+    assert len(PIECES) not in text.encode("[x]")
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "expected"),
     [

@@ -91,7 +91,9 @@ def test_text_is_decoded_whole_and_in_pieces(row: list[int]) -> None:
 def test_ids_of_special_tokens_and_limits_are_those_of_the_settings() -> None:
     text = word_text(model_max_length=7)
     assert (text.bos_id, text.eos_id, text.pad_id, text.max_len) == (BOS, EOS, 0, 7)
-    assert word_text(model_max_length=1e30).max_len is None
+    for longest in (1 << 30, 1e30, 0, None):  # no limit
+        assert word_text(model_max_length=longest).max_len is None
+    assert word_text(model_max_length=(1 << 30) - 1).max_len == (1 << 30) - 1
     for pad_id in (2, len(WORDS) - 1, len(WORDS), -1, None):
         expected = pad_id if pad_id in (2, len(WORDS) - 1) else None
         assert word_text(pad_token=None, pad_token_id=pad_id).pad_id == expected

@@ -118,6 +118,20 @@ def test_pad_id_without_pad_token_is_that_of_config_json(
     assert text.batch(["the", "the cat"])[0][0, -1] == (pad_id or 0)
 
 
+@pytest.mark.parametrize("kind", [0, 1, 2, 7])
+def test_types_of_tokens_beyond_those_of_pairs_raise(tmp_path: Path, kind: int) -> None:
+    bert(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text().replace('"type_id": 1', f'"type_id": {kind}').replace('"type_id":1', f'"type_id":{kind}'))  # fmt: skip
+    text = nn.text.load(tmp_path)
+    assert not text.batch(["the"])[2].any()
+    if kind < 2:
+        assert text.batch(["the"], ["cat"])[2].tolist() == [[0, 0, 0, kind, kind]]
+    else:
+        with pytest.raises(ValueError, match=f"post_processor: type_id must be 0 or 1, got {kind}"):
+            text.batch(["the"], ["cat"])
+
+
 def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
     bert(tmp_path)
     path = tmp_path / "tokenizer.json"
