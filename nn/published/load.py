@@ -240,10 +240,10 @@ class _Directory:
             config = self.with_tokens(self.with_output(config))
             lacks_output = not (needs_output or config.tie or self.output_name("") in self.weights)
             if lacks_output:
-                config = with_options(config, tie=True)
+                config = replace(config, tie=True)
         try:
             with init.skipped(), name_keys_of_file(self.family.keys, self.settings.where):
-                model: Any = self.family.models[head](with_options(config, dtype=dtype))
+                model: Any = self.family.models[head](replace(config, dtype=dtype))
         except MemoryError as error:
             raise ValueError(
                 f"{self.settings.where}: there is no memory for its sizes: {error}"
@@ -338,14 +338,14 @@ class _Directory:
             if not np.array_equal(weights.array(output), weights.array(tokens)):
                 tie = "embeddings" if tie == "all" else False
         has_bias = config.output_bias and self.is_used("final_logits_bias")
-        return with_options(config, tie=tie, output_bias=has_bias)
+        return replace(config, tie=tie, output_bias=has_bias)
 
     def with_tokens(self, config: Any) -> Any:
         """Return the configuration with the tokens of generation_config.json, which count first."""
         keys = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id"}
         values = {option: self.generation.get(key) for option, key in keys.items()}
         with name_keys_of_file(keys, self.generation.where):
-            return with_options(config, **{k: v for k, v in values.items() if v is not None})
+            return replace(config, **{k: v for k, v in values.items() if v is not None})
 
     def names(self, config: Any, head: str, is_native: bool) -> Names:
         """Return all names that the file may contain.
@@ -482,12 +482,6 @@ def read_config(
             shapes = {name: entry.shape for name, entry in weights.items()}
             check_sizes(config, shapes, weights.where.name)
     return config
-
-
-def with_options(config: Any, **options: Any) -> Any:
-    """Return a configuration with other options, or `config` itself if all are equal."""
-    changes = {name: x for name, x in options.items() if x != getattr(config, name)}
-    return replace(config, **changes) if changes else config
 
 
 @contextmanager

@@ -122,11 +122,8 @@ def origin_of_trained(model: Model) -> Origin:
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
     loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
-    free: tuple[str, ...] = (
-        *MAY_DIFFER,
-        "pruned_heads",
-        "num_classes",
-    )  # config.json lacks them, or has other keys
+    # config.json lacks these, or has other keys
+    free: tuple[str, ...] = (*MAY_DIFFER, "pruned_heads", "num_classes")
     expected = loaded.to_dict()
     if head == "classes":
         expected |= family.classifier

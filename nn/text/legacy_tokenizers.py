@@ -197,31 +197,18 @@ CLASSES: dict[str, Legacy] = {
 }  # fmt: skip
 """Readers of files without tokenizer.json, by `tokenizer_class`."""
 CLASS_OF_MODEL = {
-    "albert": "AlbertTokenizer",
     "bart": "BartTokenizer",
     "bert": "BertTokenizer",
     "distilbert": "DistilBertTokenizer",
     "electra": "ElectraTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
     "gpt2": "GPT2Tokenizer",
     "gpt_neox": "GPTNeoXTokenizer",
-    "llama": "LlamaTokenizer",
-    "m2m_100": "M2M100Tokenizer",
     "marian": "MarianTokenizer",
-    "mbart": "MBartTokenizer",
-    "mistral": "LlamaTokenizer",
-    "modernbert": "PreTrainedTokenizer",
     "mpnet": "MPNetTokenizer",
     "opt": "GPT2Tokenizer",
-    "phi3": "LlamaTokenizer",
     "qwen2": "Qwen2Tokenizer",
     "qwen3": "Qwen2Tokenizer",
     "roberta": "RobertaTokenizer",
-    "smollm3": "PreTrainedTokenizer",
-    "t5": "T5Tokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
 }
 """`tokenizer_class` of directories that do not have it, by `model_type` of config.json."""
 

@@ -77,10 +77,8 @@ def _load(directory: Path) -> ModelText:
     names = [name for name in (*TOKENIZER_FILES, *templates) if os.path.lexists(directory / name)]
     files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
-        lines = read_text(directory / name).count(
-            "\n"
-        )  # the library accepts files that are no text
-        _check_count(f"{directory / name}: lines", lines)
+        text = read_text(directory / name)  # the library accepts files that are no text
+        _check_count(f"{directory / name}: lines", text.count("\n"))
     library = require("tokenizers", "the tokenizer of a published model")
     settings = _settings(directory, names)
     row = None if "tokenizer.json" in files else legacy_class(directory, settings)

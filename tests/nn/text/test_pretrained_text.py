@@ -118,6 +118,14 @@ def test_pad_id_without_pad_token_is_that_of_config_json(
     assert text.batch(["the", "the cat"])[0][0, -1] == (pad_id or 0)
 
 
+def test_added_tokens_beside_tokenizer_json_change_nothing(tmp_path: Path) -> None:
+    """It has them, with their flags."""
+    bert(tmp_path)
+    (tmp_path / "added_tokens.json").write_text('{"[CLS]": 1, "odd": 99}')
+    text = nn.text.load(tmp_path)
+    assert text.decode(text.encode("the cat")) == "the cat" and text.id("odd") is None
+
+
 @pytest.mark.parametrize("kind", [0, 1, 2, 7])
 def test_types_of_tokens_beyond_those_of_pairs_raise(tmp_path: Path, kind: int) -> None:
     bert(tmp_path)
@@ -198,22 +206,23 @@ def test_load_reads_whether_added_tokens_are_special(
     assert text.decode([0, 2, 1]) == ("ab" if is_special else "a[A]b")
 
 
-LOADED = {
-    "bart", "bert", "distilbert", "electra", "gpt2", "gpt_neox", "marian", "mpnet", "opt", "qwen2", "qwen3",
-    "roberta",
-}  # fmt: skip
-"""Families whose tokenizers need no tokenizer.json."""
+def test_classes_of_families_have_readers() -> None:
+    assert CLASS_OF_MODEL.keys() <= FAMILIES.keys() and {*CLASS_OF_MODEL.values()} <= CLASSES.keys()
 
 
-def test_every_family_of_texts_names_a_class_of_tokenizers() -> None:
-    assert CLASS_OF_MODEL.keys() == FAMILIES.keys() - {"vit"}
-    assert {name for name, kind in CLASS_OF_MODEL.items() if kind in CLASSES} == LOADED
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - CLASS_OF_MODEL.keys()))
+def test_load_without_tokenizer_json_of_other_families_names_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name}))
+    (tmp_path / "vocab.txt").write_text("a")
+    with pytest.raises(FileNotFoundError, match="tokenizer.json: no such file; expected it, or"):
+        nn.text.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("config", "settings", "named"),
     [
-        *(({"model_type": name}, {}, CLASS_OF_MODEL[name]) for name in sorted(FAMILIES.keys() - LOADED - {"vit"})),
+        ({"model_type": "llama"}, {"tokenizer_class": "LlamaTokenizer"}, "LlamaTokenizer"),
+        ({"model_type": "t5"}, {"tokenizer_class": "T5TokenizerFast"}, "T5TokenizerFast"),
         ({"model_type": "bert"}, {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
         ({"model_type": "roberta", "tokenizer_class": "PhobertTokenizer"}, {}, "PhobertTokenizer"),
         ({"model_type": "gpt2"}, {"tokenizer_class": "PreTrainedTokenizerFast"}, "PreTrainedTokenizerFast"),
