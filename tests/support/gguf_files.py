@@ -13,7 +13,7 @@ NAMES = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
-    "rope_freqs": "rope_freqs",
+    **{name: name for name in ("rope_freqs", "dense_2", "dense_3")},
     "transformer.wte": "token_embd",
     "transformer.wpe": "position_embd",
     "transformer.ln_f": "output_norm",

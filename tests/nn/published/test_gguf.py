@@ -31,6 +31,7 @@ from nn.inference import int8
 from nn.inference.int8 import Int8Matrix
 from nn.published.gguf import GGUFFile
 from nn.text.gguf_tables import PRE_TOKENIZERS
+from nn.text.gguf_tokenizer import end_ids
 
 IDS = np.arange(3, 13)[None]
 
@@ -226,6 +227,11 @@ def test_gguf_in_a_directory_names_the_call(tmp_path: Path, read: Callable[[Path
     pattern = "must be a directory with config.json; a GGUF .*nn.load.*tiny.gguf|no such file"
     with pytest.raises((ValueError, OSError), match=pattern):
         read(tmp_path)
+    if read is nn.sentence_encoder:
+        with pytest.raises(
+            ValueError, match="tiny.gguf must be a directory with config.json; a GG"
+        ):
+            read(tmp_path / "tiny.gguf")
 
 
 @pytest.mark.parametrize("factor", [8.0, 32.0, 5.0])
@@ -383,7 +389,8 @@ SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("gemma2", {}, {"head_dim": 4, "query_pre_attn_scalar": 4, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
                     "sliding_window": 4096, "use_bidirectional_attention": False}),
     ("gemma2", {"rope.freq_base_swa": 10000.0, "final_logit_softcapping": 7.0}, {"rope_local_base_freq": "no", "final_logit_softcapping": 7.0}),
-    ("gemma3", {}, {"rope_local_base_freq": 10000.0, "sliding_window": "no", "final_logit_softcapping": "no"}),
+    ("gemma3", {}, {"rope_local_base_freq": 10000.0, "sliding_window": "no", "final_logit_softcapping": "no", "layer_types": [FULL]}),
+    ("gemma3", {"attention.sliding_window": 5, "block_count": 10**9}, {"layer_types": [SLIDING]}),
     ("gemma3", {"rope.freq_base_swa": 70.0, "final_logit_softcapping": 7.0, "attention.sliding_window": 5},
      {"rope_local_base_freq": 70.0, "final_logit_softcapping": 7.0, "sliding_window": 5}),
     *(("modern-bert", {"attention.causal": False, **act}, {"hidden_activation": x, "classifier_activation": x})
@@ -402,6 +409,9 @@ def test_settings_of_gguf_files_depend_on_their_arrays(tmp_path: Path) -> None:
     path, block = tmp_path / "m.gguf", "model.layers.0.self_attn.o_proj.bias"
     assert hf_settings(path, "llama", {}, block)["attention_bias"]
     assert not hf_settings(path, "llama", {}, "lm_head.weight")["tie_word_embeddings"]
+    unread = ("dense_2.weight", "dense_3.weight", "rope_freqs.weight")
+    hf_settings(path, "llama", {}, *unread[:2])
+    assert GGUFFile(path).keys() == {"model.embed_tokens.weight"}
     with pytest.raises(ValueError, match="rope.scaling.factor must be missing beside rope_freqs"):
         hf_settings(path, "llama", {"rope.scaling.factor": 2.0}, "rope_freqs.weight")
 
@@ -414,6 +424,7 @@ def test_settings_of_gguf_files_depend_on_their_arrays(tmp_path: Path) -> None:
         ("llama", {"attention.value_length": 8}, "attention.value_length must be 4"),
         ("llama", {"attention.key_length": 8, "rope.dimension_count": 4}, "rope.dimension_count must be 8"),
         ("llama", {"attention.head_count_kv": [2, 2]}, "head_count_kv must be a number"),
+        ("llama", {"attention.head_count_kv": True}, "head_count_kv must be a number"),
         ("gemma-embedding", {}, "attention.sliding_window is missing"),
         ("gemma-embedding", {"attention.causal": True, "attention.sliding_window": 4}, "attention.causal must be False"),
         ("modern-bert", {"hidden_act": "relu"}, "hidden_act must be one of gelu, silu"),
@@ -589,6 +600,17 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     }  # fmt: skip
     text = text_of(tmp_path, small)  # too small for an id of 2
     assert (text.bos_id, text.eos_id) == (1, None)
+    metadata = {key: value for key, (value, *_) in scored_vocabulary("a").items()}
+    assert end_ids(metadata, "") == [2]
+    assert end_ids(metadata | {f"{GG}eos_token_id": 4}, "") == [4, 2]
+    assert end_ids({}, "") == [] and end_ids({f"{GG}eos_token_id": 7}, "") == [7]
+
+
+def test_chat_templates_of_a_file_have_the_names_of_their_keys(tmp_path: Path) -> None:
+    more = {"tokenizer.chat_template.rag": ("b", STRING), "tokenizer.chat_templates": (["rag"], ARRAY, STRING)}  # fmt: skip
+    text = text_of(tmp_path, byte_level("gpt-2")[1] | more)
+    found = {name: source for name, (_, source) in text.settings["chat_templates"].items()}
+    assert found == {"default": "{{ messages[0].content }}", "rag": "b"}
 
 
 @pytest.mark.parametrize("has_prefix", [None, True, False])

@@ -23,7 +23,7 @@ from support.published_settings import MODELS
 import minigrad as mg
 import nn
 from minigrad.io.json import Settings
-from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from minigrad.io.safetensors import SafetensorsFile, SafetensorsFolder, write_safetensors
 from nn.published import llama
 from nn.published.load import FAMILIES, _Directory, read_config
 
@@ -215,7 +215,12 @@ def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -
     change_settings(tmp_path, id2label={"0": "a", "1": "b", "2": "c"})
     for count, labels in ((3, "abc"), (2, ["LABEL_0", "LABEL_1"])):
         model = nn.load(tmp_path, head=name.partition(", ")[2], num_classes=count)
-        assert list(model.origin.settings["id2label"].values()) == [*labels]
+        names = model.origin.settings["id2label"]
+        assert list(names.values()) == [*labels]
+        assert (
+            model.origin.settings["label2id"] == {name: int(i) for i, name in names.items()}
+            or count == 3
+        )
 
 
 @pytest.mark.parametrize("names", [(), ("dtype",), ("torch_dtype",), ("dtype", "torch_dtype")])
@@ -230,6 +235,39 @@ def test_save_writes_the_dtype_under_the_names_of_the_file(
     again = json.loads((tmp_path / "again/config.json").read_text())
     found = {name: again[name] for name in ("dtype", "torch_dtype") if name in again}
     assert found == dict.fromkeys(names or ("torch_dtype",), stored or "float64")
+
+
+def test_load_with_another_head_refuses_missing_and_unknown_arrays(tmp_path: Path) -> None:
+    arrays = arrays_of(folder(tmp_path, "bert, masked"))
+    write_arrays(tmp_path, {**arrays, "odd.weight": np.ones(2, "f4")})
+    with pytest.raises(ValueError, match="unknown: odd.weight$"):
+        nn.load(tmp_path, "classes", num_classes=2)
+    key = "bert.encoder.layer.1.output.dense.bias"
+    write_arrays(tmp_path, {name: x for name, x in arrays.items() if name != key})
+    with pytest.raises(ValueError, match=f"missing: {key}$"):
+        nn.load(tmp_path, "classes", num_classes=2)
+
+
+def test_save_of_a_bare_encoder_writes_a_pooler_of_zeros(tmp_path: Path) -> None:
+    """Other libraries expect one."""
+    arrays = arrays_of(folder(tmp_path, "bert"))
+    assert not arrays["pooler.dense.weight"].any() and not arrays["pooler.dense.bias"].any()
+    assert arrays["pooler.dense.weight"].shape == (16, 16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_load_of_arrays_of_several_types_reads_each(tmp_path: Path, dtype: str) -> None:
+    arrays = arrays_of(folder(tmp_path, "llama"))
+    kinds = ["<f2", "<f4", "<f8"]
+    stored = {name: x.astype(kinds[i % 3]) for i, (name, x) in enumerate(arrays.items())}
+    write_arrays(tmp_path, stored)
+    nn.save(tmp_path / "again", nn.load(tmp_path, dtype=dtype), max_shard_size=3000)
+    assert len([*(tmp_path / "again").glob("model-*-of-*.safetensors")]) > 2
+    again = dict(nn.load(tmp_path / "again", dtype=dtype).origin.arrays)
+    whole = SafetensorsFolder(tmp_path / "again")
+    assert whole.keys() == stored.keys() == again.keys()
+    for name, x in stored.items():
+        np.testing.assert_array_equal(whole.array(name), x.astype(dtype), strict=True)
 
 
 def test_load_with_another_head_draws_its_layers(tmp_path: Path) -> None:

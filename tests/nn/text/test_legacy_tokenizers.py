@@ -198,6 +198,42 @@ def test_added_tokens_take_the_spaces_that_their_flags_say(
     assert text.decode(text.encode("t[A]t")) == ("tt" if is_special else "t[A]t")
 
 
+def test_added_tokens_are_ordered_by_number(tmp_path: Path) -> None:
+    words = [END, *"abcdefgh"]
+    tokens = {str(i): {"content": f"[{i}]", "special": False} for i in (10, 9, 11)}
+    (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (tmp_path / "merges.txt").write_text("")
+    settings = {
+        "tokenizer_class": "GPT2Tokenizer",
+        "eos_token": "[9]",
+        "added_tokens_decoder": tokens,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    text = nn.text.load(tmp_path)
+    assert text.encode("a[10][9]b[11]") == [1, 10, 9, 2, 11]
+    assert text.decode([1, 10, 9, 2]) == "a[10]b"  # a named token is special
+
+
+FILES = {
+    "special_tokens_map", "added_tokens", "chat_template.jinja", "vocab.txt", "merges.txt", "source.spm", "target.spm",
+    "target_vocab", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
+}  # fmt: skip
+
+
+def test_files_of_a_tokenizer_are_saved_again(tmp_path: Path) -> None:
+    files = {
+        "additional_chat_templates/a.jinja",
+        *(name if "." in name else f"{name}.json" for name in FILES),
+    }
+    write(tmp_path / "a", "pairs", {"tokenizer_class": "GPT2Tokenizer"})
+    (tmp_path / "a/additional_chat_templates").mkdir()
+    for name in files - {"merges.txt"}:
+        (tmp_path / "a" / name).write_text("{}")
+    nn.text.load(tmp_path / "a").save(tmp_path / "b")
+    copies = {p.relative_to(tmp_path / "b").as_posix() for p in (tmp_path / "b").rglob("*.*")}
+    assert copies == files | {"vocab.json", "tokenizer_config.json"}
+
+
 def test_special_tokens_are_found_before_the_text_is_normalized(tmp_path: Path) -> None:
     token = {"content": "[X]", "special": True}
     settings = {

@@ -110,6 +110,30 @@ def test_ids_of_special_tokens_and_limits_are_those_of_the_settings() -> None:
             assert text.encode(WORDS[7]) == [BOS, 7, EOS]
 
 
+def test_tokens_with_the_id_of_padding_are_no_padding() -> None:
+    text = word_text()
+    ids, mask, _ = text.batch(["<pad> the", "a"])
+    assert ids.tolist() == [[BOS, 0, WORDS.index("the"), EOS], [BOS, WORDS.index("a"), EOS, 0]]
+    assert mask.tolist() == [[True] * 4, [True] * 3 + [False]]
+    assert text.encode("the cat a", special=False, max_len=1) == [WORDS.index("the")]
+    assert [*text.stream([BOS, EOS])] == [] and all(text.stream([BOS, 5, EOS, 6]))
+
+
+def test_id_of_padding_beyond_the_vocabulary_of_the_model_is_not_used() -> None:
+    text = word_text(pad_token="and", vocab_size=len(WORDS) - 1)
+    assert text.pad_id == len(WORDS) - 1
+    assert text.batch(["the", "the cat"])[0][0, -1] == 0
+    assert word_text(pad_token="and").batch(["the", "the cat"])[0][0, -1] == len(WORDS) - 1
+
+
+def test_scores_of_a_model_with_one_type_of_tokens_have_no_types() -> None:
+    model = encoder(nn.EncoderClassifier, num_classes=1, num_types=1)
+    ids = np.array([[BOS, 5, EOS, 6, EOS]])
+    found = Reranker(model, word_text())(WORDS[5], [WORDS[6]])
+    np.testing.assert_allclose(found, model(ids).data[0], rtol=1e-5)
+    assert Reranker(model, word_text(model_max_length=99)).max_len == LIMIT
+
+
 def test_language_takes_the_place_of_another_one() -> None:
     text = word_text("fr_XX")
     assert text.tokens(text.encode("the cat", language="en_XX")) == ["en_XX", "the", "cat", "</s>"]

@@ -118,6 +118,61 @@ def test_pad_id_without_pad_token_is_that_of_config_json(
     assert text.batch(["the", "the cat"])[0][0, -1] == (pad_id or 0)
 
 
+def test_load_reads_the_vocabulary_of_the_model_from_config_json(tmp_path: Path) -> None:
+    bert(tmp_path)
+    for size in (5, 6, None):
+        (tmp_path / "config.json").write_text(json.dumps({"vocab_size": size}))
+        text = nn.text.load(tmp_path)
+        assert text.vocab_size == size
+        if size == 5:
+            with pytest.raises(
+                ValueError, match="ids must be less than 5, the vocab_size of confi"
+            ):
+                text.encode("cat")
+        else:
+            assert text.encode("cat") == [1, 5, 2]
+    (tmp_path / "config.json").write_text('{"pad_token_id": "x"}')
+    with pytest.raises(ValueError, match="config.json: pad_token_id must be an integer"):
+        nn.text.load(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["single", "pair"])
+@pytest.mark.parametrize(("count", "special_id"), [(100, 1), (101, 1), (1, 4)])
+def test_special_tokens_around_texts_have_their_ids(
+    tmp_path: Path, part: str, count: int, special_id: int
+) -> None:
+    """There are at most a hundred."""
+    text_files(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    data = json.loads(path.read_text())
+    a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    step = {"type": "TemplateProcessing", "single": [a], "pair": [a, b], "special_tokens": {}}
+    step[part] = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}] * count + [*step[part]]
+    step["special_tokens"] = {"[CLS]": {"id": "[CLS]", "ids": [special_id], "tokens": ["[CLS]"]}}
+    path.write_text(json.dumps(data | {"post_processor": step}))
+    if (count, special_id) == (100, 1):
+        assert (
+            nn.text.load(tmp_path).encode("the", *(["cat"] if part == "pair" else []))[:100]
+            == [1] * 100
+        )
+    else:
+        message = (
+            "at most 100 special tokens" if count > 100 else "special_tokens must be the tokens"
+        )
+        with pytest.raises(ValueError, match=f"post_processor: .*{message}"):
+            nn.text.load(tmp_path)
+
+
+def test_load_of_two_tokens_with_one_id_raises(tmp_path: Path) -> None:
+    text_files(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    data = json.loads(path.read_text())
+    data["model"]["vocab"]["odd"] = 4
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="vocab: 4 is both 'the' and 'odd'"):
+        nn.text.load(tmp_path)
+
+
 def test_added_tokens_beside_tokenizer_json_change_nothing(tmp_path: Path) -> None:
     """It has them, with their flags."""
     bert(tmp_path)
