@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigrad.io.json import REQUIRED, Settings
+from minigrad.io.reading import listed
 
 from ..models import LanguageModel, Model, Transformer
 from ..options.config import DecoderOnlyConfig, EncoderDecoderConfig, ExtendedConfig
@@ -129,20 +130,17 @@ class HFConfig(Settings):
 
         Keys with their default, or without a value, are harmless too.
         """
-        unknown = {}
+        unknown = []
         for key in self.keys() - self.taken - harmless:
             value = self[key]
             if key in self.defaults:
                 self.expect(key, self.defaults[key])
             elif value is not None and value is not False and value not in ("", [], {}):
-                unknown[key] = value
+                unknown.append(f"{key!r:.60}: {value!r:.60}")
         if unknown:
-            some = [key for key in self if key in unknown][:8]
-            text = ", ".join(f"{key!r:.60}: {unknown[key]!r:.60}" for key in some)
-            text += f" and {len(unknown) - 8:,} more" if len(unknown) > 8 else ""
             raise ValueError(
-                f"{self.where}: keys must be known to the family of the model, got {text}; they "
-                "might change its results"
+                f"{self.where}: keys must be known to the family of the model, got "
+                f"{listed(unknown)}; they might change its results"
             )
 
 

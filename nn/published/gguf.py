@@ -15,7 +15,7 @@ import numpy as np
 
 from minigrad.check.extras import require
 from minigrad.io.gguf import GGUFHeader
-from minigrad.io.json import REQUIRED, Settings
+from minigrad.io.json import REQUIRED, Settings, matches
 from minigrad.io.mapped import release
 from minigrad.io.reading import listed, printable, require_file
 from minigrad.io.safetensors import Entry, misfit
@@ -226,8 +226,7 @@ class GGUFFile(dict[str, Entry]):
             if value is None and key not in DEFAULTS:
                 raise ValueError(f"{where}: {prefix}{key} is missing")
             if value is not None:
-                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-                if not is_number:
+                if not matches(value, float):
                     data.fail(prefix + key, "a number (values for each layer are not supported)")
                 hf[hf_key] = float(str(np.float32(value))) if isinstance(value, float) else value
         tokens = self.tensors.get("token_embd.weight")

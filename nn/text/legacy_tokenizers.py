@@ -117,7 +117,7 @@ def _model_in(path: Path) -> Any:
     return model
 
 
-def _words(library: Any, path: Path) -> Any:
+def whole_tokens(library: Any, path: Path) -> Any:
     """Return a tokenizer of whole tokens with the ids of a JSON file, as Marian models have."""
     vocabulary = read_json(path)
     special = ["</s>", "<unk>", "<pad>"]
@@ -149,7 +149,7 @@ def _marian(library: Any, directory: Path, _: Settings) -> Any:
     ----------
     Kudo, Richardson (2018), arXiv:1808.06226.
     """
-    tokenizer = _words(library, directory / "vocab.json")
+    tokenizer = whole_tokens(library, directory / "vocab.json")
     model = _model_in(directory / "source.spm")
 
     def cut(_: int, text: Any) -> list[Any]:
@@ -160,11 +160,6 @@ def _marian(library: Any, directory: Path, _: Settings) -> Any:
     step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
     tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
     return tokenizer
-
-
-def marian_target(library: Any, directory: Path) -> Any:
-    """Return the tokenizer that decodes translations of a Marian model with two vocabularies."""
-    return _words(library, require_file(directory / "target_vocab.json"))
 
 
 _VOCAB, _MERGES = ("vocab.txt",), ("vocab.json", "merges.txt")

@@ -18,7 +18,7 @@ from minigrad.io.reading import FileCopies, listed, printable, read_text, requir
 from .gguf_tokenizer import load_gguf
 from .hub import find_model
 from .huggingface import SPECIAL, ModelText
-from .legacy_tokenizers import legacy_class, marian_target
+from .legacy_tokenizers import legacy_class, whole_tokens
 from .tokenize import library_errors
 
 __all__ = ["load"]
@@ -101,8 +101,9 @@ def _load(directory: Path) -> ModelText:
         _add_tokens(library, tokenizer, settings)
         if row is not None:
             _add_template(library, tokenizer, settings, row.around)
-        has_two = row is not None and settings.flag("separate_vocabs", False)
-        target = marian_target(library, directory) if has_two else None
+        target = None
+        if row is not None and settings.flag("separate_vocabs", False):  # of Marian
+            target = whole_tokens(library, directory / "target_vocab.json")
     return ModelText(tokenizer, settings, files, target)
 
 
