@@ -424,7 +424,7 @@ class SafetensorsFolder(dict[str, Entry]):
         """
         if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return self.files[name].read(name, dtype)
 
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:

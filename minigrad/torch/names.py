@@ -224,9 +224,6 @@ class Size(int):
         """Return the shape, or the length of axis `dim`."""
         return self.shape if dim is None else self.shape[dim]
 
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
 
 def _size(array: Any) -> Size:
     size = Size(array.size)

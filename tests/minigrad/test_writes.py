@@ -229,14 +229,14 @@ def test_hook_of_a_written_tensor_gets_what_reaches_its_views() -> None:
     y = x * 1.0
     head, tail = y[:2], y[1:]
     y[0] = 5.0
-    early = head * 2.0
+    early, beside = head * 2.0, y[2:] * 10.0  # which shows nothing of the write
     seen: list[Tensor] = []
     y.register_hook(lambda g: (seen.append(g), g * 10.0)[1])
-    total = early.sum() + tail.sum() + y.sum()
+    total = early.sum() + beside.sum() + tail.sum() + y.sum()
     (g,) = mg.gradients(total, [y], retain_graph=True)
     total.backward()
-    np.testing.assert_array_equal([g.data, seen[-1].data], [[30.0, 40.0, 20.0], [3.0, 4.0, 2.0]])
-    np.testing.assert_array_equal(x.grad.data, [0.0, 40.0, 20.0])
+    np.testing.assert_array_equal([g.data, seen[-1].data], [[30.0, 40.0, 120.0], [3.0, 4.0, 12.0]])
+    np.testing.assert_array_equal(x.grad.data, [0.0, 40.0, 120.0])
 
 
 def test_mask_that_selects_all_elements_leaves_zero_gradients() -> None:

@@ -122,6 +122,23 @@ def test_backward_adds_to_a_gradient_that_was_set_from_outside() -> None:
     assert p.grad.tolist() == [2, 3, 4, 5, 6]
 
 
+def test_backward_inside_a_hook_does_not_overwrite_the_gradient_of_the_outer_one() -> None:
+    """The gradient of the product, which was made last, is in the array when the hook is called."""
+    p, passes = parameter(), list[Any]()
+    collected([p])
+    y, product = p.exp(), p * 2.0
+
+    @mg.enable_grad()
+    def go_backward_once(g: Tensor) -> None:
+        passes.append(g)
+        if len(passes) == 1:
+            (p * 3.0).sum().backward()
+
+    y.register_hook(go_backward_once)
+    (product + y).sum().backward()
+    np.testing.assert_allclose(p.grad, np.exp(p.data) + 5)
+
+
 def test_gradient_in_the_array_that_a_hook_keeps_does_not_change_later() -> None:
     p, kept = parameter(), list[Any]()
     optimizer, flat = collected([p])

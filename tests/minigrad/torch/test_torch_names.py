@@ -155,7 +155,8 @@ def test_conversion_returns_the_tensor_itself_unless_something_changes() -> None
     assert copied is not x and not np.shares_memory(copied.data, x.data)
     assert np.shares_memory(x.view().data, x.data) and x.view() is not x
     assert x.view(float).shape == x.view("float64").shape == x.shape
-    for y in (x.flatten("F"), x.flatten(), Tensor(VALUES[0]).flatten(), x.flatten(order="F")):
+    row = Tensor(VALUES[0])
+    for y in (x.flatten("F"), x.flatten(), row.flatten(), row.flatten(order="F")):
         assert not np.shares_memory(y.data, VALUES)
 
 
@@ -236,6 +237,9 @@ def test_other_libraries_read_no_tensor_that_requires_gradients() -> None:
     with pytest.raises(BufferError, match=r"must not require gradients; write x.detach\(\)"):
         np.from_dlpack(X)
     assert np.from_dlpack(X.detach()).shape == X.shape
+    for copies in (True, False) if hasattr(np, "cumulative_sum") else ():  # since NumPy 2.1
+        read = np.from_dlpack(Tensor(VALUES), copy=copies)
+        assert np.shares_memory(read, VALUES) != copies
 
 
 @pytest.mark.parametrize(
