@@ -227,9 +227,9 @@ def test_hook_of_a_written_tensor_gets_what_reaches_its_views() -> None:
     """A view that was read before the hook was registered, or later, passes its gradient to the tensor."""
     x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y = x * 1.0
-    head, tail = y[:2], y[1:]
+    head, tail, end = y[:2], y[1:], y[2:]
     y[0] = 5.0
-    early, beside = head * 2.0, y[2:] * 10.0  # which shows nothing of the write
+    early, beside = head * 2.0, end * 10.0  # which shows nothing of the write
     seen: list[Tensor] = []
     y.register_hook(lambda g: (seen.append(g), g * 10.0)[1])
     total = early.sum() + beside.sum() + tail.sum() + y.sum()

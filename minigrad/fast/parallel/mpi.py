@@ -61,7 +61,7 @@ class MPIParallel(SingleProcess):
         if self.size > 1:
             check_rows_are_independent("MPIParallel", model)
         self._local = (
-            SingleProcess(optimizer, loss, model=model)
+            SingleProcess(optimizer, loss)
             if processes == 1
             else DataParallel(optimizer, loss, processes, model=model)
         )

@@ -100,21 +100,14 @@ class DataLoader(Batches):
             )
         seed = int(_source(generator).integers(2**32)) if shuffle else 0
         super().__init__(
-            _Indexed(dataset),
+            dataset,
             batch_size=batch_size,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
             collate=collate_fn,
         )
-        self.dataset = dataset
-
-
-class _Indexed:
-    """A data set that is no array, so that its items are samples."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.__len__, self.__getitem__ = dataset.__len__, dataset.__getitem__
+        self.dataset = dataset  # also arrays, whose rows are samples
 
 
 if not TYPE_CHECKING:  # type checkers report a missing name

@@ -72,6 +72,7 @@ def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:
     owner = np.arange(10).reshape(2, 5)
     rows, columns = ([slice(*ends) for ends in itertools.combinations(range(n + 1), 2)] for n in (2, 5))  # fmt: skip
     blocks = [owner[index] for index in itertools.product(rows, columns)]
+    blocks += [np.lib.stride_tricks.sliding_window_view(owner[0], n)[:2] for n in (2, 3)]
     places = [place_of(block, address_of(owner)) for block in blocks]
     for i, j in itertools.product(range(len(blocks)), repeat=2):
         if not (places[i].low < places[j].high and places[j].low < places[i].high):

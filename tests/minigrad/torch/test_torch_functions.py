@@ -266,3 +266,10 @@ def test_all_names_that_a_module_defines_are_public(part: str) -> None:
         "Size",
         "Selected",
     } <= {*module.__all__}
+
+
+@pytest.mark.parametrize("part", ["dtypes", "optim", "optim.lr_scheduler"])
+def test_all_names_that_a_module_imports_are_public(part: str) -> None:
+    module = importlib.import_module(f"minigrad.torch.{part}")
+    names = {name for name in vars(module) if name[0] != "_"}
+    assert names - {"TYPE_CHECKING", "namespace", "np"} == {*module.__all__}

@@ -412,6 +412,10 @@ def test_loader_collates_drops_and_draws_as_its_options_say() -> None:
     assert [len(x) for x, *_ in DataLoader(data)] == [1] * 7
     for items in (torch.arange(5), np.arange(5), [*range(5)]):  # batches are no tuples
         assert [x.tolist() for x in DataLoader(items, 3)] == [[0, 1, 2], [3, 4]]
+        assert [*DataLoader(items, 3, collate_fn=lambda rows: [*map(int, rows)])] == [
+            [0, 1, 2],
+            [3, 4],
+        ]
 
 
 def test_split_is_drawn_from_its_generator_and_its_items_keep_their_order() -> None:
