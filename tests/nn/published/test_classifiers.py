@@ -118,6 +118,7 @@ def test_texts_are_cut_at_the_shortest_limit(
     [
         (nn.classifier, 1, {}, "must have at least 2 classes, got 1; nn.reranker scores"),
         (nn.reranker, 3, {}, "must have one output, got 3; nn.classifier returns"),
+        *((nn.classifier, 3, {"model_max_length": x}, "model_max_length must be at least 1") for x in (0, -1)),
         (nn.classifier, 3, {"problem_type": "regression"}, "problem_type must be null or single_label"),
         (nn.classifier, 3, {"problem_type": "multi_label_classification"}, "problem_type must be null"),
     ],

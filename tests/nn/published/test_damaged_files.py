@@ -214,6 +214,7 @@ FAULTS: dict[str, Faults] = {
         "config.json": [
             (Path.unlink, "no such file; expected a directory with .*hf download"),
             ({"model_type": "mamba"}, 'model_type must be one of albert, .*, got "mamba"'),
+            ({"quantization_config": {}}, "quantization_config must be null"),
             ({"quantization_config": {"bits": 4}}, "quantization_config must .*quantised weights"),
             ({"n_head": 3}, "n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
             ({"n_embd": "d_ff"}, "n_embd must be an integer, got 'd_ff'"),
@@ -229,6 +230,7 @@ FAULTS: dict[str, Faults] = {
             ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
             ({"forced_bos_token_id": 19}, "forced_bos_token_id must hold token ids from 0 to 18, got 19"),
         ],
+        "model.safetensors": [(Path.unlink, "no such file; expected a directory with .*hf download")],
         "pytorch_model.bin": [
             (lambda path: path.with_name("model.safetensors").rename(path), "pytorch_model.bin is not read, .* convert it"),
         ],
@@ -242,7 +244,7 @@ FAULTS: dict[str, Faults] = {
     },
     "translator": {
         "generation_config.json": [
-            ({"decoder_start_token_id": 19}, "decoder_start_token_id must be less than the 19"),
+            ({"decoder_start_token_id": 19}, "decoder_start_token_id must be at least 0 and less than the 19"),
         ],
     },
     "image settings": {

@@ -164,6 +164,12 @@ def test_save_adapter_keeps_the_names_of_the_classes(tmp_path: Path) -> None:
     nn.save_adapter(tmp_path / "adapter", tuned)
     classify = nn.classifier(tmp_path / "encoder", adapter=tmp_path / "adapter")
     assert classify.labels == tuple(labels.values())
+    file = tmp_path / "adapter" / "adapter_model.safetensors"
+    written = load_arrays(file)[0]
+    write_safetensors(file, {"base_model.model.classifier.weight": np.zeros((), "f4")})
+    with pytest.raises(ValueError, match="the adapter must contain the head of a classifier"):
+        nn.classifier(tmp_path / "encoder", adapter=tmp_path / "adapter")
+    write_safetensors(file, written)
     path, config = tmp_path / "adapter" / "labels.json", tmp_path / "encoder" / "config.json"
     path.unlink()
     numbered = tuple(f"LABEL_{i}" for i in range(3))

@@ -105,6 +105,76 @@ def test_load_ignores_arrays_without_effect(tmp_path: Path, name: str) -> None:
     assert OTHER_ARRAYS[name][0] not in dict(nn.load(tmp_path).named_parameters())
 
 
+STORED_TWICE: list[tuple[str, str, str]] = [
+    ("bert, masked", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("bert, masked", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ("bert, pretraining", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("roberta, masked", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    ("roberta, masked", "lm_head.decoder.bias", "lm_head.bias"),
+    ("xlm-roberta, masked", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    ("mpnet, masked", "lm_head.decoder.bias", "lm_head.bias"),
+    ("distilbert, masked", "vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),
+    ("electra, masked", "generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
+    ("albert, masked", "predictions.decoder.weight", "albert.embeddings.word_embeddings.weight"),
+    ("albert, masked", "predictions.decoder.bias", "predictions.bias"),
+    ("modernbert, masked", "decoder.weight", "model.embeddings.tok_embeddings.weight"),
+    ("gpt2", "lm_head.weight", "transformer.wte.weight"),
+    ("opt", "lm_head.weight", "model.decoder.embed_tokens.weight"),
+    ("llama, scaled", "lm_head.weight", "model.embed_tokens.weight"),
+    ("gemma", "lm_head.weight", "model.embed_tokens.weight"),
+    ("t5", "lm_head.weight", "shared.weight"),
+    *(("t5", f"{part}.embed_tokens.weight", "shared.weight") for part in ("encoder", "decoder")),
+    *((name, f"model.{part}.embed_tokens.weight", "model.shared.weight")
+      for name in ("bart", "mbart", "m2m_100", "marian") for part in ("encoder", "decoder")),
+    *((name, "lm_head.weight", "model.shared.weight") for name in ("bart", "mbart", "m2m_100", "marian")),
+]  # fmt: skip
+"""Models, second names of tied arrays, and the first names."""
+
+
+@pytest.mark.parametrize(("name", "second", "first"), STORED_TWICE)
+def test_load_of_a_tied_array_that_is_stored_twice(
+    tmp_path: Path, name: str, second: str, first: str
+) -> None:
+    """It has the same parameters, and is saved with both names."""
+    entry = RECORDED["models"][name]
+    (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
+    arrays, file = arrays_named(unpacked(entry["arrays"])), tmp_path / "model.safetensors"
+    write_safetensors(file, {**arrays, second: arrays[first]}, {"format": "pt"})
+    model = nn.load(tmp_path)
+    assert second in model.origin.arrays and first in model.origin.arrays
+    nn.save(tmp_path / "again", model)
+    assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
+    if second != "lm_head.weight":  # another projection is untied
+        write_safetensors(file, {**arrays, second: 2 * arrays[first]}, {"format": "pt"})
+        for weights in ("float", "int8") if name == "marian" else ("float",):
+            with pytest.raises(ValueError, match="differs from the array that config.json ties it"):
+                nn.load(tmp_path, weights=weights)
+
+
+OTHER_HEADS: list[tuple[str, str, str, list[str]]] = [
+    ("bert, masked", "BertForNextSentencePrediction", "cls.", ["cls.seq_relationship.weight", "cls.seq_relationship.bias"]),
+    ("albert, masked", "AlbertForPreTraining", "predictions.", ["sop_classifier.classifier.weight", "sop_classifier.classifier.bias"]),
+    ("electra, masked", "ElectraForPreTraining", "generator_", [
+        "discriminator_predictions.dense.weight", "discriminator_predictions.dense.bias",
+        "discriminator_predictions.dense_prediction.weight"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind", "removed", "added"), OTHER_HEADS)
+def test_load_of_a_head_that_is_not_supported_has_none(
+    tmp_path: Path, name: str, kind: str, removed: str, added: list[str]
+) -> None:
+    entry = RECORDED["models"][name]
+    settings = entry["settings"] | {"architectures": [kind]}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    arrays = arrays_named(unpacked(entry["arrays"]))
+    arrays = {key: x for key, x in arrays.items() if not key.startswith(removed)}
+    arrays |= {key: np.ones((2, 3), np.float32) for key in added}
+    write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+    model = nn.load(tmp_path)
+    assert type(model) is nn.EncoderModel and {*added} <= model.origin.unused.keys()
+
+
 def test_activations_are_saved_by_their_shortest_names() -> None:
     names = {
         "gelu": "gelu",
