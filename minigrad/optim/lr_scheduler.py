@@ -143,9 +143,9 @@ class Schedule(_Rates):
         state : dict
             Result of `state_dict`.
         """
-        self.base = list(state["base"])
-        self.set(state["count"])
-        self._apply(self.count, state["lr"])
+        last = [factor(state["count"]) for factor in self.factors]
+        self._apply(state["count"], state["lr"])  # raises an error for other groups
+        self.base, self._last = list(state["base"]), last
         for group, base in zip(self.optimizer.param_groups, self.base):
             group["initial_lr"] = base
 
@@ -537,10 +537,11 @@ class SequentialLR(_Rates):
     ) -> None:
         self.optimizer, self.schedulers = optimizer, list(schedulers)
         self.milestones, self.count = list(milestones), 1
-        if len(self.milestones) != len(self.schedulers) - 1:
+        number = len(self.schedulers)
+        if len(self.milestones) != number - 1 or self.milestones != sorted(self.milestones):
             raise ValueError(
-                f"SequentialLR: milestones must have {len(self.schedulers) - 1} epochs for "
-                f"{len(self.schedulers)} schedulers, got {self.milestones}"
+                f"SequentialLR: milestones must have {number - 1} epochs for {number} schedulers, "
+                f"in order, got {self.milestones}"
             )
         self.schedulers[0].set(1)
 
@@ -555,12 +556,14 @@ class SequentialLR(_Rates):
         self.count = count
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of the epoch, from 1, as plain data."""
-        return {"count": self.count}
+        """Return the number of the epoch, from 1, and the states of the schedules, as data."""
+        return {"count": self.count, "schedulers": [s.state_dict() for s in self.schedulers]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state_dict`.
 
         Parameters: as `Schedule.load_state_dict`.
         """
+        for schedule, part in zip(self.schedulers, state["schedulers"], strict=True):
+            schedule.load_state_dict(part)
         self._set(state["count"])

@@ -259,17 +259,17 @@ def test_schedule_resumed_at_any_step_continues_exactly(
 def test_sequence_has_the_rates_of_each_schedule_from_its_milestone_on_also_resumed(
     schedules: list[tuple[str, dict[str, Any]]], lengths: list[int], rates: list[float], cut: int
 ) -> None:
-    def make() -> Any:
+    def make(rates: list[float]) -> Any:
         optimizer = sgd(rates)
         chain = [getattr(optim, name)(optimizer, **options) for name, options in schedules]
         return optim.SequentialLR(optimizer, chain, begins[1:])
 
     begins = [0, *np.cumsum(lengths).tolist()][: len(schedules)]
-    made = make()
+    made = make(rates)
     for epoch in range(15):
         if epoch == cut:
             state = json.loads(json.dumps(made.state_dict()))
-            made = make()
+            made = make([0.3] * len(rates))
             made.load_state_dict(state)
         i = sum(epoch >= begin for begin in begins) - 1
         name, options = schedules[i]

@@ -172,6 +172,25 @@ def test_state_of_an_optimizer_with_a_schedule_continues_without_and_vice_versa(
     assert second.param_groups[0].get("initial_lr") == (0.25 if has_schedule[1] else None)
 
 
+def test_state_that_does_not_fit_a_schedule_is_refused_and_changes_nothing() -> None:
+    adams = [optim.Adam([leaf()], lr=0.5) for _ in range(2)]
+    two = optim.StepLR(optim.SGD([{"params": [leaf()]}, {"params": [leaf()]}]), 1)
+    long = optim.OneCycleLR(optim.Adam([leaf()]), 2.0, 30)
+    for _ in range(10):
+        two.step()
+        long.step()
+    for schedule, other, message in (
+        (optim.StepLR(adams[0], 3), two, "optimizer must have 2 parameter groups, got 1"),
+        (optim.OneCycleLR(adams[1], 1.0, 10), long, "total_steps must be at least .* step 11"),
+    ):
+        before, group = schedule.state_dict(), dict(schedule.optimizer.param_groups[0])
+        with pytest.raises(ValueError, match=message):
+            schedule.load_state_dict(other.state_dict())
+        assert schedule.state_dict() == before and schedule.optimizer.param_groups[0] == group
+        schedule.step()
+        assert schedule.get_last_lr() == schedule.rates(2)
+
+
 def test_state_of_plateau_is_plain_data_for_metrics_of_numpy() -> None:
     schedule = optim.ReduceLROnPlateau(sgd())
     schedule.step(np.float32(0.5))
@@ -240,6 +259,11 @@ def test_schedule_step_after_a_group_was_added_is_refused() -> None:
         (lambda o: optim.cosine_schedule(9, 9), "warmup must be less than total .9., got 9"),
         (lambda o: optim.inverse_sqrt_schedule(0), "_sqrt_schedule: warmup must be at least 1"),
         (lambda o: optim.Schedule(o, lambda step: np.nan), "rate at step 1 must be finite, at l"),
+        (
+            lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)] * 3, [5, 3]),
+            "milestones must have 2 epochs for 3 schedulers, in order, got .5, 3.",
+        ),
+        (lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [5]), "must have 0 epochs for 1"),
         (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
         (lambda o: optim.ReduceLROnPlateau(o).step(np.nan), "metric must be a number, got nan"),
     ],
