@@ -476,7 +476,8 @@ class OneCycleLR(Schedule):
                 f"{name}: pct_start * total_steps must be between 1 and {total_steps}, got "
                 f"{pct_start * total_steps}"
             )
-        rates = [max_lr] * len(groups) if isinstance(max_lr, (int, float)) else list(max_lr)
+        rates = list(max_lr) if isinstance(max_lr, Sequence) else [max_lr] * len(groups)
+        rates = [checked_number(name, "max_lr", rate) for rate in rates]
         if len(rates) != len(groups):
             raise ValueError(f"{name}: max_lr must have {len(groups)} rates, got {len(rates)}")
         if cycle_momentum and not all(group.get("momentum", 1) for group in groups):
@@ -485,7 +486,7 @@ class OneCycleLR(Schedule):
                 "the optimizer with momentum=0.9, or pass cycle_momentum=False"
             )
         for group, rate in zip(groups, rates):
-            group["lr"] = group["initial_lr"] = checked_number(name, "max_lr", rate)
+            group["lr"] = group["initial_lr"] = rate
         self.curve = _line if anneal_strategy == "linear" else _half_cosine
         self.cycle_momentum = cycle_momentum
         first, top, end = 1 / div_factor, pct_start * total_steps - 1, self.total_steps - 1

@@ -152,6 +152,19 @@ def test_one_cycle_has_a_rate_for_each_of_its_steps_and_no_other(three_phase: bo
         schedule.step()
 
 
+def test_one_cycle_takes_numbers_of_numpy_and_refuses_rates_before_it_changes_one() -> None:
+    assert optim.OneCycleLR(optim.Adam([leaf()]), np.float32(2.0), 10).base == [2.0]
+    optimizer = optim.SGD([{"params": [leaf()]}, {"params": [leaf()]}], lr=0.5, momentum=0.9)
+    before = [dict(group) for group in optimizer.param_groups]
+    for rates, message in (
+        ([1.0, -1.0], "max_lr must be finite, at least 0, got -1"),
+        ([1.0], "2 rates, got 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            optim.OneCycleLR(optimizer, rates, 10)
+    assert optimizer.param_groups == before
+
+
 def test_one_cycle_after_another_schedule_begins_with_its_own_rate() -> None:
     optimizer = optim.SGD([leaf()], lr=0.5, momentum=0.9)
     optim.StepLR(optimizer, 1)
