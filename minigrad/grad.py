@@ -172,12 +172,9 @@ def checked_results(ys: list[Any]) -> list[Tensor]:
 
 def _value_and_aux(result: Any) -> tuple[Any, Any]:
     """Return the parts of the result of a function with `has_aux`."""
-    if not isinstance(result, (list, tuple)) or len(result) != 2:
-        got = (
-            f"{len(result)} parts"
-            if isinstance(result, (list, tuple))
-            else f"a {type(result).__name__}"
-        )
+    is_sequence = isinstance(result, (list, tuple))
+    if not is_sequence or len(result) != 2:
+        got = f"{len(result)} parts" if is_sequence else f"a {type(result).__name__}"
         raise TypeError(
             "grad: the function must return a pair, its value and another object, with "
             f"has_aux=True, got {got}"
@@ -271,12 +268,7 @@ def grad(
 ) -> Callable[..., Tensor]:
     """Return a function that returns the gradient of `f`, as in `grad(f)(x)`.
 
-    Other parameters: as `value_and_grad`.
-
-    Parameters
-    ----------
-    argnums : int or sequence of int
-        Positions of the arguments, as in `value_and_grad`; 0 by default.
+    Parameters: as `value_and_grad`.
 
     Returns
     -------

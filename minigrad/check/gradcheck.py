@@ -103,10 +103,6 @@ def gradgradcheck(
 
     Parameters
     ----------
-    inputs : array, Tensor, or list or tuple of them
-        Inputs to check, as in `gradcheck`.
-    raise_exception : bool
-        Raise an error for a wrong derivative, as by default, or return False.
     **options
         Other options of `gradcheck`, without `complex_step`.
 

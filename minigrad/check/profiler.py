@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +112,10 @@ class profile(Shown, Watch):
 
     def __str__(self) -> str:
         rows = sorted(self.rows.values(), key=lambda row: -(row.forward + row.backward))
-        total = Row("")
-        for row in rows:
-            total.calls += row.calls
-            total.forward += row.forward
-            total.backward += row.backward
-            total.saved += row.saved
-        inside = total.forward + total.backward
+        inside = sum(row.forward + row.backward for row in rows)
         whole = max(self.seconds, inside, 1e-12)
-        total.name = f"all, {whole * 1e3:.2f} ms"
+        sums = [sum(column) for column in zip(*[astuple(row)[1:] for row in rows])]
+        total = Row(f"all, {whole * 1e3:.2f} ms", *sums)
         width = max(len(row.name) for row in [*rows, total, Row("outside of ops")])
 
         def line(row: Row) -> str:
@@ -150,7 +145,7 @@ class profile(Shown, Watch):
                 "name": event.name,
                 "cat": event.phase,
                 "ph": "X",
-                "ts": (event.start - self._start) * 1e6,
+                "ts": event.start * 1e6,
                 "dur": event.seconds * 1e6,
                 "pid": 0,
                 "tid": 0,

@@ -185,7 +185,5 @@ def checked_mask(mask: Mask, shape: Shape) -> np.ndarray:
             f"got shape {mask.shape}. Write mask[:, None] for a mask of each sequence "
             "(N, L_q, L_kv), mask[:, None, None] for a padding mask (N, L_kv)"
         )
-    for m, n in zip(mask.shape[::-1], shape[::-1]):
-        if m not in (1, n):  # raises the error
-            check_broadcast("attention", "mask", mask, shape, "(N, h, L_q, L_kv)")
+    check_broadcast("attention", "mask", mask, shape, "(N, h, L_q, L_kv)")
     return mask if mask.ndim == 4 else four_axes(mask)

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..arguments import booleans
+from ..arguments import booleans, check_shape
 from ..arrays import Array, ArrayLike, Function, Mask, Shape, as_array
 from ..fuse import fusible
 from ..random import random_words
@@ -111,10 +111,8 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike = None) -> Tensor:
             "linear: x and weight must have shapes (..., in) and (out, in), and bias (out,) or "
             f"None; got x {tuple(x.shape)} {x.dtype}, weight {tuple(weight.shape)} {weight.dtype}"
         )
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(
-            f"linear: bias must have shape {tuple(weight.shape[:1])}, got {bias.shape}"
-        )
+    if bias is not None:
+        check_shape("linear", "bias", bias, weight.shape[:1])
     return _linear(x, weight, bias)
 
 
@@ -286,14 +284,8 @@ def _checked_row(name: str, x: Array, weight: Array, bias: Array) -> Array:
     if not x.shape:
         raise ValueError(f"{name}: x must have rows, a last axis, got a scalar")
     for argument, value in (("weight", weight), ("bias", bias)):
-        if value is None:
-            continue
-        shape = value.shape if isinstance(value, Tensor) else np.shape(value)
-        if shape != x.shape[-1:]:
-            raise ValueError(
-                f"{name}: {argument} must have the shape of a row, {tuple(x.shape[-1:])}, got "
-                f"{shape}"
-            )
+        if value is not None:
+            check_shape(name, argument, value, x.shape[-1:])
     return x
 
 

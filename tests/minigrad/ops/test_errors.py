@@ -172,7 +172,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: mg.vmap(lambda x: mg.layer_norm(x, weight=TWO))(MATRIX),
         ValueError,
-        r"weight must have the shape of a row, \(3,\), got \(2,\)",
+        r"layer_norm: weight must have shape \(3,\), got \(2,\)",
     ),
     (lambda: mg.linear(1.5, THREE), ValueError, r"x and weight must have shapes .*weight \(3,\)"),
     (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
