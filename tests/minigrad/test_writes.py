@@ -358,6 +358,19 @@ def test_leaf_whose_new_data_was_written_before_has_its_own_gradient() -> None:
         t * 3
 
 
+def test_view_made_without_recording_stays_constant_after_a_write() -> None:
+    w, buffer = Tensor(np.ones(2), requires_grad=True), mg.zeros(2)
+    with mg.no_grad():
+        views = [
+            f(buffer) for f in (lambda x: x[:1], np.transpose, lambda x: x.reshape(2, 1), Tensor)
+        ]
+    for view in (*views, buffer.detach()):
+        buffer[0] = w[0]
+        y = view * 2
+        assert not y.requires_grad and y.data.ravel()[0] == 2
+    assert (buffer[:1] * 2).requires_grad
+
+
 DTYPES = ["?", "i1", "i8", "f2", "f4", "f8", "c8", "c16"]
 
 
