@@ -118,17 +118,22 @@ def test_plateau_skips_a_reduction_by_exactly_eps(eps: float, rate: float) -> No
     assert schedule.get_last_lr() == [rate]
 
 
-def test_one_cycle_of_groups_is_linear_between_its_points_with_momentum_against_it() -> None:
+@pytest.mark.parametrize("strategy", ["linear", "cos"])
+def test_one_cycle_of_groups_moves_between_its_points_with_momentum_against_it(
+    strategy: str,
+) -> None:
     groups = [{"params": [leaf()], "momentum": 0.9}, {"params": [leaf()], "momentum": 0.0}]
     with pytest.raises(ValueError, match="optimizer must have momentum with cycle_momentum"):
         optim.OneCycleLR(optim.SGD(groups, lr=1.0), [1.0, 2.0], 10)
     groups[1]["momentum"] = 0.5
     optimizer = optim.SGD(groups, lr=1.0)
     schedule = optim.OneCycleLR(optimizer, [1.0, 2.0], epochs=5, steps_per_epoch=2, pct_start=0.4,
-                                anneal_strategy="linear", div_factor=10.0, final_div_factor=4.0)  # fmt: skip
+                                anneal_strategy=strategy, div_factor=10.0, final_div_factor=4.0)  # fmt: skip
     for epoch in range(10):
-        factor = np.interp(epoch, [0, 3, 9], [0.1, 1.0, 0.025])
-        momentum = np.interp(epoch, [0, 3, 9], [0.95, 0.85, 0.95])
+        top = np.interp(epoch, [0, 3, 9], [0, 1, 0])  # 1 at the highest rate
+        top = (1 - np.cos(np.pi * top)) / 2 if strategy == "cos" else top
+        start = 0.1 if epoch < 3 else 0.025
+        factor, momentum = start + (1 - start) * top, 0.95 - 0.1 * top
         np.testing.assert_allclose(schedule.get_last_lr(), [factor, 2 * factor], rtol=1e-12)
         found = [group["momentum"] for group in optimizer.param_groups]
         np.testing.assert_allclose(found, momentum, rtol=1e-12)
