@@ -60,6 +60,14 @@ def test_debugger_in_an_op_shows_its_generated_source() -> None:
         assert "".join(linecache.getlines(file)) == entry.source
 
 
+def test_debugger_in_ops_of_one_name_shows_the_source_of_each() -> None:
+    ops = [custom_op(a=lambda g: g)(f) for f in (lambda a: a, lambda a, b: a, lambda a: a + 0)]
+    files = [f.op.function.__code__.co_filename for f in ops]
+    assert [linecache.getlines(file) for file in files] == [
+        f.op.source.splitlines(keepends=True) for f in ops
+    ]
+
+
 def test_warning_of_numpy_in_an_op_names_it() -> None:
     if not HAS_FLAGS:
         pytest.skip("needs flags of the processor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import pickle
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.environment import max_examples
 from support.properties import normal, seeds
-from support.torch_defaults import DEFAULTS, defaults
+from support.torch_defaults import DEFAULTS, PLACES, defaults
 
 import minigrad as mg
 import nn
@@ -256,3 +257,24 @@ def test_misspelt_name_is_corrected(
         eval(code, {"minigrad": mg, "nn": nn})
     sys.__excepthook__(error.type, error.value, error.tb)  # as Python does at the end of a program
     assert capsys.readouterr().err.endswith(f"Did you mean: '{name}'?\n")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_error_of_a_missing_name_shows_the_module_that_has_it(place: str) -> None:
+    module = importlib.import_module(f"minigrad.torch.{place}".rstrip("."))
+    public = getattr(module, "__all__", None) or dir(module)
+    names = [name for name in public if name[0] != "_" and not hasattr(mg, name)]
+    for name in names:
+        with pytest.raises(AttributeError, match=f"write from .* import {name}$") as caught:
+            getattr(mg, name)
+        found = str(caught.value).split("write from ")[1].split()[0]
+        assert getattr(importlib.import_module(found), name) is getattr(module, name)
+    assert names
+
+
+@pytest.mark.parametrize("name", ["nanmedian", "select"])
+def test_error_of_a_name_that_means_something_else_in_numpy_does_not_recommend_it(
+    name: str,
+) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; docs/torch.md lists"):
+        getattr(mg.torch, name)
