@@ -55,7 +55,7 @@ def _names(module: str) -> list[str]:
 def _place(module: str, name: str) -> str:
     """Return where a name is, or which page lists the names."""
     for place in _MODULES:
-        if place != module and name in _names(place):
+        if name in _names(place):
             return f"write from {place} import {name}"
     is_numpys = module == "minigrad.torch" and name not in ("nanmedian", "select")
     if (module == "minigrad" or is_numpys) and callable(getattr(np, name, None)):
