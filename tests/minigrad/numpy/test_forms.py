@@ -451,3 +451,21 @@ def test_function_that_overwrites_its_operand_only_if_asked_invalidates_graphs(
     else:
         y.backward()
         assert w.grad.tolist() == [3, 1]
+
+
+def test_ufunc_of_one_operand_at_an_index_invalidates_graphs() -> None:
+    w, t = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 1.0])
+    y = w * t
+    np.negative.at(t, [0])
+    assert t.tolist() == [-3, 1]
+    with pytest.raises(mg.GradientError):
+        y.sum().backward()
+    with pytest.raises(mg.GradientError, match="only np.add.at and np.subtract.at have a rule"):
+        np.negative.at(w * t, [0])
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64])
+def test_result_without_a_gradient_can_be_written_into_an_array(dtype: Any) -> None:
+    out = np.zeros(2, dtype)
+    y = np.greater(Tensor([-1.0, 2.0], requires_grad=True), 0, out=out, casting="unsafe")
+    assert y is out and out.tolist() == [0, 1]

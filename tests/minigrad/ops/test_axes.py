@@ -81,6 +81,16 @@ def test_gradient_of_transpose_is_transposed_back_by_axes_from_either_end(axes: 
         np.testing.assert_array_equal(g.data, weights)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_moveaxis_of_several_axes_in_any_order_is_that_of_numpy(count: int) -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for source, target in itertools.product(
+        itertools.permutations(range(-3, 0), count), itertools.permutations(range(3), count)
+    ):
+        y = mg.moveaxis(x, source, target)
+        np.testing.assert_array_equal(y.data, np.moveaxis(x, source, target))
+
+
 @given(
     hnp.arrays(
         st.sampled_from([np.float16, np.float32, np.float64, np.int8, bool]),
