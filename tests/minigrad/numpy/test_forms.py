@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
-from support.forms import BEFORE_2_4, WRITING, Call, calls
+from support.forms import BEFORE_2_4, CHOICES, NUMBERS, WRITING, Call, calls
 
 import minigrad as mg
 from minigrad import Tensor
@@ -384,10 +384,51 @@ def test_signature_of_function_in_c_is_that_of_newer_numpy(function: Any) -> Non
     assert [*signature(function).parameters.values()] == [*expected]
 
 
+M, V = np.array([[0.5, 2.0, -1.5], [3.0, -0.25, 1.0]]), np.array([2.0, -1.0, 0.5])
+S = M @ M.T + np.eye(2)
+OPERANDS: list[list[Any]] = [
+    [M], [V], [S], [V, V], [S, S], [M, 1], [[M, M + 1]], [M, M], [M, [[0], [1]]], [M > 0, M, -M], [0.5, V, np.sort(V)],
+    [M, (3, 2)], [M, 0, 1], [[M > 0], [M]], [S, 2], [M, 1, M[0]],
+]  # fmt: skip
+VALUES: dict[str, tuple[Any, ...]] = {
+    "axis": (None, 0, -1, (0, 1), [0], 2), "axis1": (0, 1, 5), "axis2": (0, -2, 5), "axes": (None, 0, 1, [1, 0], (-1, -2)),
+    "where": (M > 0, True, M[0] > 0), "weights": (None, M + 2, np.ones(2)), "k": (1, -1, 5), "offset": (1, -1),
+    "n": (0, 1, 2, 5, -1), "decimals": (1, -1), "shift": (1, -2, (1, 1)), "a_min": (0,), "a_max": (1,), "min": (0, None),
+    "max": (1, M), "prepend": (0, M), "append": (1.5,), "values": (1.0, M), "mean": (M.mean(),), "indices": ([0],),
+    "period": (3.0, 2), "x": (None, V, M), "y": (None, M), "axisa": (0,), "p": (None, 1, 2, "fro"), "b": (M,),
+}  # fmt: skip
+"""Values of optional arguments, besides those of tests/support/forms.py."""
+
+
+def values_of(p: inspect.Parameter) -> tuple[Any, ...]:
+    known = VALUES.get(p.name) or NUMBERS.get(p.name) or CHOICES.get(p.name)
+    return known or ((True, False) if isinstance(p.default, bool) else ())
+
+
+@pytest.mark.skipif(BEFORE_2_4, reason="needs the forms of NumPy 2.4")
+def test_each_option_alone_has_the_effect_that_it_has_in_numpy() -> None:
+    """Each value of each optional argument, with the first operands that the function takes."""
+    for f in FUNCTIONS:
+        if isinstance(f, np.ufunc):
+            continue
+        parameters = signature(f).parameters
+        is_of_several = next(iter(parameters)) in ("arrays", "tup", "arys", "condlist")
+        fitting = (x for x in OPERANDS if (type(x[0]) is list) == is_of_several)
+        fitting = (x for x in fitting if not isinstance(outcome(Call(f, x), np.copy), Exception))
+        for operands in itertools.islice(fitting, 2):
+            for p in [*parameters.values()][len(operands) :]:
+                if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "out":
+                    for value in values_of(p):
+                        call = Call(f, operands, {p.name: value})
+                        expected = outcome(call, np.copy)
+                        tensors = lambda x: Tensor(x.copy(), requires_grad=x.dtype.kind == "f")
+                        assert_same(call, outcome(call, tensors), expected, True)
+
+
 OF_ARRAYS = ("atleast_1d", "atleast_2d", "atleast_3d", "nonzero", "lstsq", "indices_from")
 """Functions of which some results are arrays in place of tensors."""
 
-NUMBERS = {"block", "broadcast_arrays", "tensordot"}
+WITH_NUMBERS = {"block", "broadcast_arrays", "tensordot"}
 """Functions whose results without axes are numbers, and arrays in NumPy."""
 
 
@@ -420,7 +461,7 @@ def test_result_is_a_tensor_and_a_number_without_axes_if_that_of_numpy_is_a_numb
         right = isinstance(y, (list, tuple)) == isinstance(expected, (list, tuple))
         for part, e in zip(flat(y), flat(expected)):
             is_array = isinstance(e, np.ndarray)
-            if isinstance(part, Tensor) and not part.ndim and f.__name__ not in NUMBERS:
+            if isinstance(part, Tensor) and not part.ndim and f.__name__ not in WITH_NUMBERS:
                 right &= part.flags.writeable == (is_array and e.flags.writeable)
             if is_array or isinstance(e, np.generic):
                 right &= isinstance(part, Tensor) or f.__name__.endswith(OF_ARRAYS)
