@@ -51,7 +51,6 @@ from .io.arrays import load as load
 from .io.arrays import save as save
 from .io.random_state import *
 from .modes import *
-from .numpy import answers as answers
 from .numpy import array_api as array_api  # the namespace of the array API standard
 from .numpy import complex_tensor as complex_tensor  # results of 1j * x and np.fft.fft(x)
 from .numpy import conversion as conversion  # advice for np.asarray of tensors

@@ -130,9 +130,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return a tensor of an array of another library, as `from_dlpack` of the standard."""
     on_cpu(device)
-    if copy is False:
-        return Tensor(np.from_dlpack(x, copy=False))
-    array = np.from_dlpack(x)  # NumPy 2.0 has no options
+    array = np.from_dlpack(x)  # NumPy 2.0 has no options, and copies none
     return Tensor(array.copy() if copy else array)
 
 

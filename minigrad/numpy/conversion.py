@@ -472,18 +472,15 @@ def _formula(name: str, given: dict[str, Any], options: dict[str, Any]) -> str |
         return None
     words = formula + "method" * name.startswith("scipy.signal.convolve")
     others = [] if call in INSTEAD else [x for x in options if not re.search(rf"\b{x}\b", words)]
+    formula = _with_options(formula, options)
     if others:
-        rest = _with_options(formula, options)
-        return (
-            f", and no formula with {', '.join(others)} is known (without: {rest}); to keep them, "
-            f"write it in NumPy's functions, {_ADD_RULE}"
-        ).removesuffix("; ")
-    if name in CONDITIONS and not CONDITIONS[name](given):
-        return (
-            ", and no formula for these arguments is known; to keep them, write it in NumPy's "
-            f"functions, {_ADD_RULE}"
-        ).removesuffix("; ")
-    return f"; to keep them, write {_with_options(formula, options)}"
+        unknown = f"with {', '.join(others)} is known (without: {formula})"
+    elif name in CONDITIONS and not CONDITIONS[name](given):
+        unknown = "for these arguments is known"
+    else:
+        return f"; to keep them, write {formula}"
+    instead = f"to keep them, write it in NumPy's functions, {_ADD_RULE}"
+    return f", and no formula {unknown}; {instead}".removesuffix("; ")
 
 
 def _with_options(formula: str, options: dict[str, Any]) -> str:

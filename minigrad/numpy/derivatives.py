@@ -156,10 +156,10 @@ def _directions(run: TracedCall, xs: Any, vs: Any) -> list[Any]:
             f"{len(parts)}"
         )
     vectors = [v for pair in zip(run.trees, parts) for v in aligned(*pair, is_array)]
-    if imaginary := [v for v in vectors if to_array(v).dtype.kind == "c"]:
+    if others := [v for v in vectors if to_array(v).dtype.kind not in "fiub"]:
         raise TypeError(
-            f"the direction must be real, got dtype {to_array(imaginary[0]).dtype}; pass its "
-            "real and imaginary parts one after the other"
+            f"the direction must be real, got dtype {to_array(others[0]).dtype}; pass real and "
+            "imaginary parts one after the other"
         )
     return [
         v if isinstance(v, Tensor) else to_array(v).astype(x.dtype)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import all_axes, check_choice, shape_of
+from ..arguments import all_axes, check_choice, ints, shape_of
 from ..arrays import as_array
 from ..ops.shape import broadcast_to, clone, placeholder, reordered, reshape
 from ..registry import Op, add_methods, function
-from ..tensor import Tensor
+from ..tensor import Tensor, unwrap
+from .forms import numpy_form
 
 __all__ = [
     "ravel",
@@ -22,6 +23,17 @@ __all__ = [
     "moveaxis",
     "broadcast_arrays",
 ]
+
+
+@numpy_form(np.reshape)
+def _np_reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
+    y = reshape(a, shape, order=order)
+    if copy is False and np.ndim(a) and not np.shares_memory(unwrap(y), unwrap(a)):
+        raise ValueError("np.reshape: this shape needs a copy, and copy=False")
+    return y.clone() if copy else y
+
+
+numpy_form(np.transpose)(lambda a, axes=None: reordered(a, None if axes is None else ints((axes,))))
 
 
 @function(numpy=np.ravel, methods="ravel")

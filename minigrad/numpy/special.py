@@ -300,6 +300,15 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return y
 
 
+@numpy_form(np.where)
+def _np_where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return tuple(map(Tensor, np.nonzero(untracked(condition))))
+    if x is None or y is None:
+        raise ValueError("np.where: x and y must be given together")
+    return where(untracked(condition), x, y)
+
+
 @function(numpy=np.polyval)
 def polyval(p: Any, x: Any) -> Tensor:
     """Evaluate a polynomial at x."""

@@ -79,7 +79,7 @@ def test_transform_along_several_axes_with_its_options_equals_numpy(kind: str) -
     np.testing.assert_allclose(y.data, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("axes", [None, 0, -1, (0, 2), [1]])
+@pytest.mark.parametrize("axes", [None, 0, -1, (0, 2), [1], np.int64(1), np.array([0, 1])])
 def test_shifted_frequencies_along_axes_equal_numpy(axes: Any) -> None:
     x = np.random.default_rng(0).standard_normal((3, 4, 5))
     for f in (np.fft.fftshift, np.fft.ifftshift):

@@ -104,6 +104,31 @@ def test_jvp_and_hvp_of_numbers_and_lists_equal_formulas() -> None:
     assert mg.hvp(lambda x: (x**3).sum())([1.0, 2.0], [1.0, 0.5]).tolist() == [6, 6]
 
 
+def test_product_is_differentiated_by_its_direction() -> None:
+    slope = mg.grad(lambda v: mg.jvp(np.sin, A[0], v)[1].sum())(V)
+    np.testing.assert_allclose(slope.data, np.cos(A[0]))
+    slope = mg.grad(lambda v: mg.hvp(lambda x: (x**3).sum(), A[0], v).sum())(V)
+    np.testing.assert_allclose(slope.data, 6 * A[0])
+    slope = mg.grad(lambda g: mg.vjp(np.sin, A[0])[1](g)[0].sum())(V)
+    np.testing.assert_allclose(slope.data, np.cos(A[0]))
+    for product in (mg.jvp, mg.hvp):
+        with pytest.raises(TypeError, match="the direction must be real, got dtype object"):
+            product(np.sin, 1.0, None)
+        with pytest.raises(TypeError, match="the direction must be real, got dtype complex128"):
+            product(np.sum, V, V * 1j)
+
+
+def test_hessian_is_by_the_arguments_that_are_named() -> None:
+    f = lambda x, y, scale=1.0: (x * y * y).sum() * scale
+    np.testing.assert_allclose(mg.hessian(f, 1)(V, A[0], scale=3.0).data, np.diag(6 * V))
+    np.testing.assert_allclose(mg.hessian(f)(V, A[0]).data, np.zeros((3, 3)))
+    ((xx, xy), (yx, yy)) = mg.hessian(f, (0, 1))(V, A[0])
+    np.testing.assert_allclose([xx, yy], [np.zeros((3, 3)), np.diag(2 * V)])
+    np.testing.assert_allclose([xy, yx], [np.diag(2 * A[0])] * 2)
+    empty = mg.jacobian(lambda x: x[:0])(V.astype(np.float32))
+    assert empty.shape == (0, 3) and empty.dtype == np.float32
+
+
 def test_direction_in_a_dict_is_read_by_its_keys() -> None:
     x, v = {"a": V, "b": A}, {"b": 2 * A, "a": V}
     f = lambda x: (x["a"] ** 2).sum() + (x["b"] ** 3).sum()

@@ -394,7 +394,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (None, 0, -1, (0, 1), [0], 2), "axis1": (0, 1, 5), "axis2": (0, -2, 5), "axes": (None, 0, 1, [1, 0], (-1, -2)),
     "where": (M > 0, True, M[0] > 0), "weights": (None, M + 2, np.ones(2)), "k": (1, -1, 5), "offset": (1, -1),
     "n": (0, 1, 2, 5, -1), "decimals": (1, -1), "shift": (1, -2, (1, 1)), "a_min": (0,), "a_max": (1,), "min": (0, None),
-    "max": (1, M), "prepend": (0, M), "append": (1.5,), "values": (1.0, M), "mean": (M.mean(),), "indices": ([0],),
+    "max": (1, M), "prepend": (0, M), "append": (1.5,), "values": (1.0, M), "mean": (M.mean(),), "indices": ([0],), "shape": ((3,), (1, 2, 3)),
     "period": (3.0, 2), "x": (None, V, M), "y": (None, M), "axisa": (0,), "p": (None, 1, 2, "fro"), "b": (M,),
 }  # fmt: skip
 """Values of optional arguments, besides those of tests/support/forms.py."""
