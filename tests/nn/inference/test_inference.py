@@ -50,7 +50,13 @@ def test_for_inference_transformer_decodes_as_its_model() -> None:
         assert decoded(quick, source) == decoded(model, source)
 
 
-def test_for_inference_language_model_generates_as_its_model() -> None:
+@pytest.mark.parametrize("large", [fast.LARGE_BATCH, 1])
+def test_for_inference_language_model_generates_as_its_model(
+    large: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if batches are split: those with caches are not."""
+    monkeypatch.setattr(fast, "LARGE_BATCH", large)
+    monkeypatch.setattr(fast, "get_num_threads", lambda: 2)
     config = nn.DecoderOnlyConfig(13, 16, 4, 2, 24, positions="rotary", dtype="float64")
     model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
     quick, prompts = nn.for_inference(model), [[1, 2, 3, 4], [5], [6, 7]]
@@ -61,6 +67,7 @@ def test_for_inference_has_read_only_memory_of_its_own() -> None:
     model = made(tie="all").train()
     quick = nn.for_inference(model)
     assert model.training and list(quick.state_dict()) == list(model.state_dict())
+    assert not any(module.training for module in quick.modules())
     for p, q in zip(model.parameters(), quick.parameters()):
         assert p.requires_grad and not q.requires_grad
         assert p.data.flags.writeable and not q.data.flags.writeable

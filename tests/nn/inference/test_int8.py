@@ -170,6 +170,19 @@ def test_int8_keeps_norms_biases_and_subclasses_in_float() -> None:
     assert quick.output.weight is quick.embedding.tokens.weight
 
 
+def test_int8_keeps_a_weight_that_another_module_reads_in_float() -> None:
+    class Transposed(nn.Module):
+        def __init__(self, linear: nn.Linear) -> None:
+            self.table = linear.weight
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.table
+
+    linear = nn.Linear(3, 3)
+    model, x = nn.Sequential(linear, Transposed(linear)), normal(0, 2, 3).astype(np.float32)
+    np.testing.assert_allclose(nn.for_inference(model, "int8")(x).data, model(x).data, rtol=1e-5)
+
+
 def test_int8_holds_fused_weights_once() -> None:
     layer = nn.for_inference(language_model(), "int8").layers.layers[0]
     for fused in (layer.self_attention.fused, layer.feed_forward.fused):
