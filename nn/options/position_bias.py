@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
+from minigrad.arguments import checked_count
 from minigrad.tensor import Tensor
 
 from .. import init
@@ -36,9 +37,10 @@ class RelativePositionBias(Module):
     num_heads : int
         Number of heads.
     num_buckets : int, default 32
-        Number of learned biases for each head.
+        Number of learned biases for each head, at least 4, or 2 if not `bidirectional`.
     max_distance : int, default 128
-        Distances from here on share the last bucket.
+        Distances from here on share the last bucket. It must be greater than the number of buckets
+        of one distance.
     bidirectional : bool, default True
         Use half of all buckets for keys after the query.
     dtype : dtype, default float32
@@ -65,6 +67,9 @@ class RelativePositionBias(Module):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
+        parts, name = 4 if bidirectional else 2, type(self).__name__
+        checked_count(name, "num_buckets", num_buckets, parts)
+        checked_count(name, "max_distance", max_distance, num_buckets // parts + 1)
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.bidirectional = bidirectional
         self.weight = init.normal_(

@@ -423,6 +423,23 @@ def test_relative_position_bias_and_its_gradient_equal_the_definition(
     assert_gradients(lambda: bias(queries, past + queries), [bias.weight], seed)
 
 
+@pytest.mark.parametrize(("bidirectional", "least"), [(True, 4), (False, 2)])
+def test_relative_buckets_and_their_distance_have_least_values(
+    bidirectional: bool, least: int
+) -> None:
+    for buckets in (least, least + 1, 3 * least):
+        options = {"num_buckets": buckets, "bidirectional": bidirectional}
+        single = buckets // least
+        bias = nn.RelativePositionBias(1, max_distance=single + 1, **options)
+        for distance in range(-9, 10):
+            expected = bucket_of(distance, buckets, single + 1, bidirectional)
+            assert bias.buckets(np.array(distance)) == expected
+        with pytest.raises(ValueError, match=f"max_distance must be at least {single + 1}, got"):
+            nn.RelativePositionBias(1, max_distance=single, **options)
+    with pytest.raises(ValueError, match=f"num_buckets must be at least {least}, got {least - 1}"):
+        nn.RelativePositionBias(1, num_buckets=least - 1, bidirectional=bidirectional)
+
+
 @given(heads=st.integers(1, 9), queries=st.integers(1, 4), past=st.integers(0, 4))
 def test_alibi_is_a_slope_times_the_distance(heads: int, queries: int, past: int) -> None:
     """Slopes of other numbers than powers of 2 are every second of twice as many."""
