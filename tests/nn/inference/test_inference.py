@@ -415,13 +415,14 @@ def test_activation_in_place_equals_the_activation(name: str, dtype: str) -> Non
 @pytest.mark.parametrize("eps", [0.0, 1e-30, 1e-5])
 @pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
 def test_for_inference_norm_of_one_row_equals_the_norm_of_any_size(kind: Any, eps: float) -> None:
-    layer = kind(5, eps, dtype=float)
-    layer.weight.data += normal(0, 5)
-    quick = nn.for_inference(nn.Sequential(layer))
-    for exponent in (-160, -20, -9, 0, 9, 20):
-        for rows in (normal(1, 1, 5), normal(1, 2, 5)):
-            x = rows * 10.0**exponent
-            np.testing.assert_allclose(quick(x).data, layer(x).data, rtol=1e-9)
+    for shape in ((6,), (2, 3)):
+        layer = kind(shape, eps, dtype=float)
+        layer.weight.data += normal(0, *shape)
+        quick = nn.for_inference(nn.Sequential(layer))
+        for exponent in (-160, -20, -9, 0, 9, 20):
+            for rows in (1, 2):
+                x = normal(1, rows, *shape) * 10.0**exponent
+                np.testing.assert_allclose(quick(x).data, layer(x).data, rtol=1e-9)
 
 
 @pytest.mark.parametrize("mask", [None, np.tri(2, 3, 1, dtype=bool)])
