@@ -395,6 +395,9 @@ def test_modules_evaluate_until_the_outermost_block_ends() -> None:
             _ = 1 / 0
         assert not m.training
     assert m.training
+    with pytest.raises(ZeroDivisionError), nn.evaluating():
+        _ = 1 / 0
+    assert m.training
 
 
 def test_registered_buffer_can_be_replaced_but_no_other_attribute() -> None:

@@ -159,3 +159,20 @@ def test_attention_with_hooks_is_recorded_and_its_hooks_are_called() -> None:
     assert y.shape == (1, 2, 8) and not y.data.any() and calls == [1]
     recorded = [call for records in (outer, middle, inner) for call in records[""]]
     assert [w.shape for w in recorded] == [(1, 2, 2, 2)] * 3
+
+
+def test_probes_end_with_an_error() -> None:
+    model = new_model("language model", 0)
+    expected = model(IDS).data
+    gates = {name: np.zeros(4) for name in nn.attentions_of(model)}
+    for probe in (
+        nn.record_attention(model),
+        nn.record_attention(model, retain_grad=True),
+        nn.gate_heads(model, gates),
+        nn.record_hidden(model),
+    ):
+        with pytest.raises(ZeroDivisionError), probe as recorded:
+            _ = 1 / 0
+        np.testing.assert_array_equal(model(IDS).data, expected)
+        assert recorded is None or not any(recorded.values())
+        assert not any(module.has_hooks for module in model.modules())
