@@ -532,3 +532,11 @@ def test_valid_lens_may_be_unsigned_and_reach_both_ends() -> None:
             nn.valid_lens_mask(lens, (2, 1, 3)), [[[False] * 3], [[True] * 3]]
         )
     assert nn.valid_lens_mask(np.zeros(0, int), (0, 1, 3)).shape == (0, 1, 3)
+
+
+@pytest.mark.parametrize("name", ["query_size", "key_size", "value_size"])
+def test_sizes_of_inputs_are_the_width_of_the_model_by_default(name: str) -> None:
+    attention = nn.ExtendedAttention(8, 2, **{name: 5})
+    projections = attention.q_proj, attention.k_proj, attention.v_proj
+    names = ("query_size", "key_size", "value_size")
+    assert [p.in_features for p in projections] == [5 if n == name else 8 for n in names]

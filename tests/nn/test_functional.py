@@ -260,3 +260,7 @@ def test_filled_parameters_are_marked_as_changed() -> None:
     with pytest.raises(mg.GradientError, match="changed"):
         y.backward()
     assert init.constant_(p, 2.5) is p and p.tolist() == [2.5, 2.5]
+    y = (p * p).sum()
+    utils.vector_to_parameters(np.ones(2), [p])
+    with pytest.raises(mg.GradientError, match="changed"):
+        y.backward()
