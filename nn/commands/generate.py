@@ -162,4 +162,4 @@ def room_of(model: nn.LanguageModel, text: Any, messages: Sequence[dict[str, str
             f"the chat must have fewer tokens than the context of the model "
             f"({model.config.max_len:,}), got {length:,}; begin a new one"
         )
-    return int(room)
+    return room

@@ -47,7 +47,7 @@ from ..runs.objectives import ModelLoss
 from ..runs.progress import ProgressLine
 from ..runs.trainer import Trainer
 from ..text.batches import PairBatches
-from ..text.pairs import read_pairs, split_pairs
+from ..text.pairs import Pair, read_pairs, split_pairs
 from ..text.scores import bleu_tokenizer, has_no_spaces, is_wide, translation_scores
 from ..text.tokenize import BPETokenizer, Tokenizer, tokenizer_named
 from ..text.vocabulary import SPECIALS, UNK, Vocabulary
@@ -60,8 +60,6 @@ from .inputs import (
     naming_settings,
     resumed_options,
 )
-
-Pair = tuple[str, str]
 
 FILE_DEFAULTS = {
     "d_model": 256, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 24, "batch_tokens": 2048,

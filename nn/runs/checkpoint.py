@@ -165,25 +165,21 @@ class RunDirectory:
         """
         self.check()
         save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
-        for _, path in [item for item in self._checkpoints() if item[0] <= step][:-max_files]:
+        for path in [p for p in self.checkpoints() if _step_of(p) <= step][:-max_files]:
             path.unlink()
-
-    def _checkpoints(self) -> list[tuple[int, Path]]:
-        """Return the steps whose weights are in files, and the files, in order."""
-        matches = [(re.fullmatch(_CHECKPOINT, path.name), path) for path in self.path.glob("*")]
-        return sorted((int(match[1]), path) for match, path in matches if match)
 
     def checkpoints(self) -> list[Path]:
         """Return the files with the weights of single steps, the oldest first."""
-        return [path for _, path in self._checkpoints()]
+        paths = (path for path in self.path.glob("*") if re.fullmatch(_CHECKPOINT, path.name))
+        return sorted(paths, key=_step_of)
 
     def forget_after(self, step: int) -> None:
         """Delete checkpoints of later steps, which a run that continues from `step` writes again.
 
         Parameters: as `save_checkpoint`.
         """
-        for later, path in self._checkpoints():
-            if later > step:
+        for path in self.checkpoints():
+            if _step_of(path) > step:
                 path.unlink()
 
     def earlier_files(self) -> list[Path]:
@@ -247,6 +243,10 @@ class RunDirectory:
             )
         self.write_metrics(history)
         return history
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.stem.partition("-")[2])
 
 
 def checked_values(values: Any, reserved: set[str]) -> dict[str, Any]:

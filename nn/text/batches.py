@@ -122,10 +122,7 @@ class Batches:
     def plan(self, epoch: int = 0) -> Sequence[Any]:
         """Return the rows of each batch of an epoch, as a list of arrays (rows,).
 
-        Parameters
-        ----------
-        epoch : int
-            Number of the epoch, from 0.
+        Parameters: as `Batches.epoch`.
         """
         generator = np.random.default_rng([self.seed, epoch])
         rows = self.rows(generator)

@@ -543,6 +543,12 @@ def test_fine_tune_with_files_and_columns_reads_them(encoder: Path, tmp_path: Pa
     assert error.endswith("test.csv must have labels of the training texts, got '2'")
 
 
+def test_fine_tune_on_texts_of_one_label_is_refused(encoder: Path, lines: Path) -> None:
+    lines.write_text("".join(f"the cat {i}\tfact\n" for i in range(40)))
+    error = error_of(fine_tune.main, f"{encoder} {lines} --out {encoder}/out --epochs 1")
+    assert error == f"error: {lines} must have texts of at least 2 labels, got 1: 'fact'"
+
+
 @pytest.mark.parametrize(("labels", "is_refused"), [(20, False), (21, True), (30, True)])
 def test_fine_tune_on_texts_that_each_have_a_label_is_refused(
     encoder: Path, lines: Path, labels: int, is_refused: bool
@@ -944,8 +950,10 @@ def test_generate_chat_continues_after_ctrl_c(gpt: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(nn, "stream_text", interrupted)
     type_lines(monkeypatch, "the cat", "the dog", "")
-    first, _ = call(generate.main, f"{gpt} --chat --max-len 4").result
-    assert [m["content"] for m in calls[1]] == ["the cat", first, "the dog"]
+    first, _ = call(generate.main, f"{gpt} --chat --max-len 4 --system a").result
+    roles = ["system", "user", "assistant", "user"]
+    said = [*zip(roles, ["a", "the cat", first, "the dog"])]
+    assert calls[1] == [{"role": role, "content": content} for role, content in said]
     for line in (f"{gpt} --chat 'the cat' --max-len 4", f"{gpt} --chat --max-len 4"):
         calls.clear()
         monkeypatch.setattr("sys.stdin", io.StringIO("the cat\nthe dog\n"))
