@@ -136,6 +136,9 @@ def test_options_of_the_loss_count_in_training_alone() -> None:
             extra = {"label_smoothing": smoothing} if is_training else {}
             assert model.options[-1] == {"reduction": "sum", **extra}
         assert objective.count(model, (x,)) == 30
+    for wrong in (True, "0.5", 1.001, -0.001, np.nan):
+        with pytest.raises(ValueError, match="label_smoothing must be a number from 0 to 1, got"):
+            nn.ModelLoss(label_smoothing=wrong)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ from minigrad.io import save_arrays
 from nn.runs.averaging import average_weights
 
 
-def test_average_weights_returns_mean_of_files(tmp_path: Path) -> None:
-    """A sum in float32 would lose the 3."""
+@pytest.mark.parametrize(("dtype", "large"), [("f2", 6e4), ("f4", 1e8), ("f8", 1e8)])
+def test_average_weights_returns_mean_of_files(tmp_path: Path, dtype: str, large: float) -> None:
+    """A sum in float16 or float32 would lose the 3."""
     paths = [tmp_path / name for name in "abc"]
-    for i, (path, value) in enumerate(zip(paths, (1e8, 3, -1e8))):
-        save_arrays(path, {"a": np.array([value, i], np.float32), "n": np.array([i])})
+    for i, (path, value) in enumerate(zip(paths, (large, 3, -large))):
+        save_arrays(path, {"a": np.array([value, i], dtype), "n": np.array([i], "i4")})
     average = average_weights(paths)
-    assert average["a"].tolist() == [1, 1] and average["a"].dtype == np.float32
-    assert average["n"].tolist() == [2]
+    np.testing.assert_equal(average["a"], np.ones(2, dtype), strict=True)
+    np.testing.assert_equal(average["n"], np.array([2], "i4"), strict=True)
 
 
 @pytest.mark.parametrize(

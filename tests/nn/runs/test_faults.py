@@ -205,9 +205,11 @@ def test_resume_with_another_kind_of_score_raises(tmp_path: Path) -> None:
 def test_fit_in_directory_of_another_run_raises(tmp_path: Path) -> None:
     first = scaled_trainer(tmp_path, max_epochs=1)
     first.fit()
+    (tmp_path / "copy").hardlink_to(tmp_path / "metrics.jsonl")
+    before = (tmp_path / "copy").read_bytes()
     first.max_epochs = 2
     first.fit()  # the same run goes on
-    assert first.step == 8
+    assert first.step == 8 and (tmp_path / "copy").read_bytes() == before
     with pytest.raises(FileExistsError, match=r"holds a run already; fit\(resume=True\) goes on"):
         scaled_trainer(tmp_path).fit()
 
@@ -358,7 +360,11 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
         again.fit(resume=True)
     assert again.history == t.history[:1] + t.history[2:]
     assert metrics.read_bytes() == b"".join([first, *rest])
-    assert (tmp_path / "metrics-damaged-1.jsonl").read_bytes() == damaged
+    metrics.write_bytes(first + line)
+    with pytest.warns(UserWarning, match="metrics.jsonl: 1 line cannot be read"):
+        scaled_trainer(tmp_path, log_every=1).resume()
+    copies = [(tmp_path / f"metrics-damaged-{i}.jsonl").read_bytes() for i in (1, 2)]
+    assert copies == [damaged, first + line]
 
 
 # -- values that are not finite ------------------------------------------------------------------------

@@ -156,9 +156,25 @@ def test_fit_with_score_keeps_best_and_stops(tmp_path: Path) -> None:
     assert_equal(weights(best), seen[1])
 
 
+@pytest.mark.parametrize("kind", [int, np.float32, np.array, mg.tensor])
+def test_score_may_be_any_number_and_compute_what_is_not_finite(tmp_path: Path, kind: Any) -> None:
+    """It records no gradients, and its warnings are not shown."""
+
+    def score(model: nn.Module) -> Any:
+        assert not mg.is_grad_enabled() and not np.isfinite(np.log(np.zeros(1)))
+        return kind(t.step)
+
+    t = run(own, tmp_path, score=score, max_epochs=1, validate_every=2)
+    scores = [entry["score"] for entry in t.fit() if "score" in entry]
+    assert scores == [2.0, 4.0, 6.0, 8.0] and {*map(type, scores)} == {float}
+    lines = [*map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())]
+    assert [line["score"] for line in lines if "score" in line] == scores
+
+
 MODEL, OTHER = nn.Linear(3, 2), nn.Linear(4, 2)
 ADAM = optim.Adam(MODEL.parameters())
 STRANGERS = optim.Adam([*MODEL.parameters(), *OTHER.parameters()])
+SECOND = optim.Adam([{"params": module.parameters()} for module in (MODEL, OTHER)])
 PLATEAU = optim.ReduceLROnPlateau(ADAM)
 RISING = optim.ReduceLROnPlateau(ADAM, mode="max")
 SCORE = lambda model: 0.0
@@ -168,6 +184,7 @@ SCORE = lambda model: 0.0
     "optimizer, options, message",
     [
         (STRANGERS, {}, r"optimizer must have parameters of the model only, .* shape \(2, 4\)"),
+        (SECOND, {}, r"optimizer must have parameters of the model only, .* shape \(2, 4\)"),
         (optim.SGD(MODEL.parameters()), {"schedule": PLATEAU}, "must be made for the optimizer of"),
         (ADAM, {"schedule": PLATEAU}, "ReduceLROnPlateau without validations; pass valid= or s"),
         (ADAM, {"schedule": PLATEAU, "score": SCORE}, "must be 'max', since larger scores"),

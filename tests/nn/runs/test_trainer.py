@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,32 @@ def test_history_has_the_mean_loss_of_the_targets_since_the_last_entry(
         losses, counts = np.array(steps[begin : entry["step"]]).T
         assert entry["loss"] == pytest.approx((losses * counts).sum() / counts.sum(), rel=1e-9)
         begin = entry["step"]
+
+
+def test_history_has_seconds_and_the_targets_of_a_second_of_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A step of three rows takes half a second, and a validation, which does not count, ten."""
+    now = 100.0
+
+    def objective(model: nn.Module, x: Any) -> Any:
+        nonlocal now
+        now += 0.5
+        return model(x).mean()
+
+    def score(model: nn.Module) -> float:
+        nonlocal now
+        now += 10
+        return 0.0
+
+    monkeypatch.setattr("nn.runs.trainer.time", SimpleNamespace(perf_counter=lambda: now))
+    model = nn.Linear(2, 1)
+    options: Any = {"objective": objective, "score": score, "log_every": 2, "validate_every": 4}
+    sgd, batches = optim.SGD(model.parameters(), 0.1), [np.ones((3, 2), np.float32)] * 5
+    t = nn.Trainer(model, sgd, batches, max_epochs=1, progress=False, **options)
+    found = [(e["step"], e["seconds"], e.get("targets_per_second")) for e in t.fit()]
+    assert found == [(2, 1, 6), (4, 2, 6), (4, 12, None), (5, 12.5, 6), (5, 22.5, None)]
+    assert t.seconds == 22.5
 
 
 def test_progress_of_fit_shows_the_figures_of_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
