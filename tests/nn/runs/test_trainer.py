@@ -299,6 +299,23 @@ def test_ctrl_c_stops_after_step_and_saves(tmp_path: Path, training: bool) -> No
     assert_same_run(whole, again)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_signal_that_ends_a_process_stops_after_the_step_or_at_once(
+    tmp_path: Path, number: signal.Signals, code: int, count: int
+) -> None:
+    """A second one is answered at once."""
+    t = trainer(tmp_path, save_every=1)
+    at_step(t, 3, lambda: [signal.raise_signal(number) for _ in range(count)])
+    with pytest.raises(SystemExit) as ended:
+        t.fit()
+    step = 4 if count == 1 else 3
+    assert ended.value.code == code and signal.getsignal(number) == signal.SIG_DFL
+    assert load_arrays(tmp_path / "last.safetensors")[1]["trainer"]["step"] == t.step == step
+    if count == 1:
+        assert ended.value.text == f"stopped at step 4; the state is in {tmp_path}"
+
+
 def test_second_ctrl_c_stops_within_step(tmp_path: Path) -> None:
     t = trainer(tmp_path, save_every=2)
     at_step(t, 3, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
