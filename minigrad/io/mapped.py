@@ -25,11 +25,11 @@ def copy_and_release(array: np.ndarray, out: np.ndarray | None = None) -> np.nda
 
 
 def release(array: np.ndarray) -> None:
-    """Drop the pages of an array in a mapped file, if none of them was written to."""
+    """Drop the pages of an array of a page or more in a mapped file, if none was written to."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    if not isinstance(base, mmap.mmap) or not array.size:
+    if not isinstance(base, mmap.mmap) or array.nbytes < mmap.PAGESIZE:
         return
     begin, end = np.lib.array_utils.byte_bounds(array)
     first, last = begin // mmap.PAGESIZE, -(-end // mmap.PAGESIZE)

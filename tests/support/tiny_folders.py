@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,28 @@ WORDS = [
     "[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "dog", "sat", "ran", "on", "mat", "grass", "is", "it", "why",
     "where", "who", "does", "a",
 ]  # fmt: skip
+
+
+Write = Callable[..., Path]
+
+
+def kept(write: Write) -> Write:
+    """Return a function that writes a directory once, and then its files again."""
+
+    @cache
+    def files_of(**options: Any) -> dict[Path, bytes]:
+        with TemporaryDirectory() as directory:
+            root = write(Path(directory), **options)
+            files = [file for file in root.rglob("*") if file.is_file()]
+            return {file.relative_to(root): file.read_bytes() for file in files}
+
+    def write_again(path: Path, **options: Any) -> Path:
+        for name, content in files_of(**options).items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(content)
+        return path
+
+    return write_again
 
 
 def text_files(
@@ -38,6 +62,7 @@ def text_files(
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
+@kept
 def encoder_folder(path: Path, seed: int = 0) -> Path:
     """Write a BERT."""
     config = nn.EncoderConfig(
@@ -66,6 +91,7 @@ def modules(*kinds: str) -> list[dict[str, str]]:
     return [{"path": path, "type": kind} for path, kind in zip(paths, types)]
 
 
+@kept
 def sentence_encoder_folder(path: Path) -> Path:
     """Write a BERT with the modules of sentence-transformers: mean, linear layer, length 1."""
     encoder_folder(path)
@@ -84,6 +110,7 @@ def sentence_encoder_folder(path: Path) -> Path:
     return path
 
 
+@kept
 def language_model_folder(path: Path) -> Path:
     """Write a GPT-2 with a chat template."""
     config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
@@ -92,6 +119,7 @@ def language_model_folder(path: Path) -> Path:
     return path
 
 
+@kept
 def translator_folder(path: Path) -> Path:
     """Write a Marian."""
     config = nn.EncoderDecoderConfig(
