@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.edges import beside
+from support.edges import beside, encodable
 from support.environment import max_examples
 
 import nn
@@ -64,7 +64,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @max_examples(12)
 @given(
-    configs(), seeds, st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=3))
+    configs(),
+    seeds,
+    st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(encodable, max_size=3)),
 )
 def test_model_loaded_from_saved_weights_equals_it(
     config: Any, seed: int, metadata: dict[str, Any]

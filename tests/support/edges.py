@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 alignments = st.integers(0, 12).map(lambda exponent: 2**exponent)
 """Alignments of arrays in files and in memory: 1 to 4,096 bytes."""
+encodable = st.characters(exclude_categories=["Cs"])
+"""Characters of UTF-8, as by default, for which hypothesis first encodes all that exist."""
 
 
 def beside(*limits: int, low: int = 0) -> st.SearchStrategy[int]:

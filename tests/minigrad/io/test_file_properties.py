@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.damage import limits
+from support.edges import encodable
 from support.environment import max_examples
 
 import minigrad as mg
@@ -54,10 +55,10 @@ shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 array_values = st.builds(Array, codes, shapes, st.sampled_from([*LAYOUTS]), st.integers(0, 99))
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
 named_arrays = st.dictionaries(names, array_values, max_size=4)
-plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)  # fmt: skip
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(encodable, max_size=5)  # fmt: skip
 data_values = st.recursive(
     plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(encodable, max_size=3), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
 
@@ -93,7 +94,12 @@ def test_load_arrays_returns_what_save_arrays_wrote(
 
 
 leaves = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | array_values
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(encodable, max_size=4)
+    | array_values
 )
 objects = st.recursive(
     leaves,
@@ -145,7 +151,10 @@ def test_load_returns_what_save_wrote(value: Any) -> None:
         assert loaded(mg.load(path)) == made(value, True)
 
 
-@given(st.dictionaries(st.text(max_size=4), data_values, max_size=4), st.sampled_from([0, 1, 4]))
+@given(
+    st.dictionaries(st.text(encodable, max_size=4), data_values, max_size=4),
+    st.sampled_from([0, 1, 4]),
+)
 def test_read_json_returns_what_write_json_wrote(data: dict[str, Any], indent: int) -> None:
     with TemporaryDirectory() as directory:
         write_json(Path(directory) / "x", data, indent)
@@ -265,7 +274,7 @@ def test_safetensors_file_of_any_header_raises_or_has_all_bytes(
 @max_examples(60)
 @given(
     st.lists(changes, min_size=1, max_size=3),
-    st.dictionaries(st.text(max_size=3), data_values, max_size=3),
+    st.dictionaries(st.text(encodable, max_size=3), data_values, max_size=3),
 )
 def test_read_json_of_damaged_bytes_raises_or_returns_an_object(
     change: list[Change], content: dict[str, Any]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.edges import encodable
 from support.environment import max_examples
 
 from nn.text.pairs import read_pairs, split_pairs
@@ -26,7 +27,6 @@ from nn.text.tokenize import (
 )
 from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
-encodable = st.characters(exclude_categories=["Cs"])
 texts = st.text(
     st.one_of(st.sampled_from("abA \t_'’\"-/.,()“”$3é\u0301猫は▁￭@:،न\u094d"), encodable),
     max_size=30,
