@@ -56,13 +56,10 @@ def _end(value: Any, x: Any, axis: int) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """Integrate y along `axis` by the trapezoidal rule."""
     along, axis = axis, one_axis("trapezoid", axis, np.ndim(y))
-    if x is not None:
-        dx = diff(x, axis=-1 if np.ndim(x) == 1 else along)
-        dx = (
-            reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))])
-            if np.ndim(x) == 1
-            else dx
-        )
+    if x is not None and np.ndim(x) == 1:
+        dx = reshape(diff(x), [-1 if i == axis else 1 for i in range(np.ndim(y))])
+    elif x is not None:
+        dx = diff(x, axis=along)
     before = (slice(None),) * axis
     heights = getitem(y, (*before, slice(1, None))) + getitem(y, (*before, slice(None, -1)))
     return reduction.sum(heights * dx / 2.0, along)

@@ -341,6 +341,13 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
             for b in ({"min": 4, "max": 30.5}, {"min": 4}, {"max": 30}, {})
         ),
         *(Call(np.take, [np.array(2.0), [0, 0], axis]) for axis in (0, -1, 1, None)),
+        *(
+            Call(np.linalg.norm, [np.zeros(shape), ord])
+            for shape in (0, (0, 3))
+            for ord in (np.inf, 1, 2)
+        ),
+        *(Call(np.insert, [SINGLE, 1, value]) for value in (2.5, SQUARES[0, 1:2])),
+        *(Call(np.pad, [np.array(2.0), width]) for width in (-1, 1.5, ((1, 2), (1, 2)))),
         *(Call(np.append, [SINGLE, value]) for value in (1.5, 2, np.float32(1), SINGLE)),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan])], {"posinf": 0, "neginf": 0}),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan], np.float32)], {"nan": 1}),
