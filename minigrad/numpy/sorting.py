@@ -131,7 +131,7 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) ->
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
         raise ValueError(f"{name}: q must be from 0 to 1, got {ranks}")
     dtype = ranks.dtype
-    if isinstance(q, (int, float)) or dtype.kind != "f":
+    if isinstance(q, float) or dtype.kind != "f":
         dtype = x.dtype if x.dtype.kind == "f" and not ranks.ndim else np.dtype(float)
     last, with_ones = flattened_last(x, axis, name)
     if not last.shape[-1]:

@@ -348,6 +348,7 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         ),
         *(Call(np.insert, [SINGLE, 1, value]) for value in (2.5, SQUARES[0, 1:2])),
         *(Call(np.pad, [np.array(2.0), width]) for width in (-1, 1.5, ((1, 2), (1, 2)))),
+        *(Call(f, [np.array(x), 0]) for f in (np.cumprod, np.cumsum) for x in (0.0, 2.0)),
         *(Call(np.append, [SINGLE, value]) for value in (1.5, 2, np.float32(1), SINGLE)),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan])], {"posinf": 0, "neginf": 0}),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan], np.float32)], {"nan": 1}),

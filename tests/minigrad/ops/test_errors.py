@@ -66,6 +66,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.expand(THREE, -1, 3), ValueError, r"shape must extend \(3,\) .* got \(-1, 3\)"),
     (lambda: mg.split(TWO, 0), ValueError, "sections must be at least 1, got 0"),
     (lambda: mg.split(THREE, -2), ValueError, "sections must be at least 1, got -2"),
+    (lambda: mg.average(TWO, None, [1.0, -1.0]), ZeroDivisionError, "weights must not sum to zero"),
     (
         lambda: mg.average(MATRIX, 0, TWO[:, None]),
         ValueError,
