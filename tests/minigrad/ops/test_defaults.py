@@ -78,6 +78,30 @@ def test_methods_of_ufuncs_work_along_the_first_axis_by_default(method: str) -> 
             np.testing.assert_allclose(y.data, f(X, **options), rtol=1e-14)
 
 
+METHOD_OPTIONS: list[dict[str, Any]] = [
+    {"dtype": np.float32}, {"where": X > 0}, {"initial": 2.0}, {"keepdims": True}, {"axis": None}, {"axis": (0, 1)},
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:'where' used without 'out'")
+@pytest.mark.parametrize("options", METHOD_OPTIONS, ids=str)
+@pytest.mark.parametrize("method", ["reduce", "accumulate", "outer"])
+def test_option_of_a_ufunc_method_has_its_effect_or_is_refused(method: str, options: Any) -> None:
+    for ufunc in (np.add, np.multiply, np.maximum, np.logaddexp, np.subtract):
+        f, others = getattr(ufunc, method), [X[0]] * (method == "outer")
+        try:
+            expected = f(X, *others, **options)
+        except (TypeError, ValueError):
+            expected = None
+        try:
+            y = f(Tensor(X, requires_grad=True), *others, **options)
+        except (TypeError, ValueError):
+            continue
+        if options != {"axis": None}:
+            assert y.dtype == expected.dtype
+            np.testing.assert_allclose(y.data, expected, rtol=1e-6)
+
+
 UNSET = {"keepdims": (False,), "where": (None, True), "axis": (-1,)}
 """Defaults of options that NumPy's functions leave to methods, or define in another way."""
 

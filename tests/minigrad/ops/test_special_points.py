@@ -79,6 +79,7 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
         [0.0, 1.0],
         [0, math.log(2)],
     ),
+    ("copysign by a negative zero", lambda a: np.copysign(a, -0.0), [2.0, -3.0], [-1, 1]),
     ("xlogy by a factor of 1", lambda a: mg.xlogy(a, [0.0, 2.0]), [1.0, 1.0], [-INF, math.log(2)]),
     ("interp at knots", lambda x: mg.interp(x, [0.0, 2.0], [1.0, 5.0]), [0.0, 1.0, 2.0], [2, 2, 2]),
     ("interp outside", lambda y: mg.interp([-INF, INF, 9.0], [0.0, 2.0], y), [1.0, 5.0], [1, 2]),
