@@ -518,3 +518,21 @@ def test_result_without_a_gradient_can_be_written_into_an_array(dtype: Any) -> N
     out = np.zeros(2, dtype)
     y = np.greater(Tensor([-1.0, 2.0], requires_grad=True), 0, out=out, casting="unsafe")
     assert y is out and out.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_each_array_that_a_ufunc_writes_into_invalidates_graphs(which: int) -> None:
+    arrays = [np.ones(2), np.ones(2)]
+    w, t = Tensor([1.0, 2.0], requires_grad=True), Tensor([5.0, 3.0])
+    for call in (
+        lambda: np.divmod(t, 2.0, out=(arrays[0], arrays[1])),
+        lambda: np.divmod(t, 2.0, *arrays),
+        lambda: np.divmod(
+            t, 2.0, out=tuple(x if i == which else None for i, x in enumerate(arrays))
+        ),
+    ):
+        y = w * Tensor(arrays[which])
+        call()
+        assert arrays[which].tolist() == [[2, 1], [1, 1]][which]
+        with pytest.raises(mg.GradientError):
+            y.sum().backward()

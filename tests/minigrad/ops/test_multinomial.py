@@ -38,7 +38,17 @@ def test_multinomial_without_replacement_has_the_frequencies_of_ordered_draws() 
     "weights, count, replacement, message",
     [
         (np.ones((1, 2, 3)), 1, True, r"input must have 1 or 2 axes, got shape \(1, 2, 3\)"),
-        ([1.0, -1.0], 1, True, "input must be finite and not negative"),
+        *[
+            ([1.0, weight], 1, True, "input must be finite and not negative")
+            for weight in (-1.0, np.inf, np.nan)
+        ],
+        ([1.0, 1.0], 0, True, "num_samples must be at least 1, got 0"),
+        (
+            [[1.0, 0.0], [1.0, 1.0]],
+            2,
+            False,
+            "without replacement num_samples must be .*, 1, got 2",
+        ),
         ([[1.0, 1.0], [0.0, 0.0]], 1, True, "input must have a weight that is not 0 in each row"),
         ([1.0, 0.0, 2.0], 3, False, "without replacement num_samples must be .*, 2, got 3"),
     ],
@@ -48,3 +58,19 @@ def test_multinomial_refuses_argument(
 ) -> None:
     with pytest.raises(ValueError, match=f"multinomial: {message}"):
         mg.multinomial(weights, count, replacement)
+
+
+class Constant(np.random.Generator):
+    """Generator whose numbers from [0, 1) have one value."""
+
+    value = 0.0
+
+    def random(self, size: Any) -> Any:  # type: ignore[override]
+        return np.full(size, self.value)
+
+
+@pytest.mark.parametrize("value, index", [(0.0, 1), (0.375, 2), (0.5, 4), (1 - 2**-53, 4)])
+def test_number_at_a_limit_draws_the_weight_above_it(value: float, index: int) -> None:
+    generator = Constant(np.random.PCG64(0))
+    generator.value = value
+    assert mg.multinomial(WEIGHTS, 2, True, generator=generator).tolist() == [index, index]
