@@ -472,6 +472,10 @@ def test_hook_replaces_all_arguments_by_a_tuple() -> None:
     handle = m.register_forward_pre_hook(lambda module, args: args[::-1])
     assert m(1, 3) == 2
     handle.remove()
+    layer, rows = nn.Linear(2, 2), [[1.0, 2.0], [3.0, 4.0]]
+    expected = layer(rows).data
+    layer.register_forward_pre_hook(lambda module, args: rows)  # a list is one argument
+    np.testing.assert_array_equal(layer([0.0, 0.0]).data, expected)
     m.register_forward_hook(lambda module, args, result: 0)  # not None: it replaces the result
     assert m(1, 3) == 0
 
