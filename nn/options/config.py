@@ -76,12 +76,13 @@ def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) ->
 
     Lists, as JSON has them, are replaced by tuples, which can be hashed. Mappings are copied.
     """
-    mistyped, choices = mistyped_fields(config), _CHOICES | choices
-    for item in fields(config):
-        name, value = item.name, getattr(config, item.name)
+    for name, value in vars(config).items():
         if isinstance(value, (list, range, dict)):
             value = deepcopy(value) if isinstance(value, dict) else tuple(value)
             object.__setattr__(config, name, value)
+    mistyped, choices = mistyped_fields(config), _CHOICES | choices
+    for item in fields(config):
+        name, value = item.name, getattr(config, item.name)
         low, high = _RANGES.get(name, (0, math.inf))
         expected = mistyped.get(name, "")
         if not expected and isinstance(value, str) and value not in choices.get(name, (value,)):

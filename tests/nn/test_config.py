@@ -362,3 +362,65 @@ def test_check_sizes_allows_what_a_file_may_hold() -> None:
                 check_sizes(config, shapes, "f")
         else:
             check_sizes(config, shapes, "f")
+
+
+def position(name: str, value: Any) -> nn.PositionConfig:
+    kind = "rotary" if "rotary" in name else "relative" if "relative" in name else "learned"
+    return nn.PositionConfig(kind=kind, **{name: value})
+
+
+LIMITS: dict[str, tuple[Any, float, float]] = {
+    "output_scale": (nn.DecoderOnlyConfig, 1e-30, 1e30), "logit_softcap": (nn.DecoderOnlyConfig, 1e-30, 1e30), "norm_eps": (nn.DecoderOnlyConfig, 1e-30, 1),
+    "activation_dropout": (nn.DecoderOnlyConfig, 0, 1), "head_dropout": (nn.EncoderConfig, 0, 1), "num_channels": (nn.EncoderConfig, 1, 0),
+    "num_types": (nn.EncoderConfig, 0, 0), "num_classes": (nn.EncoderConfig, 0, 0), "image_size": (nn.EncoderConfig, 0, 0),
+    "num_kv_heads": (nn.AttentionConfig, 1, 0), "head_dim": (nn.AttentionConfig, 1, 0), "window": (nn.AttentionConfig, 1, 0),
+    "scale": (nn.AttentionConfig, 1e-30, 1e30), "softcap": (nn.AttentionConfig, 1e-30, 1e30), "dropout": (nn.AttentionConfig, 0, 1),
+    "size": (lambda **o: nn.EmbeddingConfig(scale=True, **o), 1, 0), "offset": (position, 0, 0), "rotary_dim": (position, 1, 0),
+    "rotary_base": (position, 1, np.inf), "rotary_window_base": (position, 1, np.inf),
+    "relative_buckets": (position, 1, 0), "relative_max_distance": (position, 1, 0),
+}  # fmt: skip
+"""For each number, what takes it, the least value, and the first that is too large, or 0 for integers."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_numbers_of_all_options_are_refused_beyond_their_limits(name: str) -> None:
+    make, low, high = LIMITS[name]
+    of = (lambda x: make(name, x)) if make is position else lambda x: make(**{name: x})
+    beside = [low - 1, low] if not high else [np.nextafter(low, -1).item(), low]
+    if 0 < high < np.inf:
+        beside += [np.nextafter(high, 0).item(), high]
+    for value in beside:
+        if low <= value < (high or np.inf):
+            assert getattr(of(value), name) == value
+        else:
+            with pytest.raises(ValueError, match=f"{name} must be at least {low:g}"):
+                of(value)
+
+
+def test_config_from_dict_keeps_defaults_of_groups_beside_other_options() -> None:
+    data = {**SIZES, "positions": {"offset": 2}, "embeddings.norm": True, "attention": {}}
+    config = nn.DecoderOnlyConfig.from_dict(data)
+    assert config.positions == nn.PositionConfig(kind="learned", offset=2)
+    assert config.embeddings == nn.EmbeddingConfig(scale=False, norm=True)
+
+
+def test_layers_of_options_can_be_a_range_and_are_all_checked() -> None:
+    make = lambda layers: nn.AttentionConfig(window=2, window_layers=layers)
+    config = lm(attention=make(range(2)))()
+    assert config == lm(attention=make([0, 1]))() and json.loads(json.dumps(config.to_dict()))
+    deep = {"num_encoder_layers": 1, "num_decoder_layers": 3}
+    assert nn.EncoderDecoderConfig(9, 9, **deep, attention=make([2])).depth == 3
+    with pytest.raises(ValueError, match="window_layers must be less than the 3 layers, got 3"):
+        nn.EncoderDecoderConfig(9, 9, **deep, attention=make([0, 3]))
+    for wrong in ((0, -1), [1, -2, 0]):
+        with pytest.raises(ValueError, match="window_layers must be at least 0, got"):
+            make(wrong)
+    positions = nn.PositionConfig(kind="rotary", rotary_window_base=50.0)
+    windowed = lm(positions=positions, attention=nn.AttentionConfig(window=2))()
+    assert windowed.positions.rotary_window_base == 50
+    with pytest.raises(ValueError, match="rotary_window_base must be None without attention"):
+        lm(positions=positions)()
+    options: dict[str, Any] = {"norm_first": True, "first_norm": False}
+    assert not nn.EncoderConfig(9, **options).first_norm
+    with pytest.raises(ValueError, match="first_norm must be True, except with norm_first=True"):
+        nn.EncoderConfig(9, **options, shared_layers=True)
