@@ -185,6 +185,17 @@ def test_write_records_nothing_where_nothing_is_tracked() -> None:
     assert y.is_leaf and view.tolist() == [5, 7] and not y.requires_grad
 
 
+def test_view_whose_values_were_replaced_by_constants_takes_constants() -> None:
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    y = mg.zeros(2, dtype=float)
+    view = y[:]
+    y[...] = x * 2.0
+    assert (view * 1.0).requires_grad
+    y[...] = 0.0
+    view[0] = 3.0
+    np.testing.assert_array_equal(mg.gradients((view * x).sum(), x)[0].data, [3.0, 0.0])
+
+
 def test_tensor_before_a_write_keeps_its_values_in_the_graph() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
     y = x * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import os
 import platform
@@ -322,16 +323,19 @@ def test_step_after_adding_group_trains_it_in_all_processes() -> None:
 
 
 class Scaled(nn.Module):
-    """A parameter times a setting, a buffer and a part; it keeps its last result."""
+    """A parameter times a setting, a buffer, a part and a function; it keeps its last results."""
 
     def __init__(self) -> None:
         self.weight = nn.Parameter(np.ones(2), dtype=float)
         self.factor = 1.0
         self.register_buffer("mask", np.ones(2))
         self.inner = nn.Identity()
+        self.functions: dict[str, Any] = {"scale": lambda x: x}
 
     def forward(self, x: Any) -> Tensor:
-        self.last = self.inner(self.weight * self.factor) * self.mask
+        scaled = self.functions["scale"](self.weight * self.factor)
+        self.last = self.inner(scaled) * self.mask
+        self.results = [self.last]
         return self.last * (3.0 if self.training else 1.0)
 
 
@@ -343,6 +347,8 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "weights loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": WEIGHT}),
     "part": lambda m: setattr(m, "inner", nn.LayerNorm(2, dtype=float)),
     "hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
+    "hook before": lambda m: m.inner.register_forward_pre_hook(lambda module, args: args[0] * 7.0),
+    "function": lambda m: m.functions.update(scale=lambda x: x * 7.0),
 }
 
 
@@ -355,6 +361,7 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
     with DataParallel(sgd, loss, model=model) as together:
         together.backward([0, 0])
         process, part = together._workers[0][0].pid, model.weight.grad.data.copy()
+        contextvars.ContextVar("another.package").set(change)
         together.backward([0, 0], add=True)
         assert together._workers[0][0].pid == process  # unchanged, so not forked again
         CHANGES[change](model)
