@@ -60,6 +60,10 @@ def test_save_of_invalid_object_raises(tmp_path: Path, obj: Any, message: str) -
         {"minigrad.object": "{}", "minigrad.paths": {"a": ["b", "c"]}},
         {"minigrad.object": "{}", "minigrad.paths": [["a"]]},
         {"minigrad.object": '{"a": null}', "minigrad.paths": {"b": ["a"]}},
+        {"minigrad.object": "[1]", "minigrad.paths": {"a": [0, "x"]}},
+        {"minigrad.object": "[]", "minigrad.paths": {"a": [0]}},
+        {"minigrad.object": "[", "minigrad.paths": {}},
+        {"minigrad.object": "[" * 99_999, "minigrad.paths": {}},
     ],
 )
 def test_load_of_other_file_raises(tmp_path: Path, metadata: Any) -> None:

@@ -333,7 +333,7 @@ class Scaled(nn.Module):
         self.functions: dict[str, Any] = {"scale": lambda x: x}
 
     def forward(self, x: Any) -> Tensor:
-        scaled = self.functions["scale"](self.weight * self.factor)
+        scaled = self.functions["scale"](self.weight * self.factor + x)
         self.last = self.inner(scaled) * self.mask
         self.results = [self.last]
         return self.last * (3.0 if self.training else 1.0)
@@ -347,7 +347,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "weights loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": WEIGHT}),
     "part": lambda m: setattr(m, "inner", nn.LayerNorm(2, dtype=float)),
     "hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
-    "hook before": lambda m: m.inner.register_forward_pre_hook(lambda module, args: args[0] * 7.0),
+    "hook before": lambda m: m.register_forward_pre_hook(lambda module, args: 7.0),
     "function": lambda m: m.functions.update(scale=lambda x: x * 7.0),
 }
 
