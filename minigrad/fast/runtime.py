@@ -52,23 +52,18 @@ def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
 
 
 @cache
-def openblas_core() -> str:
-    """Return the processor for which OpenBLAS's kernels are made; "" for another library.
+def has_small_kernels() -> bool:
+    """Return whether OpenBLAS computes small products without packing, which needs AVX-512.
 
-    It is that of this machine, or the one in the environment variable OPENBLAS_CORETYPE.
+    The environment variable OPENBLAS_CORETYPE replaces the processor of this machine.
     """
     core_name = _openblas("get_corename")
     if core_name is None:
-        return ""
+        return False
     import ctypes
 
     core_name.restype = ctypes.c_char_p
-    return core_name().decode()
-
-
-def has_small_kernels() -> bool:
-    """Return whether OpenBLAS computes small products without packing, which needs AVX-512."""
-    return openblas_core() in ("SkylakeX", "Cooperlake", "SapphireRapids")
+    return core_name() in (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
 
 
 @cache

@@ -22,19 +22,7 @@ from .reading import naming, printable, require_file
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+SCALARS = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}
 """Formats of `struct` by the types of metadata."""
 STRING, ARRAY = 8, 9
 MAX_ENTRIES = 100_000  # of metadata, or arrays

@@ -109,8 +109,7 @@ class FileLock:
     def _is_at_path(self, file: io.FileIO) -> bool:
         """Return whether the file was not removed, as by the process that held the lock before."""
         with suppress(OSError):  # of a network file system, if another machine removed the file
-            status = os.fstat(file.fileno())
-            return status.st_nlink > 0 and os.path.samestat(status, os.stat(self.path))
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self.path))
         return False
 
     def _remove(self) -> None:

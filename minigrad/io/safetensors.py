@@ -409,20 +409,13 @@ class SafetensorsFolder(dict[str, Entry]):
             self.where, self.files = whole, dict.fromkeys(file, file)
         super().__init__({name: file[name] for name, file in self.files.items()})
 
-    def _is_mapped(self, name: str, dtype: Any) -> bool:
-        """Return whether an array can be mapped, because it has this dtype in the file.
-
-        On Windows, arrays are not mapped, because a mapped file cannot be replaced.
-        """
-        return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
-
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
         """Return a writable array, with floating-point values in another dtype if one is given.
 
         Values too large for the dtype are infinite. If the file has this dtype, the array is a
-        private view of the file.
+        private view of the file, except on Windows, where a mapped file cannot be replaced.
         """
-        if self._is_mapped(name, dtype):
+        if os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V"))):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.files[name].read(name, dtype)

@@ -231,25 +231,17 @@ def _size(array: Any) -> Size:
     return size
 
 
-def _dlpack(
-    self: Tensor,
-    /,
-    *,
-    stream: Any = None,
-    max_version: Any = None,
-    dl_device: Any = None,
-    copy: Any = None,
-) -> Any:
-    """Return the array as a DLPack capsule, which torch.as_tensor and jax.numpy.asarray read."""
+def _dlpack(self: Tensor, /, **options: Any) -> Any:
+    """Return the array as a DLPack capsule, which torch.as_tensor and jax.numpy.asarray read.
+
+    `options` are those of the method of an ndarray.
+    """
     if self.requires_grad:
         raise BufferError("__dlpack__: the tensor must not require gradients; write x.detach()")
     array = self.data
     if any(stride < 0 for stride in array.strides):  # PyTorch has no negative strides
         array = array.copy()
-    options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}  # since NumPy 2.1
-    return array.__dlpack__(
-        stream=stream, **{name: value for name, value in options.items() if value is not None}
-    )
+    return array.__dlpack__(**options)
 
 
 def _dlpack_device(self: Tensor) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import copy_context
 from functools import cache
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -77,12 +76,9 @@ def _kind(cls: type) -> str:
 
 def is_same(before: list[Any], now: list[Any]) -> bool:
     """Return whether two states are equal: plain values by `==`, other objects by identity."""
-    return len(before) == len(now) and (
-        all(map(is_, before, now))
-        or all(
-            a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b)
-            for a, b in zip(before, now)
-        )
+    return len(before) == len(now) and all(
+        a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b)
+        for a, b in zip(before, now)
     )
 
 

@@ -210,13 +210,19 @@ def test_replace_together_does_not_follow_links_out_of_the_directory(tmp_path: P
     assert (other / "config.json").read_text() == "precious" and os.listdir(other)
 
 
-def test_file_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
+def replace_by_new_file(path: Path) -> None:
+    path.rename(path.with_name("old"))
+    path.touch()
+
+
+@pytest.mark.parametrize("remove", [Path.unlink, replace_by_new_file])
+def test_file_lock_whose_file_was_removed_is_lost(tmp_path: Path, remove: Any) -> None:
     path = tmp_path / "lock"
     with FileLock(path) as lock:
         assert not lock.is_lost()
         with pytest.raises(BlockingIOError, match=str(path)):
             FileLock(path).acquire(wait=False)
-        path.unlink()
+        remove(path)
         assert lock.is_lost()
         with FileLock(path) as other:
             assert not other.is_lost()

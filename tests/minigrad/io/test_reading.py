@@ -121,6 +121,8 @@ def test_links_out_of_a_directory_are_read_but_not_copied(tmp_path: Path) -> Non
         (snapshot / name).symlink_to(target)
     copies = FileCopies(snapshot, [*links, "x"])
     assert copies == {"in": b"1", "blob": b"blobs", "sub/blob": b"blobs", "x": b"1"}
+    (tmp_path / "alias").symlink_to(snapshot)
+    assert not FileCopies(tmp_path / "alias", [*links, "x"]).links
     copies.write(tmp_path / "to")
     assert (tmp_path / "to" / "sub" / "blob").read_text() == "blobs"
     assert not (tmp_path / "to" / "blob").is_symlink()
