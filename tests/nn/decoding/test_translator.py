@@ -11,8 +11,9 @@ import pytest
 
 from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
 from nn.decoding.sequences import Hypothesis
+from nn.options.probes import record_attention
 from nn.text.tokenize import SpaceTokenizer
-from nn.text.vocabulary import EOS, SPECIALS, Vocabulary
+from nn.text.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 
 
 def translator(source_eos: bool = False, max_len: int = 8) -> Translator:
@@ -39,6 +40,21 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     t = before.translate(["b a"], max_len=3)[0]
     assert before.attention(t)[1] == before.attention(t)[1] and t.source_tokens == ["b", "a"]
     assert np.triu(maps["encoder"][0], 1).any() and not np.triu(maps["decoder"][0], 1).any()
+
+
+def test_attention_of_a_translation_is_that_of_each_step_that_chose_a_token() -> None:
+    made = translator()
+    t = made.translate(["a b c"], max_len=5)[0]
+    inputs = np.array([[BOS, *t.ids[:-1]]])
+    with record_attention(made.model.eval()) as recorded:
+        made.model.hidden(np.array([[4, 5, 6]]), inputs)
+    maps, _, _ = made.attention(t)
+    names = {
+        "encoder": "encoder.layers.0.self_attention",
+        "decoder": "decoder.layers.0.self_attention",
+    }
+    for kind, name in (names | {"cross": "decoder.layers.0.cross_attention"}).items():
+        np.testing.assert_allclose(maps[kind], [recorded[name][0][0]], rtol=1e-6)
 
 
 def test_source_eos_counts_as_a_token_of_the_source() -> None:

@@ -21,7 +21,7 @@ def test_digests_of_different_values_differ() -> None:
     values: list[Any] = [
         x, x.astype("f8"), x.reshape(2, 3), x.reshape(3, 2), x[::-1], x.astype(">f4"), x[:5], 1, 1.5, "1", [1], [[1]], [1, 2], [2, 1],
         {"a": 1}, {"a": 2}, {"b": 1}, None, True, describe([0]), [x, x], [x],
-        np.zeros(2, 'i4'), np.zeros(2, 'f4'), np.zeros(1, 'i8'),
+        np.zeros(2, 'i4'), np.zeros(2, 'f4'), np.zeros(1, 'i8'), np.zeros(0, 'f4'), np.zeros(0, 'f8'),
     ]  # fmt: skip
     assert len({digest(value) for value in values}) == len(values)
     assert digest(np.asfortranarray(x.reshape(2, 3))) == digest(x.reshape(2, 3))

@@ -442,13 +442,38 @@ def test_fit_skips_a_step_and_restores_buffers_that_are_not_saved() -> None:
             lambda m: optim.SGD([*m.parameters()][::-1], lr=0.1, clip_norm=1.0),
             r"parameters\[0\] must be 'scale \(\)', .* got 'linear.bias",
         ),
+        (
+            lambda m: optim.SGD([*m.parameters()][:-1], lr=0.1, clip_norm=1.0),
+            r"parameters\[4\] must be 'linear.bias \(1,\)', as the run began with, got None",
+        ),
     ],
-    ids=["rate", "clipping", "order of parameters"],
+    ids=["rate", "clipping", "order of parameters", "one parameter less"],
 )
 def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, message: str) -> None:
     scaled_trainer(tmp_path, max_epochs=1).fit()
     with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
         scaled_trainer(tmp_path, optimizer=optimizer).fit(resume=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (optim.SGD, {"momentum": 0.5, "dampening": 0.1, "weight_decay": 0.1, "nesterov": True}),
+        (optim.Adam, {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.1, "amsgrad": True}),
+    ],
+)
+def test_resume_with_another_option_of_the_optimizer_raises(
+    tmp_path: Path, kind: Any, options: dict[str, Any]
+) -> None:
+    made = lambda more: scaled_trainer(
+        tmp_path, max_epochs=1, optimizer=lambda m: kind(m.parameters(), lr=0.1, **more)
+    )
+    common = {"momentum": 0.9} if kind is optim.SGD else {}
+    made(common).fit()
+    for name, value in options.items():
+        with pytest.raises(ValueError, match=rf"^{tmp_path}/last.*: optimizer\[0\] must be {{"):
+            made(common | {name: value}).resume()
+    assert made(common).resume()
 
 
 def test_fit_after_resume_and_new_learning_rate_uses_it(tmp_path: Path) -> None:
