@@ -377,14 +377,17 @@ def build(args: argparse.Namespace) -> tuple[Translator, Trainer, PairBatches, l
     train, valid, test = ([pair for pair in part if fits(splits, pair)] for part in parts)
     kept = len(train) + len(valid) + len(test)
     left_out[f"of more than {MAX_LEN} tokens"] += sum(map(len, parts)) - kept
-    sizes = [len(vocab) for vocab in (translator.source_vocab, translator.target_vocab)]
+    vocabs = (translator.source_vocab, translator.target_vocab)
     say(args, f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out")
     say(args, "for example: {}  →  {}".format(*map(escaped, parts[0][0])))
-    say(args, f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
+    say(
+        args,
+        f"{len(vocabs[0]):,} and {len(vocabs[1]):,} tokens, {model.num_parameters():,} parameters",
+    )
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
         note(f"left out of {kept + left_out.total():,} rows: {reasons}")
     for side, name in enumerate(("source", "target")):
-        warn_of_words(name, [pair[side] for pair in valid], splits[side], translator)
+        warn_of_words(name, [pair[side] for pair in valid], splits[side], vocabs[side])
     batches = make_batches(translator, train, args, learn=True)
     valid_batches, test_batches = (
         make_batches(translator, part, args, learn=False) for part in (valid, test)
@@ -408,11 +411,8 @@ def build(args: argparse.Namespace) -> tuple[Translator, Trainer, PairBatches, l
     return translator, trainer, test_batches, test
 
 
-def warn_of_words(
-    name: str, texts: Sequence[str], split: Tokenizer, translator: Translator
-) -> None:
+def warn_of_words(name: str, texts: Sequence[str], split: Tokenizer, vocab: Vocabulary) -> None:
     """Print the share of unknown validation tokens above 5%, and scripts without spaces."""
-    vocab = translator.source_vocab if name == "source" else translator.target_vocab
     if not isinstance(split, BPETokenizer) and has_no_spaces(texts):
         note(
             f"the {name} has no spaces between words: a sentence becomes a few long tokens; pass "

@@ -148,7 +148,10 @@ class _Beam:
             new = Hypothesis([*self.alive[row].tokens, token], float(flat[index]))
             if token in self.ends or length == self.max_len:
                 if rank < self.size:
-                    self._finish(new)
+                    new.score = self._score(new.log_prob, length)
+                    self.finished.append(new)
+                    self.finished.sort(key=lambda h: -h.score)
+                    del self.finished[self.size :]
             elif len(alive) < self.size:
                 alive.append(new)
                 continued.append(row)
@@ -168,9 +171,3 @@ class _Beam:
 
     def _score(self, log_prob: float, length: int) -> float:
         return log_prob / length**self.length_penalty
-
-    def _finish(self, h: Hypothesis) -> None:
-        h.score = self._score(h.log_prob, len(h.tokens))
-        self.finished.append(h)
-        self.finished.sort(key=lambda h: -h.score)
-        del self.finished[self.size :]

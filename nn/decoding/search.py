@@ -200,8 +200,6 @@ def generate(
         Number of hypotheses of a beam search; 1 for greedy search or sampling.
     do_sample : bool
         Draw tokens at random.
-    prompt_lookup_num_tokens : int, optional
-        Most tokens that a pass of greedy search adds: see `greedy_search`.
     n_best : int, optional
         Return a list of this number of sequences for each row, best first, in place of the best
         one. Requires a `num_beams` as large.

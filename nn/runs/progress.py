@@ -82,8 +82,6 @@ class ProgressLine:
                 print(line[:80], file=self.stream, flush=True)
 
     def __enter__(self) -> ProgressLine:
-        self._began = time.monotonic()
-        self._next = self._began + 2
         if self.stream is not None and self.stream.isatty():
             with suppress(ImportError):
                 tqdm = require("tqdm", "a progress bar").tqdm

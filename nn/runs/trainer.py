@@ -526,10 +526,9 @@ class Trainer(TrainingLoop):
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that a resumed run should have in common with its beginning."""
-        ranks = [self.parallel.size, self.parallel.parts]
         return {
             "accumulate": self.accumulate,
-            "ranks": ranks,
+            "ranks": [self.parallel.size, self.parallel.parts],
             "score": self.score is not None,
             **self._data,
         }

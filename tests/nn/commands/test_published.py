@@ -10,6 +10,7 @@ import math
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,11 @@ def test_search_with_rerank_orders_lines_by_a_cross_encoder(
     assert done.out[-2:] == [f"  {x:.2f}  {text}" for x, text in zip(-np.sort(-scores), expected)]
     done = call(search.main, f"{line} --top 1 --rerank {tmp_path}/cross --json")
     assert json.loads(done.out[0])["lines"][0]["score"] == pytest.approx(scores.max(), abs=1e-5)
+    for top in (3, 4, 7):
+        (found,) = call(search.main, f"{line} --top {top} --rerank {tmp_path}/cross").result
+        (candidates,) = call(search.main, f"{line} --top {top}").result
+        scores = rerank("the dog", candidates)
+        assert found == [candidates[i] for i in np.argsort(-scores, kind="stable")]
     error = error_of(search.main, f"{line} --rerank {encoder}")
     assert "the model must score pairs of texts, got EncoderModel; take a cross-encoder" in error
 
@@ -566,13 +572,16 @@ def test_fine_tune_on_texts_that_each_have_a_label_is_refused(
 def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -> None:
     """Validations during the warmup, a tenth of all steps, do not count."""
     lines.write_text("".join(f"the cat {i}\t{i % 2}\n" for i in range(40)))
-    line = f"{encoder} {lines} --epochs 20 --lr 0.1 --patience 1"
+    line = f"{encoder} {lines} --epochs 10 --lr 0.1 --patience 1"
     done = call(fine_tune.main, f"{line} --out {encoder}/out")
+    saved, best = (nn.load(encoder / "out", head="classes") for _ in range(2))
+    nn.load_weights(encoder / "out/run/best.safetensors", best)
+    np.testing.assert_equal(saved.state_dict(), best.state_dict())
     said = [x for x in done.err if "validations were not better" in x]
-    assert said and int(said[0].split()[3]) >= 4
+    assert said and int(said[0].split()[3]) >= 2
     done = call(fine_tune.main, f"{line} --out {encoder}/out --resume --patience 0")
     assert not any("validations were not better" in x for x in done.err)
-    assert any("step 40/40" in x for x in done.err)
+    assert any("step 20/20" in x for x in done.err)
     done = call(fine_tune.main, f"{line} --out {encoder}/all --patience 0")
     assert not any("validations were not better" in x for x in done.err)
 
@@ -632,13 +641,22 @@ def test_classify_with_columns_scores_the_rows_that_are_good(mine: Path, tmp_pat
     assert done.result == expected
 
 
+def test_first_row_of_chosen_columns_is_no_heading(tmp_path: Path) -> None:
+    rows = [("review", "sentiment"), *[("good film", "pos"), ("bad film", "neg")] * 3]
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    for name, columns, expected in (("a.csv", ["a", "b"], rows), ("a.tsv", None, rows[1:])):
+        args = SimpleNamespace(columns=columns, skip_bad=False)
+        assert inputs.read_labelled(tmp_path / name, args, keep_repeated=True) == expected
+
+
 def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:
     names = nn.classifier(mine).labels
     found, _ = nn.classifier(mine)(["the cat", "why is it"])
     path = tmp_path / "labelled.tsv"
-    path.write_text(f"the cat\t{found[0]}\nwhy is it\tnone of them\n")
+    path.write_text(f"the cat\t{found[0]}\nwhy is it\tnone of them\n" * 2)
     done = call(classify.main, f"{mine} --labels {path}")
-    assert done.result == found and len(done.out) == len(names) + 3
+    assert done.result == [*found, *found] and len(done.out) == len(names) + 3
     assert done.out[-1].startswith("accuracy 0.500") and "'none of them'" in done.err[-1]
 
 

@@ -409,12 +409,12 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_load_pairs_reads_every_form_of_file(files: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n")
+    (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n" * 2)
     line = f"--data {files['two']} --valid {files['gz']} --test {tmp_path}/other.tsv --reverse"
     args = train.parse(line.split())
     learned, valid, test = train.load_pairs(args)
     assert sorted(learned) == sorted(valid) == sorted((b, a) for a, b in PAIRS)
-    assert test == [("一只猫。", "A cat.")]
+    assert test == [("一只猫。", "A cat.")] * 2
     assert (args.d_model, args.dropout) == (256, 0.3)  # files have other defaults
     train_pairs, *held_out = train.load_pairs(train.parse(["--data", files["gz"]]))
     assert [len(part) for part in (train_pairs, *held_out)] == [8, 2, 2]

@@ -98,7 +98,7 @@ def test_stream_between_tokens_keeps_the_modes_of_the_caller() -> None:
     assert len(list(tokens)) == 2
 
 
-@pytest.mark.parametrize("convert", [list, np.array])
+@pytest.mark.parametrize("convert", [list, np.array, lambda rows: np.array(rows, np.uint8)])
 @pytest.mark.parametrize("padded", [[1, 3, 2], [2, 1, 3], [1, 2, 3]])
 def test_generate_leaves_out_padding_in_a_prompt(padded: list[int], convert: Any) -> None:
     m = model(pad_id=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from support.tiny_folders import language_model_folder
 
 import minigrad as mg
 import nn
+from minigrad.io.json import Settings
 from nn.decoding.text_generation import options_of_directory, until_stop
 
 
@@ -136,6 +138,24 @@ def test_max_length_of_the_directory_counts_the_prompt(length: int, tmp_path: Pa
     else:
         with pytest.raises(ValueError, match=f"above the 3 tokens of the prompt, got {length}"):
             nn.generate_text(model, nn.text.load(tmp_path), "the cat sat")
+
+
+@pytest.mark.parametrize("width", [1, 2, 19, 20, 21, 38, 39, 40])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_without_a_length_20_tokens_are_generated_or_as_many_as_fit(
+    width: int, positions: str
+) -> None:
+    """At least as many as `min_length` has beyond the prompt. A full context begins anew."""
+    config = nn.DecoderOnlyConfig(
+        9, 8, 2, 1, 8, max_len=40, positions=nn.PositionConfig(kind=positions)
+    )
+    model: Any = nn.LanguageModel(config)
+    model.origin = SimpleNamespace(generation=Settings({"min_length": 20}, "x"))
+    options = options_of_directory(model, {}, width)
+    is_limited = positions == "learned" and width < 40
+    assert options["max_len"] == (min(20, 40 - width) if is_limited else 20)
+    assert options["min_len"] == max(0, 20 - width)
+    assert options_of_directory(model, {"max_len": 5, "min_len": 2}, width)["max_len"] == 5
 
 
 def test_bad_words_of_the_directory_are_kept_but_for_eos_alone(tmp_path: Path) -> None:

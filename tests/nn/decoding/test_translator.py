@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
+from nn.decoding import beam_search, greedy_search
 from nn.decoding.sequences import Hypothesis
 from nn.options.probes import record_attention
 from nn.text.tokenize import SpaceTokenizer
@@ -92,6 +93,24 @@ def test_load_with_another_dropout_and_length_accepts_them(
     message = "best.safetensors: the weights of another model: this one has num_heads=4"
     with pytest.raises(ValueError, match=message):
         load_weights(tmp_path / "best.safetensors", other)
+
+
+@pytest.mark.parametrize("source_eos", [False, True])
+@pytest.mark.parametrize("n_best", [None, 1, 3])
+def test_translate_has_the_tokens_and_scores_of_a_beam_search(
+    source_eos: bool, n_best: int | None
+) -> None:
+    made, texts = translator(source_eos), ["a b c", "c", "b a"]
+    options = {"beam_size": 3, "length_penalty": 0.5, "n_best": n_best, "max_len": 5}
+    for text, found in zip(texts, made.translate(texts, **options), strict=True):
+        ids = made.source_vocab.encode(text.split(), eos=source_eos)
+        (best,) = beam_search(made.model, [ids], **options | {"n_best": n_best or 1})
+        for t, h in zip([found] if n_best is None else found, best, strict=True):
+            assert (t.source, t.source_tokens, t.ids) == (text, text.split(), h.tokens)
+            assert t.score == pytest.approx(h.score) != pytest.approx(h.log_prob)
+            assert t.tokens == made.target_vocab.decode(h.tokens) and t.text == " ".join(t.tokens)
+    (greedy,), (h,) = made.translate(["a"], max_len=4), greedy_search(made.model, made.encode(["a"])[0], max_len=4)  # fmt: skip
+    assert (greedy.ids, greedy.score) == (h.tokens, pytest.approx(h.score))
 
 
 @pytest.mark.parametrize("source_eos", [False, True])

@@ -121,7 +121,7 @@ def test_label_report_equals_scikit_learn_definitions(rows: list[tuple[str, str]
 
 TABLES = {
     "a.csv": 'text,label\n" a, ""b"" ", 1 \n"two\nlines",2\n',
-    "b.csv": 'text;label\n a, "b" ; 1 \n"two\nlines";2\n',
+    "b.csv": 'text ; label\n a, "b" ; 1 \n"two\nlines";2\n',
     "d.csv": 'a;text,label\n"a, ""b""",1\n"two\nlines",2\n',  # as many of both
     "c.jsonl": '{"text": " a, \\"b\\" ", "label": 1}\n\n{"text": "two\\nlines", "label": " 2 "}\n',
 }
@@ -153,6 +153,18 @@ def test_read_pairs_reads_tables_by_their_standards(tmp_path: Path, name: str) -
         ("a.csv", "a,b\n1,2\n", ["a", "a"], "columns must be two of a, b in .*, got a"),
         ("a.tsv", "a\ta\tb\n", ["a", "b"], "columns must be two of a, a, b in .*, got a"),
         ("a.csv", "a,b\n1\n", None, "line 2 must have 2 columns, got 1"),
+        (
+            "a.tsv",
+            "a\tb\tc\n1\t2\n",
+            ["c", "a"],
+            "line 2 must have 3 columns separated by tabs, got 2",
+        ),
+        (
+            "a.tsv",
+            "a\tb\tc\n1\n",
+            ["a", "b"],
+            "line 2 must have 2 columns separated by tabs, got 1",
+        ),
         ("a.csv", "a,b\nthe cat, the dog,1\n", None, "line 2 must have 2 columns, got 3"),
         ("a.csv", "i,a,b\n1,2,3\n", None, "must have two columns, got 3: i, a, b; choose two"),
         ("a.csv", "a\tb\n", None, "must have two columns, got 1"),

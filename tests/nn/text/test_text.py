@@ -183,7 +183,7 @@ def test_has_no_spaces_is_true_of_thai_lao_burmese_and_khmer() -> None:
     assert [has_no_spaces([text]) for text in texts] == [True] * 4 + [False] * 3
 
 
-@pytest.mark.parametrize(("f", "letter"), [(is_wide, "猫"), (has_no_spaces, "แ")])
+@pytest.mark.parametrize(("f", "letter"), [(is_wide, "猫"), (is_wide, "Ａ"), (has_no_spaces, "แ")])
 def test_script_is_that_of_more_than_a_fifth_of_the_characters(f: Any, letter: str) -> None:
     for count in range(1, 30):
         for others in range(4 * count - 1, 4 * count + 2):
@@ -214,8 +214,10 @@ def test_vocabulary_builds_encodes_and_decodes() -> None:
     assert v.tokens == [*SPECIALS, "b", "a", "c"] and "a" in v and "x" not in v
     assert v.encode(["a", "x", "b"], bos=True, eos=True) == [BOS, 5, UNK, 4, EOS]
     assert v.decode([BOS, 5, 4, PAD, EOS, 6]) == ["a", "b"]
-    with pytest.raises(IndexError, match="ids must be from 0 to 6, got 7"):
-        v.decode([7])
+    for wrong in (7, -1):
+        with pytest.raises(IndexError, match=f"ids must be from 0 to 6, got {wrong}"):
+            v.decode([wrong])
+    assert v != Vocabulary([*SPECIALS, "c", "a", "b"]) and v != v.tokens
 
 
 @pytest.mark.parametrize(
