@@ -108,6 +108,29 @@ def test_function_of_float16_beside_a_wider_dtype_is_computed_in_it(f: Any, dtyp
     np.testing.assert_allclose(y.data, expected.data, 1e-6, strict=True)
 
 
+PRODUCTS = [
+    np.dot, np.vdot, np.inner, np.outer, np.kron, np.vecdot, np.matmul, np.cross, np.convolve, np.correlate,
+    np.multiply, np.add, np.subtract, np.tensordot, np.append, np.polyval, np.maximum, np.hypot, np.power,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, bool, np.float16, np.float32])
+@pytest.mark.parametrize("f", PRODUCTS, ids=lambda f: f.__name__)
+def test_product_of_small_numbers_has_the_values_and_dtype_of_numpy(f: Any, dtype: Any) -> None:
+    """For arrays, which are not tensors, too, and for a tensor that requires gradients beside one."""
+    a, b = np.array([1, 0, 3], dtype), np.array([2, 1, 0], dtype)
+    axes = [1] if f is np.tensordot else []
+    try:
+        expected = f(a, b, *axes)
+    except TypeError:  # of booleans
+        return
+    tracked = [Tensor(a, requires_grad=True)] if dtype in (np.float16, np.float32) else []
+    for x in (a, Tensor(a), *tracked):
+        y = getattr(mg, f.__name__)(x, b, *axes)
+        assert y.dtype == expected.dtype
+        np.testing.assert_allclose(y.data, expected, rtol=1e-3)
+
+
 ONE_ARRAY = ["exp", "sigmoid", "silu", "log_sigmoid", "softplus", "elu", "gelu", "tanh", "softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "norm", "mean", "var", "std", "sqrt", "erf", "leaky_relu", "relu", "square", "sin", "log1p", "cumsum", "median"]  # fmt: skip
 
 
