@@ -105,10 +105,7 @@ def _select_along(
 
 @function(numpy=np.take_along_axis)
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
-    """Return y with y[i, j, k] = x[i, indices[i, j, k], k], for axis 1 of three.
-
-    Parameters and result: as `numpy.take_along_axis`.
-    """
+    """Return y with y[i, j, k] = x[i, indices[i, j, k], k], for axis 1 of three."""
     indices = integers("take_along_axis", indices)
     if axis is None:
         if indices.ndim != 1:

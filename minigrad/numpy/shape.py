@@ -62,19 +62,6 @@ def _ravel(x: Any, /) -> Any:
 _raveled = Op(_ravel, {"x": lambda g, x_shape: g.reshape(x_shape)}, view=True).function
 
 
-_AT_LEAST = """Add axes of length 1 to arrays with fewer than {ndim} axes.
-
-Parameters
-----------
-*arrays : array_like
-
-Returns
--------
-Tensor or tuple of Tensor
-    View of each array, as `numpy.atleast_{ndim}d` returns it.
-"""
-
-
 def _at_least(ndim: int) -> Any:
     numpy = (np.atleast_1d, np.atleast_2d, np.atleast_3d)[ndim - 1]
 
@@ -83,7 +70,7 @@ def _at_least(ndim: int) -> Any:
         return results[0] if len(results) == 1 else tuple(results)
 
     atleast.__name__ = atleast.__qualname__ = numpy.__name__
-    atleast.__doc__ = _AT_LEAST.format(ndim=ndim)
+    atleast.__doc__ = f"Add axes of length 1 to arrays with fewer than {ndim} axes."
     atleast.__module__ = __name__
     return function(numpy=numpy)(atleast)
 

@@ -323,8 +323,6 @@ def heaviside(x: Any, values: Any) -> Tensor:
     """Return 0 for negative, 1 for positive and NaN for NaN elements of x, and `values` for zeros.
 
     Elements of `values` have a gradient where x is zero.
-
-    Parameters: as `numpy.heaviside`.
     """
     y = where(to_array(x) == 0, values, np.heaviside(untracked(x), untracked(values)))
     return y[()]  # a number if it has no axes
