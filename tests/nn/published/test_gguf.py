@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,17 @@ def test_load_decodes_every_type(tmp_path: Path, kind: str) -> None:
             rounded = nn.for_inference(model, "int8")
             np.testing.assert_allclose(quick(IDS).data, rounded(IDS).data, atol=1e-4)
         assert isinstance(quick.embedding.tokens.weight, Int8Matrix)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("F16", "<f2"), ("F32", "<f4"), ("F64", "<f8")])
+def test_plain_arrays_are_decoded_as_copies(kind: str, code: str) -> None:
+    values = np.arange(12, dtype=code).reshape(3, 4) / 8
+    stored = SimpleNamespace(kind=SimpleNamespace(name=kind))
+    file: Any = SimpleNamespace(tensors={"x": stored}, _raw=lambda name: values.view(np.uint8))
+    found = GGUFFile._decoded(file, "x", slice(1, 3))
+    np.testing.assert_array_equal(found, values[1:].astype(np.float32), strict=True)
+    found[:] = -1
+    assert values.min() == 0
 
 
 def test_load_reads_blocks_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
