@@ -30,7 +30,7 @@ from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
 from nn.inference import int8
 from nn.inference.int8 import Int8Matrix
-from nn.published.gguf import GGUFFile
+from nn.published.gguf import ARCHITECTURES, GGUFFile
 from nn.text.gguf_tables import PRE_TOKENIZERS
 from nn.text.gguf_tokenizer import end_ids
 
@@ -102,6 +102,51 @@ def test_load_decodes_every_type(tmp_path: Path, kind: str) -> None:
             rounded = nn.for_inference(model, "int8")
             np.testing.assert_allclose(quick(IDS).data, rounded(IDS).data, atol=1e-4)
         assert isinstance(quick.embedding.tokens.weight, Int8Matrix)
+
+
+def stored_array(shape: tuple[int, ...], kind: str = "F32", **heads: Any) -> Any:
+    """Return a file of Llama with one array, whose values are not read."""
+    array = SimpleNamespace(kind=SimpleNamespace(name=kind), shape=shape)
+    return SimpleNamespace(
+        architecture=ARCHITECTURES["llama"], settings=heads, where="m.gguf", file="m.gguf",
+        tensors={f"blk.0.attn_{part}.weight": array for part in "qkv"}, names={"x": "blk.0.attn_v.weight"},
+    )  # fmt: skip
+
+
+@given(heads=st.integers(1, 3), kv_heads=st.none() | st.integers(1, 3), size=st.integers(1, 5))
+def test_rows_of_pairs_become_rows_of_halves(heads: int, kv_heads: int | None, size: int) -> None:
+    settings = {"num_attention_heads": heads, "num_key_value_heads": kv_heads}
+    for part, count in (("q", heads), ("k", kv_heads or heads)):
+        file = stored_array((count * size, 4), **settings)
+        if size % 2:
+            with pytest.raises(
+                ValueError, match=rf"attn_{part}.weight must have rows of whole pai"
+            ):
+                GGUFFile._order(file, f"blk.0.attn_{part}.weight")
+            continue
+        order: Any = GGUFFile._order(file, f"blk.0.attn_{part}.weight")
+        half = size // 2
+        expected = [
+            h * size + 2 * (i % half) + i // half for h in range(count) for i in range(size)
+        ]
+        assert order.tolist() == expected
+    assert GGUFFile._order(stored_array((3, 4), **settings), "blk.0.attn_v.weight") is None
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.5, np.nan, np.inf])
+def test_scales_of_eight_bits_must_be_finite(scale: float) -> None:
+    raw = np.zeros((2, 34), np.uint8)
+    raw[:, :2] = np.float16([[1.0], [scale]]).view(np.uint8)
+    raw[:, 2:] = np.arange(64).reshape(2, 32)
+    file = stored_array((2, 32), "Q8_0")
+    file._raw, file._order = lambda name: raw, lambda name: None
+    if np.isfinite(scale):
+        found = GGUFFile.matrix(file, "x")
+        np.testing.assert_array_equal(found.values, np.arange(64).reshape(2, 32))
+        assert found.scales.ravel().tolist() == [1.0, scale]
+    else:
+        with pytest.raises(ValueError, match="m.gguf: x must have finite scales"):
+            GGUFFile.matrix(file, "x")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("F16", "<f2"), ("F32", "<f4"), ("F64", "<f8")])
@@ -246,7 +291,7 @@ def test_gguf_in_a_directory_names_the_call(tmp_path: Path, read: Callable[[Path
             read(tmp_path / "tiny.gguf")
 
 
-@pytest.mark.parametrize("factor", [8.0, 32.0, 5.0])
+@pytest.mark.parametrize("factor", [8.0, 32.0, 5.0, 8.1])
 def test_load_reads_the_factors_of_llama3(tmp_path: Path, factor: float) -> None:
     settings, arrays = make("llama", tmp_path, 256)
     scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -261,7 +306,7 @@ def test_load_reads_the_factors_of_llama3(tmp_path: Path, factor: float) -> None
         factors.append(factor if is_low else 1.0 if is_high else blend)
     path = tmp_path / "model.gguf"
     write_gguf(path, "llama", settings, arrays | {"rope_freqs.weight": np.array(factors)})
-    if factor == 5:
+    if factor not in (8, 32):
         with pytest.raises(ValueError, match="rope_freqs.weight must be the factors of Llama 3.1"):
             nn.load(path)
     else:
