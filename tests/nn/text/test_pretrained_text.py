@@ -163,6 +163,13 @@ def test_special_tokens_around_texts_have_their_ids(
             nn.text.load(tmp_path)
 
 
+def test_batch_of_texts_of_spaces_is_padding_alone(tmp_path: Path) -> None:
+    text_files(tmp_path, False)
+    ids, mask, types = nn.text.load(tmp_path).batch(["", " ", "the"])
+    assert ids.tolist() == [[0], [0], [4]] and mask.tolist() == [[False], [False], [True]]
+    assert types.shape == (3, 1)
+
+
 def test_load_of_two_tokens_with_one_id_raises(tmp_path: Path) -> None:
     text_files(tmp_path)
     path = tmp_path / "tokenizer.json"
