@@ -77,7 +77,7 @@ def window_layers(hf: HFConfig, pattern: Callable[[int], int]) -> list[int]:
     kinds = hf.list("layer_types", str, None)
     if kinds is None:
         return [i for i in range(count) if pattern(i)]
-    if not {*kinds} <= {"sliding_attention", "full_attention"}:
+    if len(kinds) < count or not {*kinds} <= {"sliding_attention", "full_attention"}:
         hf.fail("layer_types", "full_attention or sliding_attention for each layer")
     return [i for i, kind in enumerate(kinds[:count]) if kind == "sliding_attention"]
 
@@ -255,7 +255,9 @@ class SmolLM3(Qwen2):
         rotates = hf.list("no_rope_layers", int)  # 1 if a layer has rotary positions
         if rotates is None:
             return lambda i: (i + 1) % interval == 0
-        return lambda i: i < len(rotates) and not rotates[i]
+        if len(rotates) < hf.integer("num_hidden_layers"):
+            hf.fail("no_rope_layers", "1 or 0 for each layer")
+        return lambda i: not rotates[i]
 
 
 class Gemma(Llama):

@@ -223,6 +223,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     *((name, {"is_causal": False}, "is_causal must be true or null") for name in CAUSAL),
     *((name, {"partial_rotary_factor": 0.5}, "partial_rotary_factor must be 1.0") for name in ("llama", "qwen3", "gemma", "phi3")),
     *((name, {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor must be 1.0") for name in ("llama", "phi3")),
+    *((name, {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 2}, "layer_types must be full_attention or sliding_attention for each")
+      for name in ("qwen2", "qwen3", "gemma2", "gemma3_text", "modernbert")),
+    ("smollm3", {"num_hidden_layers": 3, "no_rope_layers": [1, 1]}, "no_rope_layers must be 1 or 0 for each layer"),
     ("t5", {"feed_forward_proj": "gated-odd"}, "feed_forward_proj must be one of gelu, .*, or gated-"),
     ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 0}}, "factor must be at least 1e-06"),
 ]  # fmt: skip
