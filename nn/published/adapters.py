@@ -141,11 +141,10 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     alphas: dict[str, float] = {}
     for path, parts in paths.items():
         if path in whole:
-            data = {
-                f"{name}.{leaf}": p.data
-                for name, part in parts.items()
-                for leaf, p in _merged(part).named_parameters()
-            }
+            data = {}
+            for name, part in parts.items():
+                part = part.merged() if isinstance(part, LoRALinear) else part
+                data |= {f"{name}.{leaf}": p.data for leaf, p in part.named_parameters()}
             for name, stored in _arrays_of(stored_arrays, path).items():
                 arrays[_STEM + name] = stored.join(data)
         elif any(isinstance(part, LoRALinear) for part in parts.values()):
@@ -167,10 +166,6 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
 def _is_trained(part: Linear) -> bool:
     """Return whether a linear layer is trained itself, rather than by an adapter."""
     return not isinstance(part, LoRALinear) and any(p.requires_grad for p in part.parameters())
-
-
-def _merged(part: Linear) -> Linear:
-    return part.merged() if isinstance(part, LoRALinear) else part
 
 
 def _names_of(path: str) -> tuple[str, str]:
