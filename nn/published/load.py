@@ -422,13 +422,11 @@ class _Directory:
         filled: dict[str, Any] = {}
         for name, stored in arrays.items():
             for parameter, part in contents.pop(name).items():
-                if parameter in filled:
-                    if not np.array_equal(part, filled[parameter]):
-                        raise ValueError(
-                            f"{weights.where}: {name} differs from the array that config.json "
-                            "ties it to"
-                        )
-                    continue
+                if parameter in filled and not np.array_equal(part, filled[parameter]):
+                    raise ValueError(
+                        f"{weights.where}: {name} differs from the array that config.json ties it "
+                        "to"
+                    )
                 filled[parameter] = part
                 if isinstance(part, Int8Matrix) and matrices is not None:
                     matrices[id(parameters[parameter])] = part
