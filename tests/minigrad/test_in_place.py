@@ -344,6 +344,17 @@ def test_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any
     assert any(entry.frame.code.raw is f.__code__ for entry in raised.traceback)
 
 
+def test_error_raised_from_that_of_a_number_taken_out_is_kept() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return float(x)
+        except GradientError as error:
+            raise LookupError("mine") from error
+
+    with pytest.raises(LookupError, match="mine"):
+        mg.grad(f)(2.0)
+
+
 def test_number_taken_out_inside_a_block_of_a_derivative_is_refused_while_it_records() -> None:
     def f(x: Any, mode: Any) -> Any:
         with mode():

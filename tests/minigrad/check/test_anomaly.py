@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+import nn
 from minigrad import AnomalyError, GradientError, Tensor, custom_op
 
 
@@ -35,6 +36,10 @@ def leaf(*values: float) -> Tensor:
             "sum: its gradient passed on a NaN in its gradients",
         ),
         (lambda: Tensor([complex(0, math.nan)]) * 2, "multiply: passed on a NaN in its operands"),
+        (
+            lambda: nn.Linear(1, 1)([[math.nan]]),
+            r"passed on a NaN .* called at .*test_anomaly\.py:\d+ in .*Linear",
+        ),
         (lambda: mg.vmap(np.log)(np.array([1.0, -1.0])), "^log: made NaN from finite operands"),
         (lambda: mg.jacobian(np.sqrt)(np.zeros(2)), "^sqrt: its gradient made Inf from finite"),
     ],
@@ -92,12 +97,13 @@ def test_detect_anomaly_in_a_package_with_a_similar_name_names_its_line(
 
 def test_detect_anomaly_of_write_through_a_view_names_the_line() -> None:
     x = leaf(1.0, 1.0)
-    with mg.detect_anomaly():
-        y = (x * x).sum()
-        x.data[0] = 5.0
-        message = r"multiply: values that its gradient needs were changed since .*\(x \* x\)"
-        with pytest.raises(GradientError, match=message):
-            y.backward()
+    for name, f in (("multiply", lambda x: x * x), ("power", lambda x: x ** [1.5, 2.0])):
+        with mg.detect_anomaly():
+            y = f(x).sum()
+            x.data[0] += 4.0
+            message = rf"{name}: values that its gradient needs were changed since .*lambda x: x "
+            with pytest.raises(GradientError, match=message):
+                y.backward()
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

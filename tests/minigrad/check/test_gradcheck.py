@@ -89,8 +89,19 @@ def test_gradcheck_and_gradgradcheck_accept_right_gradients(f: Any, inputs: Any)
     assert mg.gradcheck(f, inputs) and mg.gradgradcheck(f, inputs)
 
 
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_gradcheck_compares_large_and_small_gradients_relatively(elementwise: bool) -> None:
+    cube = custom_op(x=lambda g, x: g * (3 + 1e-9) * x**2)(lambda x: x**3)
+    assert mg.gradcheck(lambda x: 1e7 * cube(x), A, elementwise=elementwise)
+    for options in ({"rtol": 0.0}, {"rtol": 1e-12}):
+        assert not mg.gradcheck(
+            lambda x: 1e7 * cube(x), A, elementwise=elementwise, raise_exception=False, **options
+        )
+
+
 def test_gradcheck_of_a_function_without_gradients_accepts_it() -> None:
     assert mg.gradcheck(np.floor, A + 0.5) and mg.gradgradcheck(lambda x: mg.argmax(x), A)
+    assert mg.gradcheck(lambda a, n, ids: n * a[ids], [A, 2, [1, 0]])
     assert mg.gradcheck(np.sin, np.ones((2, 0))) and mg.gradgradcheck(np.sin, np.ones((2, 0)))
 
 
@@ -238,8 +249,16 @@ def test_custom_op_with_one_rule_for_all_operands_has_their_gradients() -> None:
 
 def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
     c, x = np.ones(3), Tensor(np.ones(3), True)
-    custom_op(a=lambda g, b: b)(lambda a, b: (a * b).sum())(x, c).backward()
-    assert x.grad.data is not c and x.grad.data.base is not c
+    for rule in (lambda g, b: b, lambda g, y, b: b):
+        y = custom_op(a=rule)(lambda a, b: (a * b).sum())(x, c)
+        assert not np.shares_memory(mg.gradients(y, x, retain_graph=True)[0].data, c)
+        y.backward()
+        assert not np.shares_memory(x.grad.data, c)
+
+
+def test_custom_op_of_a_ufunc_has_the_derivative_of_its_rule() -> None:
+    exp2 = custom_op(x=lambda g, y: g * y * np.log(2.0))(np.exp2)
+    assert mg.gradcheck(exp2, A) and mg.gradgradcheck(exp2, A)
 
 
 def test_custom_op_rule_that_returns_an_array_twice_gives_gradients_of_their_own() -> None:
