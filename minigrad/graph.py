@@ -218,7 +218,7 @@ class Backward:
                 if self.collects:
                     self._collect(node, g, node in owned)
                 continue
-            edges: Any = node.edges or ()
+            edges: Any = node.edges
             if changes.last > node.seq:  # a saved array may have been changed since
                 name = op.name if self.watch is None else self.watch._name(node)
                 edges = changes.LOG["restored"](self.memory, name, node.seq, edges)
@@ -375,7 +375,7 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 def unbroadcast(c: Array, shape: Shape, name: str) -> Array:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     if shape == () and type(c) is ndarray:
-        return np.add.reduce(c, None, keepdims=True).reshape(())
+        return np.add.reduce(c, None).reshape(())
     extra = c.ndim - len(shape)
     axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
     total = c.sum(axis=tuple(axes), keepdims=True)

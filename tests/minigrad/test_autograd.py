@@ -147,6 +147,16 @@ def test_write_beside_the_memory_that_a_graph_needs_is_allowed() -> None:
     assert x.grad.tolist() == [2, 2, 2] and memory.tolist() == [0] * 3 + [1] * 3 + [0] * 3
 
 
+def test_write_into_memory_that_a_graph_needs_is_noticed_beside_other_writes() -> None:
+    x, constant = leaf(2), Tensor(np.ones(6))
+    for places in ((0, 5, 3), (3, 0, 5), (0, 5, 2)):
+        y = (x * constant[2:4]).sum()
+        for place in places:
+            constant[place] = 2.0
+        with pytest.raises(GradientError, match="was changed in place after it was used"):
+            y.backward()
+
+
 def test_backward_adds_to_a_read_only_gradient() -> None:
     x = leaf(3)
     x.grad = np.broadcast_to(2.0, 3)
@@ -172,6 +182,7 @@ def test_hook_sees_and_replaces_the_gradient() -> None:
     h.register_hook(lambda g: g * 10)
     x.register_hook(lambda g: g + 1)
     (h * h).sum().backward(retain_graph=True)
+    assert h.grad is None
     np.testing.assert_allclose(seen[0].data, 4 * x.data)
     np.testing.assert_allclose(x.grad.data, 80 * x.data + 1)
     handle.remove()
@@ -237,6 +248,11 @@ def test_hook_may_return_an_array_or_a_leaf_in_every_kind_of_pass() -> None:
         for create_graph in (True, False):
             g = mg.gradients(h.sum(), x, create_graph=create_graph)[0]
             np.testing.assert_allclose(g.data, 2 * mg.as_tensor(answer).data)
+
+    h, w = x * 2, leaf(3)
+    h.register_hook(lambda g: g * w)
+    (g,) = mg.gradients(h.sum(), x, create_graph=True)
+    assert mg.gradients(g.sum(), w)[0].tolist() == [2, 2, 2]
 
     def doubled(x: Any) -> Any:
         y = x * x

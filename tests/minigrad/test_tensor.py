@@ -92,6 +92,11 @@ def test_comparison_with_another_type_equals_numpy(other: Any) -> None:
         np.testing.assert_array_equal(f(Tensor(x), other).data, f(x, other), strict=True)
 
 
+def test_comparison_of_numbers_is_an_array() -> None:
+    y = Tensor(1.5) > 1
+    assert type(y.data) is np.ndarray and y.dtype == bool and y.item() is True
+
+
 # -- NumPy -------------------------------------------------------------------------------------------
 
 

@@ -375,8 +375,10 @@ def test_view_made_without_recording_stays_constant_after_a_write() -> None:
         views = [
             f(buffer) for f in (lambda x: x[:1], np.transpose, lambda x: x.reshape(2, 1), Tensor)
         ]
+    shared = Tensor(buffer)
     for view in (*views, buffer.detach()):
         buffer[0] = w[0]
+        assert (shared * 2).requires_grad
         y = view * 2
         assert not y.requires_grad and y.data.ravel()[0] == 2
     assert (buffer[:1] * 2).requires_grad

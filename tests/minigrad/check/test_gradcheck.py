@@ -256,6 +256,17 @@ def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
         assert not np.shares_memory(x.grad.data, c)
 
 
+@pytest.mark.parametrize("c", [2, 2.0, True, np.float32(2), np.int8(2), np.array(2)], ids=repr)
+def test_custom_op_rule_of_a_number_may_return_any_number(c: Any) -> None:
+    x = Tensor(1.5, requires_grad=True)
+    for create_graph in (False, True):
+        (g,) = mg.gradients(
+            custom_op(x=lambda g: c)(lambda x: x * 2)(x), x, create_graph=create_graph
+        )
+        assert g.dtype == float and g.item() == float(c)
+    assert custom_op(x=lambda g: c)(lambda x: x * 2)(x).backward() is None and x.grad.item() == c
+
+
 def test_custom_op_of_a_ufunc_has_the_derivative_of_its_rule() -> None:
     exp2 = custom_op(x=lambda g, y: g * y * np.log(2.0))(np.exp2)
     assert mg.gradcheck(exp2, A) and mg.gradgradcheck(exp2, A)

@@ -20,7 +20,8 @@ def test_grad_with_aux_returns_the_other_object() -> None:
     assert aux == "extra" and g.data.tolist() == [[2.0] * 3] * 2
     assert value.item() == pytest.approx(2 * A.sum())
     assert not value.requires_grad and not g.requires_grad
-    assert mg.grad(with_aux, has_aux=True)(A)[1] == "extra"
+    g, aux = mg.grad(with_aux, has_aux=True)(A, scale=3.0)
+    assert aux == "extra" and g.data.tolist() == [[3.0] * 3] * 2
 
 
 def test_grad_of_outer_tensors_is_recorded() -> None:
@@ -215,6 +216,8 @@ LEAF = Tensor(V, requires_grad=True)
             "argnums must be from -1 to 0 for 1 arguments, got 1",
         ),
         (lambda: mg.grad(np.multiply, -3)(V, V), ValueError, "argnums must be from -2 to 1 for 2"),
+        (lambda: mg.gradients([LEAF, LEAF], LEAF, [V]), ValueError, "must have 2 items, got 1"),
+        (lambda: mg.gradients(LEAF, LEAF, (V, V)), ValueError, "must have 1 items, got 2"),
         (lambda: mg.grad(np.sin, [])(1.0), ValueError, r"at least one position, got \[\]"),
         (lambda: mg.grad(np.sin, (0, None))(1.0), TypeError, "argnums must be an integer or int"),
         (
