@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import custom_op
+from minigrad import custom_op, registry
 from minigrad.fast.stepper import HAS_FLAGS
 from minigrad.registry import OPS, Op
 
@@ -99,6 +99,19 @@ def test_custom_op_refuses_gradients_of_an_operand_without_a_rule() -> None:
     assert mg.gradients(constant(a, b), [a, b], allow_unused=True)[0] is None
     with pytest.raises(TypeError, match="rules must be named as operands"):
         custom_op(b=by_b, c=None)(lambda a, b, /: a * b)
+
+
+def test_registered_names_must_be_new() -> None:
+    def exp(x, /):  # type: ignore[no-untyped-def]
+        return x
+
+    with pytest.raises(TypeError, match="the name of an op must be new, got 'exp'"):
+        registry.op(x=lambda g: g)(exp)
+    with pytest.raises(TypeError, match="answer: function must have no answer, got <ufunc 'exp'>"):
+        registry.answer(np.exp, exp)
+    with pytest.raises(TypeError, match="names must be new, got reshape of Tensor"):
+        registry.add_methods(mg.Tensor, {"reshape": exp})
+    assert mg.exp(0.0).item() == np.exp(mg.Tensor(0.0)).item() == 1
 
 
 def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused() -> None:

@@ -39,6 +39,24 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"^softmax: axis 3 is out of .*got x \(2,\) float64, axis=3$",
     ),
     # arrays
+    (
+        lambda: mg.reshape(MATRIX, 6, order="A"),
+        ValueError,
+        "reshape: order must be 'C' or 'F', got 'A'",
+    ),
+    (
+        lambda: mg.linear_cross_entropy(MATRIX, MATRIX, [0, 1], reduction="none"),
+        ValueError,
+        "linear_cross_entropy: reduction must be 'mean' or 'sum', got 'none'",
+    ),
+    *[
+        (
+            lambda f=f: f(MATRIX, [0, 1], reduction="max"),
+            ValueError,
+            "reduction must be 'mean', 'sum' or 'none', got 'max'",
+        )
+        for f in (mg.cross_entropy, mg.nll_loss)
+    ],
     (lambda: mg.gelu(TWO, approximate="exp"), ValueError, "gelu: approximate must be 'none' or"),
     (lambda: mg.masked_fill(TWO, TWO, 0), TypeError, "masked_fill: mask must be booleans"),
     (lambda: mg.stack([TWO, THREE]), ValueError, r"arrays must have one shape, got \[\(2,\), \(3"),

@@ -201,6 +201,22 @@ def test_variance_of_float32_that_is_small_beside_the_mean_is_exact() -> None:
     assert mg.var(x).item() == pytest.approx(np.var(steps) * distance**2, rel=1e-6, abs=0)
 
 
+def test_variance_of_float32_whose_sum_of_squares_overflows_is_exact() -> None:
+    x = np.array([1.5e19, -1.5e19] * 2, np.float32)
+    y = mg.var(x)
+    assert y.dtype == np.float32 and y.item() == pytest.approx(2.25e38, rel=1e-6)
+    g = mg.grad(lambda x: mg.var(x) * 1e-20)(x)
+    np.testing.assert_allclose(g.data, x * 5e-21, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [4096, 4097])
+def test_gradient_of_a_sum_of_many_elements_has_its_dtype_and_byte_order(size: int) -> None:
+    for dtype in (np.float32, float, ">f8"):
+        x = Tensor(np.ones((size, 1), dtype), requires_grad=True)
+        (x.sum() * 3).backward()
+        assert x.grad.dtype == dtype and np.array_equal(x.grad.data, np.full((size, 1), 3.0))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_std_whose_variance_overflows_is_exact_in_float32_and_infinite_in_float64(
     dtype: Any,
