@@ -340,10 +340,10 @@ CHANGING = {"append", "clear", "extend", "insert", "pop", "remove", "setdefault"
 
 def assignments(path: Path) -> Iterator[str]:
     """Yield the assignments of a file to what it imports from the book."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     package = path.relative_to(ROOT).parent.parts
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             source = ".".join([*base, *filter(None, [node.module])])
@@ -358,7 +358,7 @@ def assignments(path: Path) -> Iterator[str]:
             node = node.value
         return isinstance(node, ast.Name) and node.id in names
 
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.Assign, ast.Delete)):
             whole = [t for target in node.targets for t in getattr(target, "elts", [target])]
             yield from (

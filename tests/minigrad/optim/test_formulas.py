@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,7 @@ class Program:
     seed: int
 
 
+@cache
 def programs(kind: str) -> st.SearchStrategy[Program]:
     return st.builds(
         Program,
