@@ -24,16 +24,16 @@ from ..registry import FORMS, names_of
 from ..tensor import Tensor, to_array
 from .batched import all_true
 
-_FURTHER: dict[Callable[..., Any], Callable[..., Any]] = {}
-"""Functions with further options, by the function of the book."""
+_FURTHER: dict[Callable[..., Any], tuple[Callable[..., Any], set[str]]] = {}
+"""Functions with further options, and the options in the book, by the function of the book."""
 
 
 def _with_options(
     function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
 ) -> Callable[[], Any] | None:
     """Return the call of a function with further options, or None."""
-    other = _FURTHER.get(function)
-    if other is None or not options or not options.keys() <= {*names_of(other)}:
+    other, known = _FURTHER.get(function, (None, set[str]()))
+    if other is None or options.keys() <= known or not options.keys() <= {*names_of(other)}:
         return None
     return functools.partial(other, *args, **options)
 
@@ -45,7 +45,9 @@ def _further(function: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
     """Add the options of the declared function to `function`, and copy its docstring."""
 
     def declare(other: Callable[..., Any]) -> Callable[..., Any]:
-        _FURTHER[function] = other
+        parameters = inspect.signature(function).parameters.values()
+        known = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+        _FURTHER[function] = other, known
         function.__signature__, function.__doc__ = inspect.signature(other), other.__doc__
         return other
 

@@ -243,3 +243,13 @@ def test_text_in_a_message_is_one_line_of_at_most_60_characters(text: Any, shown
 @pytest.mark.parametrize(("count", "more"), [(0, ""), (1, ""), (8, ""), (9, " and 1 more")])
 def test_names_in_a_message_are_the_first_8_in_order(count: int, more: str) -> None:
     assert listed(reversed(range(count))) == ", ".join(map(str, range(min(count, 8)))) + more
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "min"])
+@pytest.mark.parametrize("axis", [[0, 1], "0", 1.0], ids=repr)
+def test_axis_that_is_no_integer_is_a_type_error(name: str, axis: Any) -> None:
+    """With and without the options that only NumPy's forms have."""
+    for options in ({}, {"keepdims": True}, {"where": True}):
+        if "where" not in options or name in ("sum", "mean", "var"):
+            with pytest.raises(TypeError, match="integer"):
+                getattr(mg, name)(np.ones((2, 3)), axis=axis, **options)

@@ -418,6 +418,11 @@ def test_loader_collates_drops_and_draws_as_its_options_say() -> None:
         ]
 
 
+def test_dataset_without_items_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="Items must define __getitem__"):
+        type("Items", (Dataset,), {})()[0]
+
+
 def test_split_is_drawn_from_its_generator_and_its_items_keep_their_order() -> None:
     data = TensorDataset(np.arange(30))
     splits = [

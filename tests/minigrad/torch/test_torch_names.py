@@ -84,6 +84,9 @@ def test_one_hot_has_the_rows_of_the_identity(ids: np.ndarray, more: int | None)
         (lambda x: mg.flip(x, dims=[1]), lambda x: np.flip(x, 1)),
         (lambda x: x.roll(1, dims=1), lambda x: np.roll(x, 1, 1)),
         (lambda x: mg.softmax(x, dim=0), lambda x: np.exp(x) / np.exp(x).sum(0)),
+        (lambda x: x.sum(dim=[0, 1]), lambda x: x.sum()),
+        (lambda x: x.amax(dim=1), lambda x: x.max(1)),
+        (lambda x: x.amin(0), lambda x: x.min(0)),
     ],
 )
 def test_option_with_the_name_of_pytorch_is_that_of_numpy(call: Any, numpy: Any) -> None:
@@ -235,6 +238,7 @@ def test_pytorch_reads_a_tensor(array: np.ndarray) -> None:
 
 
 def test_other_libraries_read_no_tensor_that_requires_gradients() -> None:
+    assert X.__dlpack_device__() == VALUES.__dlpack_device__()
     with pytest.raises(BufferError, match=r"must not require gradients; write x.detach\(\)"):
         np.from_dlpack(X)
     assert np.from_dlpack(X.detach()).shape == X.shape
