@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nn
-from nn.options.config import check_sizes
+from nn.options.config import ExtendedConfig, check_sizes, extended
 
 SIZES: dict[str, Any] = {"vocab_size": 9, "d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12}
 SCALING = {"rope_type": "linear", "factor": 2.0}
@@ -139,6 +139,10 @@ def test_config_from_dict_wrong_group_raises(data: dict[str, Any], message: str)
         (nn.DecoderOnlyConfig(max_len=2049), r"max_len must be at most 2048 \(the largest size of an array in f\), got 2049"),
         (nn.EncoderDecoderConfig(max_len=10**12), r"max_len must be at most 262144 \(the limit of a table of positions\), got"),
         (lm(positions=nn.PositionConfig(kind="relative", relative_buckets=2049))(), "relative_buckets must be at most 2048"),
+        (lm(embeddings=nn.EmbeddingConfig(scale=True, size=2049), tie=False)(), "embeddings.size must be at most 2048"),
+        (lm(attention=nn.AttentionConfig(head_dim=2049))(), "attention.head_dim must be at most 2048"),
+        (lm(positions=nn.PositionConfig(kind="learned", offset=2049))(), "positions.offset must be at most 2048"),
+        *[(nn.EncoderConfig(**SIZES | {name: 10**12}), f"{name} must be at most 2048") for name in ("num_types", "num_classes", "vocab_size", "d_ff")],
         (nn.EncoderConfig(positions="learned", image_size=1 << 22, patch_size=4), "image_size must be at most 2048"),
         (nn.EncoderConfig(image_size=4, patch_size=4, num_channels=10**12), "num_channels must be at most 2048"),
     ],
@@ -239,13 +243,30 @@ def test_defaults_are_those_of_the_paper(kind: Any) -> None:
     assert found == {**DEFAULTS[kind], **required}
 
 
+def test_extended_configuration_of_a_book_model_has_all_its_values() -> None:
+    values: dict[str, Any] = {
+        "dropout": 0.3, "activation": "relu", "norm_first": True, "positions": "learned", "max_len": 7, "output_bias": True,
+        "pad_id": 3, "bos_id": 4, "eos_id": (5, 6), "dtype": "float64", "tie": "target", "d_ff": 12, "d_model": 8, "num_heads": 2,
+    }  # fmt: skip
+    for config in (
+        nn.TransformerConfig(19, 9, **values),
+        nn.LanguageModelConfig(**SIZES | values | {"tie": False, "norm_first": False}),
+    ):
+        made = extended(config)
+        assert made == extended(made) and isinstance(made, ExtendedConfig)
+        for item in fields(config):
+            value = getattr(made, item.name)
+            value = value.kind if item.name == "positions" else value
+            assert value == getattr(config, item.name), item.name
+
+
 def test_extended_configurations_have_the_defaults_of_the_book() -> None:
     """Except the activation of decoder-only models, which is GPT-2's."""
-    for kind, extended in (
+    for kind, with_options in (
         (nn.TransformerConfig, nn.EncoderDecoderConfig),
         (nn.LanguageModelConfig, nn.DecoderOnlyConfig),
     ):
-        config, plain = extended(), kind()
+        config, plain = with_options(), kind()
         for item in fields(kind):
             if item.name == "positions":
                 assert config.positions == nn.PositionConfig(kind=plain.positions)

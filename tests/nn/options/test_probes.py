@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -176,3 +177,19 @@ def test_probes_end_with_an_error() -> None:
         np.testing.assert_array_equal(model(IDS).data, expected)
         assert recorded is None or not any(recorded.values())
         assert not any(module.has_hooks for module in model.modules())
+
+
+def test_recorded_attention_refuses_masks_and_gates_as_the_attention_does() -> None:
+    attention, x = nn.MultiHeadAttention(8, 2), np.ones((1, 3, 8), np.float32)
+    for block in (
+        nullcontext(),
+        *(nn.record_attention(attention, retain_grad=r) for r in (False, True)),
+    ):
+        with block, pytest.raises(TypeError, match="mask must be booleans, True = may attend"):
+            attention(x, mask=np.tri(3))
+    for gate in (0.5, np.ones(1), np.ones(3), np.ones((1, 1)), np.ones((2, 2))):
+        with (
+            nn.gate_heads(attention, {"": gate}),
+            pytest.raises(ValueError, match="gate must have"),
+        ):
+            attention(x)
