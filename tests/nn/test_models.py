@@ -456,3 +456,18 @@ def test_embedding_without_positions_begins_at_position_0() -> None:
     embed = nn.LanguageModel(config, np.random.default_rng(0)).eval().embedding
     x = embed.tokens([[4, 5]]).data * embed.scale + embed.positions.weight.data[:2]
     np.testing.assert_allclose(embed([[4, 5]]).data, x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_types", [1, 2])
+def test_embedding_adds_types_and_drops_before_its_projection(num_types: int) -> None:
+    embeddings = nn.EmbeddingConfig(scale=False, size=64)
+    options: dict[str, Any] = {"num_types": num_types, "positions": "none", "dropout": 0.5}
+    config = nn.EncoderConfig(9, 8, 2, 1, 8, **options, embeddings=embeddings)
+    embed: Any = nn.EncoderModel(config, np.random.default_rng(0)).eval().embedding
+    ids = np.array([[3, 4, 5]])
+    for types in (None, np.zeros_like(ids), np.full_like(ids, num_types - 1)):
+        x = embed.tokens(ids) + embed.types.weight.data[0 if types is None else types]
+        np.testing.assert_allclose(embed(ids, 0, types).data, embed.projection(x).data, rtol=1e-5)
+    inputs: list[Any] = []
+    embed.projection.register_forward_pre_hook(lambda module, args: inputs.append(args[0].data))
+    assert embed.train()(ids).data.all() and 0.2 < (inputs[0] == 0).mean() < 0.8
