@@ -471,3 +471,21 @@ def test_embedding_adds_types_and_drops_before_its_projection(num_types: int) ->
     inputs: list[Any] = []
     embed.projection.register_forward_pre_hook(lambda module, args: inputs.append(args[0].data))
     assert embed.train()(ids).data.all() and 0.2 < (inputs[0] == 0).mean() < 0.8
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * 2
+
+
+@pytest.mark.parametrize("change", ["hook", "class"])
+def test_loss_is_that_of_the_logits_of_any_output_projection(change: str) -> None:
+    model = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 8), np.random.default_rng(0)).eval()
+    ids = np.array([[3, 4, 5, 6]])
+    plain = model.loss(ids).item()
+    if change == "class":
+        model.output.__class__ = Doubled
+    else:
+        model.output.register_forward_hook(lambda module, args, y: y * 2)
+    expected = mg.cross_entropy(model(ids)[:, :-1], ids[:, 1:]).item()
+    assert model.loss(ids).item() == pytest.approx(expected, rel=1e-6) != plain
