@@ -65,26 +65,23 @@ def explore_run(run_dir: str, sentence: str, out: Path, backward: bool) -> None:
     """Write what a translator attended to while it translated a sentence."""
     translator = nn.Translator.load(run_dir, inference=not backward)
     check_spaces(translator, sentence)
-    (translation,) = translator.translate([sentence], beam_size=4)
+    (beams,) = translator.translate([sentence], beam_size=4, n_best=4)
+    translation = beams[0]
     maps, source, target = translator.attention(translation)
     title = f"{translation.source} → {translation.text}"
     if out.suffix in PICTURES:
         plots.attention_grid(maps["cross"], target, source, title, out)
         return
-    ids, _ = translator.encode([sentence])
-    vocab, split = translator.target_vocab, translator.target_tokenizer
-    hypotheses = nn.beam_search(translator.model, ids, beam_size=4, n_best=4)[0]
-    beams = [(split.join(vocab.decode(h.tokens)), h.score) for h in hypotheses]
     nn.explore(
         translator.model,
-        ids,
+        translator.encode([sentence])[0],
         source,
         translation.ids,
         target,
         out,
         title,
-        vocabulary=vocab.tokens,
-        beams=beams,
+        vocabulary=translator.target_vocab.tokens,
+        beams=[(t.text, t.score) for t in beams],
         backward=backward,
     )
 

@@ -72,7 +72,6 @@ CALL_OPTIONS = {"out", "resume", "quiet"}
 """Options that are not settings of a run."""
 MAY_CHANGE = {"epochs", "steps", "data", "valid", "test", "processes"}
 """Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
-LARGE_CORPUS = 20_000  # pairs
 TOKENIZERS = ("word", "char", "space", "bpe")
 
 
@@ -369,8 +368,6 @@ def build(args: argparse.Namespace) -> tuple[Translator, Trainer, PairBatches, l
     mg.manual_seed(args.seed)
     left_out: Counter[str] = Counter()
     parts = load_pairs(args, left_out)
-    if (count := sum(map(len, parts))) > LARGE_CORPUS:
-        say(args, f"{count:,} pairs; splitting them into tokens")
     translator = make_translator(args, parts[0])
     model = translator.model
     splits = (translator.source_tokenizer, translator.target_tokenizer)

@@ -119,10 +119,9 @@ def stream_text(
         Options of `stream`; by default those of the model's directory, as in `generate_text`.
     """
     _check(model, text)
-    if isinstance(stop, str):
-        raise TypeError(f"stop must be a list of strings, got {stop!r}; put it in a list")
-    if not isinstance(stop, Iterable) or not all(isinstance(s, str) for s in stop):
-        raise TypeError(f"stop must be a list of strings, got {stop!r:.60}")
+    is_list = isinstance(stop, Iterable) and not isinstance(stop, str)
+    if not is_list or not all(isinstance(s, str) for s in stop):
+        raise TypeError(f"stop must be a list of strings, got {stop!r:.60}; put a string in a list")
     if "" in stop:
         raise ValueError("stop must hold strings that are not empty, got ''")
     if isinstance(model.config, TransformerConfig):

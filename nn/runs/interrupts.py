@@ -20,13 +20,13 @@ class Interrupts:
     handler of the user's keeps it.
     """
 
+    noted = False
+    number: int
+
     def __init__(self) -> None:
-        self.noted = False
-        self.number: int = signal.SIGINT
         self._handlers = ExitStack()
 
     def __enter__(self) -> Interrupts:
-        self.noted = False
         self.number = signal.SIGINT
         ctrl_c = SignalHandlers((signal.SIGINT,), self._note, (signal.default_int_handler,))
         self._handlers.enter_context(ctrl_c)
