@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from support.commands import Terminal, hide_packages
@@ -33,6 +34,49 @@ def test_progress_in_terminal_is_bar_with_lines_above(monkeypatch: pytest.Monkey
     needs("tqdm")
     text = shown(monkeypatch, Terminal())
     assert all(part in text for part in ["20/20", "loss=0.5", f"{LINES[0]}\n", LINES[1]])
+
+
+class Bar:
+    """A bar of tqdm that records its calls."""
+
+    made: ClassVar[list[Bar]] = []
+
+    def __init__(self, initial: int, **options: Any) -> None:
+        self.n, self.options, self.is_closed = initial, {"initial": initial, **options}, False
+        self.shown: list[Any] = []
+        self.made.append(self)
+
+    @classmethod
+    def set_lock(cls, lock: Any) -> None:
+        pass
+
+    def set_postfix(self, figures: dict[str, Any], refresh: bool) -> None:
+        assert not refresh
+        self.shown.append((self.n, figures))
+
+    def update(self, steps: int) -> None:
+        self.n += steps
+
+    def write(self, line: str, file: Any) -> None:
+        self.shown.append((line, file))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_progress_moves_a_bar_and_writes_lines_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=Bar))
+    Bar.made.clear()
+    stream = Terminal()
+    assert shown(monkeypatch, stream, unit="line") == ""
+    (bar,) = Bar.made
+    assert bar.options == {"total": 20, "initial": 4, "unit": " line", "file": stream, "dynamic_ncols": True}  # fmt: skip
+    expected: list[Any] = [(n, {"loss": "0.5"}) for n in range(4, 20)]
+    for at, step in ((4, 8), (13, 16)):
+        expected.insert(at, (f"line {step}/20  valid_loss 0.25", stream))
+    assert bar.shown == expected and bar.n == 20 and bar.is_closed
+    assert Bar.monitor_interval == 0  # type: ignore[attr-defined]
+    assert shown(monkeypatch, io.StringIO()).splitlines() == LINES and len(Bar.made) == 1
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
