@@ -100,6 +100,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"vectors that are not empty, got shapes \(2,\) and",
     ),
+    (
+        lambda: mg.gradient(THREE, Tensor([0.0, 1.0, 3.0], requires_grad=True)),
+        TypeError,
+        "gradient: positions must not require gradients; divide differences of f",
+    ),
     (lambda: mg.gradient(CUBE, 1.0, 1.0), TypeError, "for each of 3 axes, got 2"),
     (lambda: mg.gradient(MATRIX, 1.0, 1.0, 1.0), TypeError, "for each of 2 axes, got 3"),
     (lambda: mg.matrix_power(CUBE, 2.0), TypeError, "matrix_power: n must be an integer, got 2.0"),
