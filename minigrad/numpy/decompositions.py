@@ -25,7 +25,7 @@ from ..nested import needs_gradient
 from ..ops import reduce as reduction
 from ..ops.arithmetic import safe_divide, square
 from ..ops.network import matmul
-from ..ops.shape import astype, clone, concatenate, getitem
+from ..ops.shape import astype, clone, concatenate, getitem, where
 from ..registry import Op, either, function, op
 from ..tensor import Tensor, to_array, unwrap
 from .batched import all_true
@@ -250,16 +250,30 @@ def _pinv(x, /, rcond=None):
     return np.linalg.pinv(x, rcond)
 
 
+def _inverse_of_rank(x: Any, rcond: Any) -> Tensor:
+    """Return pseudo-inverses, also if `rcond` leaves out singular values that are not 0."""
+    array = unwrap(x)
+    if not array.size or not needs_gradient(x):
+        return _pinv(x, rcond=rcond)
+    u, s, vh = svd(x, full_matrices=False)
+    largest, rounding = unwrap(s)[..., :1], np.finfo(array.dtype).eps * max(array.shape[-2:])
+    kept = unwrap(s) > np.asarray(rcond)[..., None] * largest
+    if all_true(kept | (unwrap(s) <= rounding * largest)):
+        return _pinv(x, rcond=rcond)
+    inverses = where(kept, 1 / where(kept, s, 1.0), 0.0)
+    return matmul(vh.mT * inverses[..., None, :], u.mT)
+
+
 @function(numpy=np.linalg.pinv)
 def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
     """Compute the pseudo-inverses of matrices.
 
-    The derivative assumes that the rank does not change.
+    The derivative assumes that no singular value becomes 0, or passes the limit `rcond`.
     """
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: only one of rcond and rtol must be given, got both")
     limit = rcond if rtol is None else rtol
-    return _pinv(x, rcond=1e-15 if limit is None else limit)
+    return _pinv(x, rcond=1e-15) if limit is None else _inverse_of_rank(x, limit)
 
 
 @function(numpy=np.linalg.lstsq)
@@ -268,8 +282,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
     a, b = astype(a, solution.dtype), astype(b, solution.dtype)
     m, n = a.shape
-    eps = np.finfo(a.dtype).eps
-    x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
+    least = np.finfo(a.dtype).eps * (m if m > n else n)
+    x = matmul(_pinv(a, rcond=least) if rcond is None else _inverse_of_rank(a, rcond), b)
     residuals = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
     return x, residuals if rank == n < m else residuals[:0], rank, svdvals(a)
 

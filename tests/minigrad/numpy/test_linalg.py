@@ -77,3 +77,35 @@ def test_function_of_several_matrices_equals_that_of_each(f: Any) -> None:
                 expected = np.stack([each[i] for each in of_each])
                 assert part.shape == expected.shape
                 np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-11)
+
+
+LIMITS = [None, 1e-12, 0.2, 0.9]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3), (3, 2)])
+def test_pseudo_inverse_has_its_derivative_if_a_limit_leaves_out_singular_values(
+    limit: Any, shape: tuple[int, int]
+) -> None:
+    x, b = normal(2, 2, *shape), normal(3, shape[0], 2)
+    for f in (
+        lambda x: np.linalg.pinv(x, rtol=limit),
+        lambda x: np.linalg.pinv(x, limit),
+        lambda x: np.linalg.lstsq(x[0], b, limit)[0],
+    ):
+        np.testing.assert_allclose(f(Tensor(x, requires_grad=True)).data, f(x), rtol=1e-10)
+        mg.gradcheck(f, (x,), elementwise=False)
+    mixed = np.array([1e-12, 0.5])
+    mg.gradcheck(lambda x: np.linalg.pinv(x, mixed), (x,), elementwise=False)
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_pseudo_inverse_of_singular_matrices_has_the_gradient_of_constant_rank(limit: Any) -> None:
+    x = np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 0.0]]])
+    y, pullback = mg.vjp(lambda x: np.linalg.pinv(x, limit), x)
+    np.testing.assert_allclose(y.data, np.linalg.pinv(x), atol=1e-15)
+    for matrix, part in zip(x, pullback(np.ones_like(x))[0].data):
+        # along changes that keep the rank: multiples of the matrix, whose inverse is divided
+        inverse = np.linalg.pinv(matrix)
+        assert (part * matrix).sum() == pytest.approx(-inverse.sum())
+    assert mg.grad(lambda x: np.linalg.pinv(x, limit).sum())(np.ones((0, 2))).shape == (0, 2)
