@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -346,3 +347,28 @@ def test_marian_with_other_ids_raises(
 ) -> None:
     with pytest.raises(ValueError, match="vocab.json: ids must be 0 to 2, and tokens include"):
         marian(tmp_path, monkeypatch, vocab=vocab)
+
+
+@pytest.mark.parametrize(
+    ("bytes_from", "message"),
+    [(4, ""), (3, "pieces for bytes are not supported"), (None, "not a SentencePiece model")],
+)
+def test_sentencepiece_models_with_pieces_for_bytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_from: int | None, message: str
+) -> None:
+    def read(model_proto: bytes) -> Any:
+        assert model_proto == b"model"
+        if bytes_from is None:
+            raise RuntimeError("no model")
+        return SimpleNamespace(
+            encode=lambda text: [text], get_piece_size=lambda: 4, is_byte=lambda i: i >= bytes_from
+        )
+
+    monkeypatch.setitem(sys.modules, "sentencepiece", SimpleNamespace(SentencePieceProcessor=read))
+    path = tmp_path / "source.spm"
+    path.write_bytes(b"model")
+    if message:
+        with pytest.raises(ValueError, match=f"^{path}: {message}"):
+            legacy_tokenizers._model_in(path)
+    else:
+        assert legacy_tokenizers._model_in(path).encode("a") == ["a"]
