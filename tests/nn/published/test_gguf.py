@@ -660,6 +660,10 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     metadata = {key: value for key, (value, *_) in scored_vocabulary("a").items()}
     assert end_ids(metadata, "") == [2]
     assert end_ids(metadata | {f"{GG}eos_token_id": 4}, "") == [4, 2]
+    plain = {f"{GG}tokens": ["a", "b", "c"]}  # 2 is the default of the kind, whatever its name
+    assert end_ids(plain | {f"{GG}model": "llama"}, "") == [2]
+    assert end_ids(plain | {f"{GG}model": "gpt2"}, "") == []
+    assert end_ids({f"{GG}tokens": ["a", "b"], f"{GG}model": "llama"}, "") == []
     assert end_ids({}, "") == [] and end_ids({f"{GG}eos_token_id": 7}, "") == [7]
 
 

@@ -224,7 +224,7 @@ def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("names", [(), ("dtype",), ("torch_dtype",), ("dtype", "torch_dtype")])
-@pytest.mark.parametrize("stored", [None, "float16", "float64"])
+@pytest.mark.parametrize("stored", [None, "float16", "bfloat16", "float32", "float64"])
 def test_save_writes_the_dtype_under_the_names_of_the_file(
     tmp_path: Path, names: tuple[str, ...], stored: str | None
 ) -> None:
@@ -235,6 +235,9 @@ def test_save_writes_the_dtype_under_the_names_of_the_file(
     again = json.loads((tmp_path / "again/config.json").read_text())
     found = {name: again[name] for name in ("dtype", "torch_dtype") if name in again}
     assert found == dict.fromkeys(names or ("torch_dtype",), stored or "float64")
+    kinds = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
+    file = SafetensorsFile(tmp_path / "again/model.safetensors")
+    assert {entry.dtype for entry in file.values()} == {kinds.get(stored or "", "F64")}
 
 
 def test_load_with_another_head_refuses_missing_and_unknown_arrays(tmp_path: Path) -> None:
