@@ -27,7 +27,7 @@ from ...arguments import checked_count
 from ...io.signals import ENDING
 from ...optim import Optimizer
 from ...optimizer import norm_of, sum_of_squares
-from ...tensor import Tensor, grad_of
+from ...tensor import Tensor
 from ..runtime import fork_obstacle, get_num_threads, threads
 from ..stepper import Block
 from .captured_state import (
@@ -212,9 +212,10 @@ class DataParallel(SingleProcess):
             self._send([worker], "run", seeds, shard, add)
         loss = self._backward(shards[0], add)
         losses, with_gradient = zip((loss, ()), *self._answers(self._workers))
-        parameters = self._parameters()
-        for i in set().union(*with_gradient).difference(self._with_gradient()):
-            parameters[i].grad = np.zeros(parameters[i].shape, parameters[i].dtype)
+        assert self._flat is not None
+        for i in set().union(*with_gradient).difference(self._flat.present()):
+            p = self._flat.homes[i][0]
+            p.grad = np.zeros(p.shape, p.dtype)
         return list(losses[: len(shards)])
 
     # -- methods of every process
@@ -222,12 +223,6 @@ class DataParallel(SingleProcess):
     def _state(self) -> list[Any]:
         facts = [(p, p.requires_grad, p._array) for p in self.optimizer.state]
         return [*itertools.chain(*facts), *captured_state(self.model)]
-
-    def _parameters(self) -> list[Tensor]:
-        return [] if self._flat is None else [p for p, _ in self._flat.homes]
-
-    def _with_gradient(self) -> list[int]:
-        return [i for i, p in enumerate(self._parameters()) if grad_of(p) is not None]
 
     def _backward(self, shard: Any, add: bool) -> float:
         if not add and self._flat is not None:
@@ -356,7 +351,7 @@ class DataParallel(SingleProcess):
         loss = self._backward(shard, add)
         assert self._flat is not None
         self._flat.fill()
-        return loss, self._with_gradient()
+        return loss, self._flat.present()
 
     def _send(self, workers: list[tuple[Any, Any]], *message: Any) -> None:
         for process, pipe in workers:

@@ -72,16 +72,16 @@ class FlatGradients:
             if g is not home.array:
                 home.array[...] = 0 if g is None else g
 
-    def adopt(self, adopted: Iterable[bool]) -> None:
+    def adopt(self, indices: Iterable[int]) -> None:
         """Let the arrays be the gradients of some parameters, which `fill` has copied."""
-        for (p, home), is_adopted in zip(self.homes, adopted):
-            node = node_of(p)
-            if is_adopted and node is not None:
+        for i in indices:
+            p, home = self.homes[i]
+            if (node := node_of(p)) is not None:
                 node.grad = home.array
 
-    def present(self) -> list[bool]:
-        """Return for each parameter whether it has a gradient."""
-        return [grad_of(p) is not None for p, _ in self.homes]
+    def present(self) -> list[int]:
+        """Return the indices of the parameters that have a gradient."""
+        return [i for i, (p, _) in enumerate(self.homes) if grad_of(p) is not None]
 
     def release(self) -> None:
         """Let the parameters have their gradients in memory of their own again."""

@@ -105,11 +105,12 @@ class MPIParallel(SingleProcess):
     def _gather(self) -> None:
         """Sum the gradients over all ranks; forked processes sum their gradients in `step`."""
         flat = self._flat()
-        present = np.array(flat.present(), np.int64)
+        present = np.zeros(len(flat.homes), np.int64)
+        present[flat.present()] = 1
         flat.fill()
         if self.parts == 1:
             self._sum_gradients()
-        flat.adopt(self._summed(present) > 0)  # a gradient on one rank means a gradient on all
+        flat.adopt(np.flatnonzero(self._summed(present)))  # those with a gradient on any rank
 
     def _flat(self) -> FlatGradients:
         """Return the flat gradients of this rank, which forked processes make, too."""

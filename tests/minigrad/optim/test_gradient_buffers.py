@@ -117,7 +117,7 @@ def test_backward_adds_to_a_gradient_that_was_set_from_outside() -> None:
     _, flat = collected([p])
     p.grad = np.arange(5.0)
     flat.fill()
-    flat.adopt([True])
+    flat.adopt([0])
     (p * 2).sum().backward()
     assert p.grad.tolist() == [2, 3, 4, 5, 6]
 
