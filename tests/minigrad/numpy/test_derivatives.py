@@ -76,6 +76,8 @@ def test_vjp_and_jvp_multiply_by_the_jacobian() -> None:
     tangents = mg.jvp(lambda x: (x.argmax(), x * x, x[0] > 0), V, V)[1]  # integers are constant
     np.testing.assert_allclose(tangents[1].data, 2 * V * V)
     assert (tangents[0].item(), tangents[2].item()) == (0, False)
+    constant = mg.jvp(lambda x: (x, Tensor(A.astype(np.float32))), V, V)[1][1]
+    assert constant.dtype == np.float32 and not constant.data.any()
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
