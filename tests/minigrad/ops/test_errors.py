@@ -100,6 +100,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"vectors that are not empty, got shapes \(2,\) and",
     ),
+    (lambda: mg.block((TWO, TWO)), TypeError, "arrays is a tuple"),
     (
         lambda: mg.gradient(THREE, Tensor([0.0, 1.0, 3.0], requires_grad=True)),
         TypeError,

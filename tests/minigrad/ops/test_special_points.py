@@ -80,6 +80,10 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
         [0, math.log(2)],
     ),
     ("copysign by a negative zero", lambda a: np.copysign(a, -0.0), [2.0, -3.0], [-1, 1]),
+    *[
+        (f"{f.__name__} with NaN", lambda x, f=f: f(x, [1.0, NAN]) + f(2.0, x), [NAN, 1.0], [2, k])
+        for f, k in ((np.minimum, 2), (np.maximum, 1))
+    ],
     ("xlogy by a factor of 1", lambda a: mg.xlogy(a, [0.0, 2.0]), [1.0, 1.0], [-INF, math.log(2)]),
     ("interp at knots", lambda x: mg.interp(x, [0.0, 2.0], [1.0, 5.0]), [0.0, 1.0, 2.0], [2, 2, 2]),
     ("interp outside", lambda y: mg.interp([-INF, INF, 9.0], [0.0, 2.0], y), [1.0, 5.0], [1, 2]),
@@ -293,6 +297,17 @@ def test_gradient_by_eigh_of_one_matrix_does_not_depend_on_the_size_of_the_other
         expected = mg.grad(total)(matrix, weight).data
         assert np.isfinite(expected).all()
         np.testing.assert_allclose(gradient, expected, 1e-9, 1e-9 * np.abs(expected).max())
+
+
+def test_second_derivative_by_another_matrix_is_zero_at_equal_eigenvalues() -> None:
+    x, weights = np.stack([np.eye(2), np.diag([1.0, 3.0])]), np.array([[1.0, 2.0], [2.0, -1.0]])
+
+    def total(x: Any) -> Any:
+        values, vectors = np.linalg.eigh(x)
+        return ((vectors * np.sqrt(values)[..., None, :]) @ vectors.mT * weights).sum()
+
+    curvature = mg.grad(lambda x: (mg.grad(total)(x)[1] * weights).sum())(x).data
+    assert not curvature[0].any() and np.isfinite(curvature[1]).all() and curvature[1].any()
 
 
 def test_function_that_depends_on_the_choice_of_vectors_has_no_derivative_at_equal_eigenvalues() -> (
