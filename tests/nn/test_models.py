@@ -489,3 +489,12 @@ def test_loss_is_that_of_the_logits_of_any_output_projection(change: str) -> Non
         model.output.register_forward_hook(lambda module, args, y: y * 2)
     expected = mg.cross_entropy(model(ids)[:, :-1], ids[:, 1:]).item()
     assert model.loss(ids).item() == pytest.approx(expected, rel=1e-6) != plain
+
+
+def test_padding_of_any_row_of_a_target_must_be_at_the_right() -> None:
+    model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 8))
+    source, target = np.array([[3, 4], [5, 6]]), np.array([[1, 3, 2], [1, 4, 2]])
+    for mask in ([[1, 1, 1], [0, 1, 1]], [[1, 0, 1], [1, 1, 0]], [[0, 0, 1], [0, 0, 1]]):
+        with pytest.raises(ValueError, match="target_mask must have its padding at the right"):
+            model.loss(source, target, target_mask=np.array(mask, bool))
+    assert model.num_targets(source, target, target_mask=np.tri(2, 3, 1, dtype=bool)) == 3
