@@ -134,6 +134,10 @@ def test_summary_shows_modules_to_a_depth_and_counts_tied_parameters_once() -> N
     assert "blocks" not in m.summary(depth=0)
     m.blocks[0].weight = m.blocks[1][0].weight
     assert m.num_parameters() == 60 - 16 and "(shared)" in m.summary()
+    for depth in (None, 0, 1, 2):
+        rows = m.summary(depth).splitlines()[2:-2]
+        counts = [int(row.split()[-1]) for row in rows if row[-1].isdigit()]
+        assert sum(counts) == 60 - 16 and 0 not in counts
     assert "blocks.1.0.weight" not in m.state_dict()
 
 
