@@ -199,18 +199,17 @@ def test_fourth_derivative_of_norm_at_zero_is_that_of_its_powers() -> None:
     assert f(0.0).item() == pytest.approx(6)
 
 
-def test_variance_of_float32_that_is_small_beside_the_mean_is_exact() -> None:
-    steps, distance = np.arange(6) % 3, 1024 * float(np.finfo(np.float32).eps)
-    x = (1024 + steps * distance).astype(np.float32)
-    assert mg.var(x).item() == pytest.approx(np.var(steps) * distance**2, rel=1e-6, abs=0)
-
-
-def test_variance_of_float32_whose_sum_of_squares_overflows_is_exact() -> None:
-    x = np.array([1.5e19, -1.5e19] * 2, np.float32)
-    y = mg.var(x)
-    assert y.dtype == np.float32 and y.item() == pytest.approx(2.25e38, rel=1e-6)
-    g = mg.grad(lambda x: mg.var(x) * 1e-20)(x)
-    np.testing.assert_allclose(g.data, x * 5e-21, rtol=1e-6)
+@pytest.mark.parametrize("factor", [1, 4, 16, 64, 256, 4096])
+def test_variance_of_float32_that_is_small_beside_the_mean_is_exact(factor: int) -> None:
+    """With an option also if the format has no number for the mean."""
+    distance = 1024 * float(np.finfo(np.float32).eps) * factor
+    x, steps = np.full(6, 1024.0), np.arange(6) % 3
+    y = mg.var((x + steps * distance).astype(np.float32)).item()
+    assert y == pytest.approx(np.var(steps) * distance**2, rel=1e-6, abs=0)
+    steps = np.arange(6) // 4
+    x = (x + steps * distance).astype(np.float32)
+    for y in (mg.var(x, ddof=0).item(), mg.std(x).item() ** 2):
+        assert y == pytest.approx(np.var(steps) * distance**2, rel=4e-6, abs=0)
 
 
 @pytest.mark.parametrize("size", [4096, 4097])
