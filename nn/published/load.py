@@ -288,7 +288,7 @@ class _Directory:
         has_file = Path(self.generation.where).is_file()
         source = self.generation if has_file else self.settings
         settings = Settings({k: v for k, v in source.items() if v is not None}, source.where)
-        if not has_file and settings.flag("force_bos_token_to_be_generated", False):
+        if settings.flag("force_bos_token_to_be_generated", False):
             settings["forced_bos_token_id"] = settings.get("bos_token_id")
         for name, (hint, *limits) in LIMITS.items():
             settings.take(name, hint, None, *limits)

@@ -144,6 +144,7 @@ REFUSED: list[tuple[Callable[[], nn.Module], str]] = [
     (lambda: lm(norm="rms", positions="rotary", bias=False, attention=BIAS), 'Llama: attention_bias must be true or false, got "qk"'),
     (lambda: nn.EncoderClassifier(bert(num_classes=3)), r"the options of Bert, got pool='mean' \(expected 'first'\)"),
     (lambda: nn.EncoderModel(bert(num_types=0)), "save: Bert: type_vocab_size must be"),
+    (lambda: nn.lora(lm()), "save: model must have no adapters; make them part of it by merge_lora"),
     (lambda: lm(pruned_heads={"layers.layers.0.self_attention": [1]}), "model must have all heads"),
 ]  # fmt: skip
 
