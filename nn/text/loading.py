@@ -70,10 +70,8 @@ def load(directory: str | Path) -> ModelText:
 
 
 def _load(directory: Path) -> ModelText:
-    templates = sorted(
-        path.relative_to(directory).as_posix()
-        for path in directory.glob("additional_chat_templates/*.jinja")
-    )
+    found = directory.glob("additional_chat_templates/*.jinja")
+    templates = [path.relative_to(directory).as_posix() for path in found]
     names = [name for name in (*TOKENIZER_FILES, *templates) if os.path.lexists(directory / name)]
     files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
