@@ -141,7 +141,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     alphas: dict[str, float] = {}
     for path, parts in paths.items():
         if path in whole:
-            data = {}
+            data: dict[str, np.ndarray] = {}
             for name, part in parts.items():
                 part = part.merged() if isinstance(part, LoRALinear) else part
                 data |= {f"{name}.{leaf}": p.data for leaf, p in part.named_parameters()}
