@@ -75,7 +75,7 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
     expected : str
         End of the error for a missing file, such as the expected content of the directory.
     """
-    data = _read(path, expected)
+    data = parse_json(read_bytes(path, expected), path)
     if not isinstance(data, dict):
         raise ValueError(f"{path} must be an object, got {_show(data)}")
     return Settings(data, str(path))
@@ -88,11 +88,7 @@ def read_if_any(path: str | Path) -> Settings:
 
 def read_list(path: str | Path, kind: Any) -> list[Any]:
     """Return the JSON list in a file, whose items are all of one type."""
-    return Settings({"": _read(path, "")}, str(path)).list("", kind)
-
-
-def _read(path: str | Path, expected: str) -> Any:
-    return parse_json(read_bytes(path, expected), path)
+    return Settings({"": parse_json(read_bytes(path), path)}, str(path)).list("", kind)
 
 
 def parse_json(data: bytes, where: str | Path) -> Any:
