@@ -102,6 +102,9 @@ def test_temperature_chooses_the_search(tmp_path: Path) -> None:
         ("max_length", "write max_len, the number of new tokens"),
         ("seed", r"write generator=np.random.default_rng\(seed\)"),
         ("stop", r"write stream_text\(..., stop="),
+        ("stop_strings", r"write stream_text\(..., stop="),
+        ("input_ids", "write prompt, or source for a Transformer"),
+        ("num_return_sequences", r"write beam_search\(..., n_best=N\), or the prompt N times"),
         ("attention_mask", "write padding_mask"),
     ],
 )

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from support.edges import encodable
 from support.environment import max_examples
@@ -45,6 +45,7 @@ def test_join_of_tokens_of_any_text_is_the_text(text: str, kind: Any, lowercase:
 
 
 @given(texts, st.booleans())
+@example("a<bos><bos> x<unk>y <unk><unk>b", True)  # pieces with the names of special tokens
 def test_bpe_joins_any_text_from_its_tokens(text: str, whole_words: bool) -> None:
     bpe = bpe_of_names(whole_words)
     assert bpe.join(bpe(text)).split() == text.split()
