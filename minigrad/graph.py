@@ -375,7 +375,7 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 def unbroadcast(c: Array, shape: Shape, name: str) -> Array:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     if shape == () and type(c) is ndarray:
-        return np.add.reduce(c, None).reshape(())
+        return np.add.reduce(c, None, keepdims=True).reshape(())
     extra = c.ndim - len(shape)
     axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
     total = c.sum(axis=tuple(axes), keepdims=True)

@@ -32,6 +32,14 @@ def test_gradient_of_two_parents_is_not_added_into() -> None:
     np.testing.assert_array_equal(a.grad.data, d.data + c.data)
 
 
+@pytest.mark.parametrize("uses", [1, 2, 3, 4])
+def test_gradient_of_a_number_that_is_broadcast_several_times_adds_up(uses: int) -> None:
+    a, xs = leaf(), [leaf(3, seed=i).data for i in range(uses)]
+    mg.stack([a * x for x in xs]).sum().backward()
+    assert type(a.grad.data) is np.ndarray and a.grad.shape == ()
+    assert a.grad.item() == pytest.approx(sum(x.sum() for x in xs))
+
+
 def test_leaf_gradients_own_their_memory() -> None:
     x, y, w, g = leaf(3), leaf(3), leaf(3), np.ones(3)
     (x + y).backward(g)
