@@ -137,7 +137,7 @@ class Op:
             if self.variadic:  # one name, for all operands
                 self.operands, self.options = (code.co_varnames[count],), names
             else:
-                first = code.co_posonlyargcount or count  # without a /, all are operands
+                first = code.co_posonlyargcount or code.co_argcount  # without a /, all are operands
                 self.operands, self.options = names[:first], names[first:]
             star = [f"*{self.operands[0]}"] if self.variadic else ["*"] * (len(positional) < count)
             self.parameters = ", ".join([*positional, *star, *names[len(positional) :]])

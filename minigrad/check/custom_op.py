@@ -25,9 +25,9 @@ def custom_op(
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Turn a function of ndarrays into a differentiable function of Tensors.
 
-    The parameters of the function before the `/` are operands, or all parameters if there is no
-    `/`. The others are options. Rules written in NumPy functions can be differentiated again. Check
-    them with `gradcheck`.
+    The parameters of the function before the `/` are operands, or all positional parameters if
+    there is no `/`. The others are options. Rules written in NumPy functions can be differentiated
+    again. Check them with `gradcheck`.
 
     Parameters
     ----------

@@ -198,6 +198,11 @@ def test_random_values_repeat_from_seed_state_or_generator() -> None:
     for restore in (lambda: mg.set_rng_state(state), lambda: mg.manual_seed(5)):
         restore()
         np.testing.assert_array_equal(mg.randn(100_000).data, a)
+    assert mg.manual_seed(7) is mg.default_generator()
+    np.testing.assert_array_equal(
+        mg.default_generator().integers(99, size=9),
+        np.random.Generator(np.random.SFC64(7)).integers(99, size=9),
+    )
     one, two = (mg.rand(5, generator=np.random.default_rng(1)) for _ in range(2))
     np.testing.assert_array_equal(one.data, two.data)
     assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}

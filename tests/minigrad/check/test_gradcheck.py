@@ -238,6 +238,35 @@ def test_custom_op_rule_reads_result_shape_and_option() -> None:
         assert mg.gradcheck(f, A) and mg.gradgradcheck(f, A)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, *, scale=2.0: x**2 * scale,
+        lambda x, /, *, scale=2.0: x**2 * scale,
+        lambda x, /, scale=2.0: x**2 * scale,
+    ],
+)
+def test_custom_op_has_options_by_keyword_with_and_without_a_slash(function: Any) -> None:
+    f = custom_op(x=lambda g, x, scale: g * 2 * x * scale)(function)
+    assert mg.gradcheck(f, A) and mg.gradcheck(lambda x: f(x, scale=-3.0), A)
+    assert f(1.5).item() == 4.5 and f(1.5, scale=1).item() == 2.25
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: mg.linear(x, x * 2, x[0]),
+        lambda x: mg.layer_norm(x, weight=x[0], bias=x[1] * x[2]),
+        lambda x: mg.scaled_dot_product_attention(*[y[None, None] for y in (x, x * 2, x @ x)]),
+        lambda x: mg.linear_cross_entropy(x, x.T, [0, 2, 1]),
+    ],
+)
+def test_second_derivatives_of_kernels_whose_operands_depend_on_each_other_are_right(
+    f: Any,
+) -> None:
+    assert mg.gradgradcheck(f, A[:, :3])
+
+
 def test_custom_op_with_one_rule_for_all_operands_has_their_gradients() -> None:
     @custom_op(vjp=lambda g, a, b, needs: (g * b if needs[0] else None, g * a))
     def product(a, b, /):  # type: ignore[no-untyped-def]
