@@ -123,5 +123,5 @@ def _checksum(node: Node, rule: Callable[..., Any], args: tuple[Any, ...]) -> tu
     """Return the rule of an operand, or None for the one rule of all, and a checksum of `args`."""
     total = 0
     for array in arrays_in(args):
-        total = zlib.crc32(np.ascontiguousarray(array), total)
+        total = zlib.crc32(np.ascontiguousarray(array).data, total)
     return None if node.op.joint else rule, total

@@ -12,6 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import custom_op, registry
 from minigrad.fast.stepper import HAS_FLAGS
+from minigrad.fuse import fuse
 from minigrad.registry import OPS, Op
 
 RNG = np.random.default_rng(0)
@@ -111,6 +112,8 @@ def test_registered_names_must_be_new() -> None:
         registry.answer(np.exp, exp)
     with pytest.raises(TypeError, match="names must be new, got reshape of Tensor"):
         registry.add_methods(mg.Tensor, {"reshape": exp})
+    with pytest.raises(TypeError, match="fuse: function must be marked with @fusible, got exp"):
+        fuse(exp)  # type: ignore[arg-type]
     assert mg.exp(0.0).item() == np.exp(mg.Tensor(0.0)).item() == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.arguments import checked_count, checked_number
 from minigrad.errors import listed, printable
 
 ONE, TWO, THREE = np.ones(1), np.ones(2), np.ones(3)
@@ -259,3 +260,23 @@ def test_axis_that_is_no_integer_is_a_type_error(name: str, axis: Any) -> None:
         if "where" not in options or name in ("sum", "mean", "var"):
             with pytest.raises(TypeError, match="integer"):
                 getattr(mg, name)(np.ones((2, 3)), axis=axis, **options)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2, np.int8(2), np.uint64(2), 2.0, 2.5, np.float32(2), True, np.True_, "2", None, 0, -1],
+)
+def test_checked_numbers_are_whole_or_real_and_no_booleans(value: Any) -> None:
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and value is not True
+    is_whole = is_number and isinstance(value, (int, np.integer))
+    for check, is_right, kind in (
+        (checked_count, is_whole, int),
+        (checked_number, is_number, float),
+    ):
+        if is_right and value >= 1:
+            result = check("f", "n", value, 1)
+            assert type(result) is kind and result == value
+            continue
+        error = ValueError if is_right else TypeError
+        with pytest.raises(error, match="^f: n must be "):
+            check("f", "n", value, 1)

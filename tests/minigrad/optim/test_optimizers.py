@@ -221,6 +221,7 @@ P = leaf()
             TypeError,
             r"SGD: a parameter group must be a dict with the key \"params\", got {'lr': 0.1}",
         ),
+        (lambda: optim.SGD([{"params": [P], "lr": 1}], lr=-1), ValueError, "lr must be .* got -1"),
         (lambda: optim.SGD([P], dampening=0.5), ValueError, "greater than 0 if there is a damp"),
         (lambda: optim.Adam([P], clip_norm=0.0), ValueError, "clip_norm must be finite, greater"),
         (lambda: optim.AdamW([P], betas=(0.9,)), ValueError, "betas must be two numbers, got"),
