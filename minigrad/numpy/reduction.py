@@ -78,7 +78,7 @@ def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     shape = keepdims_shape(x.shape, axis)
     if _may_divide(y):
         return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
-    axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
+    axes = [i for i, n in enumerate(shape) if n == 1]
     last = np.moveaxis(x, axes, range(-len(axes), 0))
     rows = last.reshape(last.shape[: x.ndim - len(axes)] + (1, -1))  # (..., 1, n)
     others = np.prod(np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1)  # (..., n)

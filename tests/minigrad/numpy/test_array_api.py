@@ -160,6 +160,8 @@ def test_tensor_returns_the_namespace_of_known_versions_only() -> None:
     assert (
         xp.__array_api_version__ == "2024.12" and x.__array_namespace__(api_version="2023.12") is xp
     )
+    for version in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        assert x.__array_namespace__(api_version=version) is xp
     with pytest.raises(ValueError, match='api_version must be "2021.12", .* got .2030.12.'):
         x.__array_namespace__(api_version="2030.12")
 

@@ -350,6 +350,10 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         *(Call(np.insert, [SINGLE, 1, value]) for value in (2.5, SQUARES[0, 1:2])),
         *(Call(np.pad, [np.array(2.0), width]) for width in (-1, 1.5, ((1, 2), (1, 2)))),
         *(Call(f, [np.array(x), 0]) for f in (np.cumprod, np.cumsum) for x in (0.0, 2.0)),
+        Call(
+            np.select,
+            [[SQUARES > 3, SQUARES > 9, SQUARES < 5], [SQUARES, -SQUARES, SQUARES * 2], 2.0],
+        ),
         *(Call(np.append, [SINGLE, value]) for value in (1.5, 2, np.float32(1), SINGLE)),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan])], {"posinf": 0, "neginf": 0}),
         Call(np.nan_to_num, [np.array([np.inf, -np.inf, np.nan], np.float32)], {"nan": 1}),
@@ -556,3 +560,9 @@ def test_each_array_that_a_ufunc_writes_into_invalidates_graphs(which: int) -> N
         assert arrays[which].tolist() == [[2, 1], [1, 1]][which]
         with pytest.raises(mg.GradientError):
             y.sum().backward()
+
+
+def test_second_result_can_be_written_into_a_tensor_alone() -> None:
+    t, rest = Tensor([5.0, 3.5]), Tensor([0.0, 0.0])
+    y = np.divmod(t, 2.0, out=(None, rest))
+    assert y[1] is rest and rest.tolist() == [1, 1.5] and y[0].tolist() == [2, 1]

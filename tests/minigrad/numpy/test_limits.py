@@ -198,3 +198,10 @@ def test_gradient_keeps_an_option_that_the_caller_changes(f: Any, option: Any) -
             overwrite(given)
         found.append(mg.gradients(y.sum(), x)[0].data)
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("method", ["lower", "higher", "nearest", "linear"])
+def test_percentile_of_every_whole_number_equals_numpy(method: Any) -> None:
+    x, q = np.arange(101.0) ** 2, np.arange(101)
+    found = np.percentile(Tensor(x, requires_grad=True), q, method=method).data
+    np.testing.assert_array_equal(found, np.percentile(x, q, method=method))

@@ -109,3 +109,15 @@ def test_pseudo_inverse_of_singular_matrices_has_the_gradient_of_constant_rank(l
         inverse = np.linalg.pinv(matrix)
         assert (part * matrix).sum() == pytest.approx(-inverse.sum())
     assert mg.grad(lambda x: np.linalg.pinv(x, limit).sum())(np.ones((0, 2))).shape == (0, 2)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangle_that_is_not_read_gets_no_gradient(lower: bool) -> None:
+    c, b = normal(4, 3, 3) + 3 * np.eye(3), normal(5, 3, 2)
+    for f in (
+        lambda c: mg.cho_solve((c, lower), b),
+        lambda c: mg.solve_triangular(c, b, lower=lower),
+    ):
+        g = mg.grad(lambda c, f=f: np.sin(f(c)).sum())(c).data
+        unread = np.triu(g, 1) if lower else np.tril(g, -1)
+        assert not unread.any() and np.count_nonzero(g) == 6

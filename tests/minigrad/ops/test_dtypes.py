@@ -20,7 +20,7 @@ def test_sort_descending_keeps_equal_elements_in_order(dtype: Any) -> None:
     x = np.array([3, 0, 127, -128, 127, 0]).astype(dtype)  # -128 has no negative in 8 bits
     order = sorted(range(6), key=x.tolist().__getitem__, reverse=True)
     assert mg.argsort(x, stable=True, descending=True).tolist() == order
-    for y in (mg.sort(x, descending=True), mg.top_k(x, 6).values):
+    for y in (mg.sort(x, descending=True), mg.top_k(x, 6).values, mg.top_k(x, np.int64(6)).values):
         np.testing.assert_array_equal(y.data, x[order])
     np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2, 1, np.nan])
 

@@ -101,6 +101,14 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"vectors that are not empty, got shapes \(2,\) and",
     ),
+    *[
+        (
+            lambda mode=mode: mg.pad(THREE, 1, mode, reflect_type="odd"),
+            ValueError,
+            "pad: reflect_type must be 'even', got 'odd'; write np.concatenate",
+        )
+        for mode in ("reflect", "symmetric", "constant")
+    ],
     (lambda: mg.block((TWO, TWO)), TypeError, "arrays is a tuple"),
     (
         lambda: mg.gradient(THREE, Tensor([0.0, 1.0, 3.0], requires_grad=True)),
