@@ -498,3 +498,15 @@ def test_padding_of_any_row_of_a_target_must_be_at_the_right() -> None:
         with pytest.raises(ValueError, match="target_mask must have its padding at the right"):
             model.loss(source, target, target_mask=np.array(mask, bool))
     assert model.num_targets(source, target, target_mask=np.tri(2, 3, 1, dtype=bool)) == 3
+
+
+@pytest.mark.parametrize("windows", [None, (1,), (0, 2)])
+def test_layers_without_rotation_have_none_with_or_without_a_window(windows: Any) -> None:
+    positions = nn.PositionConfig(kind="rotary", rotary_window_base=50.0, no_rotary_layers=(1,))
+    attention = nn.AttentionConfig(window=2, window_layers=windows)
+    config = nn.DecoderOnlyConfig(9, 8, 2, 3, 8, positions=positions, attention=attention)
+    layers = [layer.self_attention for layer in nn.LanguageModel(config).layers.layers]
+    bases = [None if layer.rotary is None else layer.rotary.base for layer in layers]
+    limited = range(3) if windows is None else windows
+    assert bases == [None if i == 1 else 50.0 if i in limited else 10000.0 for i in range(3)]
+    assert [layer.window for layer in layers] == [2 if i in limited else None for i in range(3)]
