@@ -510,3 +510,13 @@ def test_layers_without_rotation_have_none_with_or_without_a_window(windows: Any
     limited = range(3) if windows is None else windows
     assert bases == [None if i == 1 else 50.0 if i in limited else 10000.0 for i in range(3)]
     assert [layer.window for layer in layers] == [2 if i in limited else None for i in range(3)]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_shared_layer_is_made_once_and_called_at_every_depth(depth: int) -> None:
+    config = nn.EncoderConfig(9, 8, 2, depth, 8, shared_layers=True)
+    model = nn.EncoderModel(config)
+    with nn.record_hidden(model) as states:
+        model(np.array([[3, 4]]))
+    assert len(model.encoder.layers) == min(depth, 1)
+    assert [len(calls) for name, calls in states.items() if name != "embedding"] == [depth][:depth]
