@@ -520,3 +520,13 @@ def test_shared_layer_is_made_once_and_called_at_every_depth(depth: int) -> None
         model(np.array([[3, 4]]))
     assert len(model.encoder.layers) == min(depth, 1)
     assert [len(calls) for name, calls in states.items() if name != "embedding"] == [depth][:depth]
+
+
+def test_relative_positions_of_a_decoder_look_back_only() -> None:
+    config = nn.EncoderDecoderConfig(9, 9, 8, 2, 1, 1, 8, positions="relative")
+    model = nn.Transformer(config)
+    for stack, both in ((model.encoder, True), (model.decoder, False)):
+        layer: Any = stack.layers[0]
+        assert layer.self_attention.position_bias.bidirectional == both
+    causal: Any = nn.LanguageModel(nn.DecoderOnlyConfig(9, 8, 2, 1, 8, positions="relative")).layers
+    assert not causal.layers[0].self_attention.position_bias.bidirectional
