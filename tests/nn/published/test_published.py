@@ -224,8 +224,10 @@ def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -
         )
 
 
-@pytest.mark.parametrize("names", [(), ("dtype",), ("torch_dtype",), ("dtype", "torch_dtype")])
-@pytest.mark.parametrize("stored", [None, "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("names", "stored"),
+    [((), None), ((), "bfloat16"), (("dtype",), "float16"), (("torch_dtype",), "float32"), (("dtype", "torch_dtype"), "float64")],
+)  # fmt: skip
 def test_save_writes_the_dtype_under_the_names_of_the_file(
     tmp_path: Path, names: tuple[str, ...], stored: str | None
 ) -> None:

@@ -111,8 +111,6 @@ STORED_TWICE: list[tuple[str, str, str]] = [
     ("bert, pretraining", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     ("roberta, masked", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
     ("roberta, masked", "lm_head.decoder.bias", "lm_head.bias"),
-    ("xlm-roberta, masked", "lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
-    ("mpnet, masked", "lm_head.decoder.bias", "lm_head.bias"),
     ("distilbert, masked", "vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),
     ("electra, masked", "generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
     ("albert, masked", "predictions.decoder.weight", "albert.embeddings.word_embeddings.weight"),
@@ -121,12 +119,12 @@ STORED_TWICE: list[tuple[str, str, str]] = [
     ("gpt2", "lm_head.weight", "transformer.wte.weight"),
     ("opt", "lm_head.weight", "model.decoder.embed_tokens.weight"),
     ("llama, scaled", "lm_head.weight", "model.embed_tokens.weight"),
-    ("gemma", "lm_head.weight", "model.embed_tokens.weight"),
     ("t5", "lm_head.weight", "shared.weight"),
     *(("t5", f"{part}.embed_tokens.weight", "shared.weight") for part in ("encoder", "decoder")),
-    *((name, f"model.{part}.embed_tokens.weight", "model.shared.weight")
-      for name in ("bart", "mbart", "m2m_100", "marian") for part in ("encoder", "decoder")),
-    *((name, "lm_head.weight", "model.shared.weight") for name in ("bart", "mbart", "m2m_100", "marian")),
+    ("bart", "model.encoder.embed_tokens.weight", "model.shared.weight"),
+    ("m2m_100", "model.decoder.embed_tokens.weight", "model.shared.weight"),
+    ("marian", "model.encoder.embed_tokens.weight", "model.shared.weight"),
+    ("mbart", "lm_head.weight", "model.shared.weight"),
 ]  # fmt: skip
 """Models, second names of tied arrays, and the first names."""
 

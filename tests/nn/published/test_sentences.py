@@ -39,9 +39,7 @@ POOLINGS: list[tuple[dict[str, Any], Any]] = [
     (OLDER_FLAGS | {"pooling_mode_mean_tokens": True, "word_embedding_dimension": 16}, lambda x: x.mean(0)),
     (OLDER_FLAGS | {"pooling_mode_cls_token": True, "pooling_mode": None}, lambda x: x[0]),
 ]  # fmt: skip
-KINDS = [
-    ("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense"), ("Pooling", "Dense", "Dense"), ("Pooling", "Dense", "Dense", "Normalize"),
-]  # fmt: skip
+KINDS = [("Pooling",), ("Pooling", "Dense"), ("Pooling", "Dense", "Dense", "Normalize")]
 
 
 @pytest.mark.parametrize("kinds", KINDS)
