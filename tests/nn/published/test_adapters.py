@@ -292,6 +292,17 @@ def test_load_adapter_refuses_settings_that_change_results(tmp_path: Path, key: 
             load(tmp_path)
 
 
+@pytest.mark.parametrize("dropout", [None, 0, 0.25])
+def test_dropout_of_adapters_is_loaded_and_saved(tmp_path: Path, dropout: float | None) -> None:
+    written_by(tmp_path, lora_dropout=dropout)
+    model = load(tmp_path)
+    found = {m.dropout for m in model.modules() if isinstance(m, nn.LoRALinear)}
+    assert found == {dropout or 0.0}
+    nn.save_adapter(tmp_path / "again", model)
+    saved = json.loads((tmp_path / "again/adapter_config.json").read_text())
+    assert saved["lora_dropout"] == (dropout or 0.0)
+
+
 @pytest.mark.parametrize("key", ["rank_pattern", "alpha_pattern"])
 @given(data=st.data())
 def test_patterns_of_adapters_are_simple_and_few(

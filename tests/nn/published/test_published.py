@@ -254,6 +254,19 @@ def test_load_with_another_head_refuses_missing_and_unknown_arrays(tmp_path: Pat
         nn.load(tmp_path, "classes", num_classes=2)
 
 
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_save_of_a_translator_names_a_shared_embedding_only_if_it_has_one(
+    tmp_path: Path, tie: str
+) -> None:
+    nn.save(tmp_path, nn.Transformer(replace(MARIAN, tie=tie)))
+    names = {name.rpartition("model.")[2] for name in arrays_of(tmp_path) if "layers" not in name}
+    apart = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    expected = {"shared.weight"} if tie == "all" else apart
+    assert names - {"final_logits_bias"} == expected | (
+        {"lm_head.weight"} if tie == "none" else set()
+    )
+
+
 def test_save_of_a_bare_encoder_writes_a_pooler_of_zeros(tmp_path: Path) -> None:
     """Other libraries expect one."""
     arrays = arrays_of(folder(tmp_path, "bert"))
