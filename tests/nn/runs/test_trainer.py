@@ -316,6 +316,22 @@ def test_signal_that_ends_a_process_stops_after_the_step_or_at_once(
         assert ended.value.text == f"stopped at step 4; the state is in {tmp_path}"
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_state_is_saved_after_each_number_of_steps_and_each_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
+) -> None:
+    """An epoch has four batches."""
+    saved: list[int] = []
+    monkeypatch.setattr(nn.Trainer, "save", lambda t: saved.append(t.step))
+    model = nn.Linear(2, 1)
+    options: Any = {"accumulate": accumulate, "save_every": 3, "validate_every": 5}
+    nn.Trainer(
+        model, optim.SGD(model.parameters(), 0.1), [np.ones((3, 2), np.float32)] * 4,
+        objective=lambda model, x: model(x).mean(), run_dir=tmp_path, max_steps=11, progress=False, **options,
+    ).fit()  # fmt: skip
+    assert saved == [3, 5, 6, 9, 10, 11]
+
+
 def test_second_ctrl_c_stops_within_step(tmp_path: Path) -> None:
     t = trainer(tmp_path, save_every=2)
     at_step(t, 3, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])

@@ -77,6 +77,18 @@ def test_batches_of_data_that_do_not_fit_raise(data: list[Any], message: str) ->
         list(nn.Batches(*data, batch_size=2))
 
 
+def test_dataset_is_read_by_python_integers() -> None:
+    class Data:
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, i: Any) -> int:
+            assert type(i) is int
+            return i
+
+    assert sorted(np.concatenate([*nn.Batches(Data(), batch_size=2).epoch()])) == [*range(5)]
+
+
 class Rows(nn.Batches):
     """A subclass with another plan, and without the arguments of the base class."""
 

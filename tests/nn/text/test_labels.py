@@ -204,6 +204,7 @@ def test_warnings_of_labels_begin_beside_their_limits() -> None:
     for count in range(8, 14):
         numbers = [(f"text {i}", str(i % count)) for i in range(3 * count)]
         assert has(numbers, "are numbers") == (count > 10)
+        assert not has([*numbers, ("a", "word"), ("b", "word")], "are numbers")
 
 
 @pytest.mark.parametrize("count", [7, 8, 9, 10])
@@ -252,10 +253,18 @@ def test_read_pairs_reads_rows_alike_in_each_format(
 
 
 def test_read_pairs_of_json_takes_null_for_an_empty_side(tmp_path: Path) -> None:
-    rows = [("a", None), ("b", float("nan")), ("c", 3), ("d", True), ("e", "x")]
+    rows = [
+        ("a", None),
+        ("b", float("nan")),
+        ("c", 3),
+        ("d", True),
+        ("e", "x"),
+        ("f", 0),
+        ("g", False),
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"s": s, "t": t}) for s, t in rows))
     left_out = Counter[str]()
     assert read_pairs(tmp_path / "a.jsonl", left_out=left_out) == [
-        ("c", "3"), ("d", "True"), ("e", "x"),
+        ("c", "3"), ("d", "True"), ("e", "x"), ("f", "0"), ("g", "False"),
     ]  # fmt: skip
     assert left_out["with an empty side"] == 2
