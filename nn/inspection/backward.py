@@ -133,11 +133,9 @@ def _gradients_by_weights(
             f"{count:,}. Use a shorter sequence"
         )
     grads = mg.gradients(y, weights, allow_unused=True)
-    arrays = iter(
-        [
-            np.zeros(w.shape, w.dtype) if g is None else g.data * (w.data != 0)
-            for g, w in zip(grads, weights)
-        ]
+    arrays = (
+        np.zeros(w.shape, w.dtype) if g is None else g.data * (w.data != 0)
+        for g, w in zip(grads, weights)
     )
     return {name: [next(arrays) for _ in calls] for name, calls in recorded.items()}
 

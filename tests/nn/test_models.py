@@ -530,3 +530,14 @@ def test_relative_positions_of_a_decoder_look_back_only() -> None:
         assert layer.self_attention.position_bias.bidirectional == both
     causal: Any = nn.LanguageModel(nn.DecoderOnlyConfig(9, 8, 2, 1, 8, positions="relative")).layers
     assert not causal.layers[0].self_attention.position_bias.bidirectional
+
+
+def test_steps_of_several_tokens_after_padded_prompts_equal_the_full_pass() -> None:
+    config = nn.LanguageModelConfig(9, 8, 2, 2, 8, dtype="float64")
+    model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
+    prompts, following = np.array([[0, 0, 5, 6], [3, 4, 5, 6]]), np.array([[7, 8, 2], [4, 3, 5]])
+    ids, real = np.concatenate([prompts, following], 1), np.arange(7) >= np.array([[2], [0]])
+    state = model.start(real[:, :4])
+    model.step(prompts, state)
+    expected = model(ids, real).data[:, 4:]
+    np.testing.assert_allclose(model.step(following, state, every=True), expected, rtol=1e-9)
