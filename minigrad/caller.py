@@ -9,36 +9,19 @@ The rules of `multiply` read `b` and `a`. Its function is
 
     def call(a, b, /):
         _mode = _get_mode()
-        _is_logged = _logs and _mode.record and _log["read"]((a, b,))   # of written memory
         if isinstance(a, _Tensor):
             a, _node_a = a._array, a._last_node
-        else:
-            _node_a = None
-            if type(a) not in _plain or type(a) is _ndarray and a.dtype is _object:
-                a = _as_forward_operand(a)
         ...                                                 # the same for b
-        try:
-            if _mode.watch is None:
-                y = _forward(a, b)
-            else:
-                y = _mode.watch.forward(_op, _forward, (a, b), {})
-        except _FAILURES as _error:
-            raise _op.explain(_error, (a, b), {}) from None
-        if type(y) is not _ndarray:
-            y = _as_result(y)
+        y = _forward(a, b)
         _tensor = _new(_Tensor)
         _tensor._array = y
-        _tensor._first = None
         if not _mode.record or (_node_a is None and _node_b is None):
             _tensor._last_node = None
             return _tensor
-        ...                                                 # a result of integers ends here, too
         _edges = []
         if _node_a is not None:
             _edges.append((_node_a, _rule_a, (b,)))
-        if _node_b is not None:
-            _edges.append((_node_b, _rule_b, (a,)))
-        ...                                                 # a node with these edges
+        ...                                                 # for b, and a node with these edges
         return _tensor
 
 `print(minigrad.multiply.op.source)` shows all of it, and a debugger steps through it. Look at the

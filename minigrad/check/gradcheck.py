@@ -191,18 +191,12 @@ class _Checker:
         self.analytic: list[Any] = [g.data for g in self.gradients(again)]
 
     def refuse_side_effects(self, ys: list[Any], again: list[Any]) -> None:
-        """Raise an error if `f` changes its inputs or does not return the same results again."""
-        for i, leaf, x in zip(self.checked, self.leaves, self.xs):
-            if not np.array_equal(leaf.data, x, equal_nan=True):
-                raise GradcheckError(
-                    f"{self.name} must not change its inputs, but changed input {i} from\n{x}\nto\n"
-                    f"{leaf.data}"
-                )
+        """Raise an error if `f` does not return the same results again."""
         first, second = self.weighted(ys), self.weighted(again)
         if not np.array_equal(first, second, equal_nan=True):
             raise GradcheckError(
-                f"{self.name} must return the same values for the same inputs, got {first} and "
-                f"then {second}"
+                f"{self.name} must not change its inputs and must return the same values, got "
+                f"{first} and then {second}"
             )
 
     def recorded(self) -> list[Any]:

@@ -21,7 +21,7 @@ from ..arrays import Array, ArrayLike, Function, Mask, Shape, as_array
 from ..fuse import fusible
 from ..random import random_words
 from ..registry import either, function, op
-from ..tensor import Tensor
+from ..tensor import Tensor, as_operand
 from .arithmetic import over_cosh_squared, sqrt, square
 from .reduce import centring_mean, largest, mean, total
 from .shape import floating
@@ -103,9 +103,8 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike = None) -> Tensor:
     weight : Tensor, shape (out, in)
     bias : Tensor, shape (out,), optional
     """
-    x = x if isinstance(x, Tensor) else as_array(x)
-    weight = weight if isinstance(weight, Tensor) else as_array(weight)
-    bias = bias if bias is None or isinstance(bias, Tensor) else as_array(bias)
+    x, weight = as_operand(x), as_operand(weight)
+    bias = None if bias is None else as_operand(bias)
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError(
             "linear: x and weight must have shapes (..., in) and (out, in), and bias (out,) or "
@@ -280,7 +279,7 @@ def _row_norm(x: Array, weight: Array, bias: Array, eps: float, centred: bool) -
 
 def _checked_row(name: str, x: Array, weight: Array, bias: Array) -> Array:
     """Return x; raise a ValueError unless weight and bias have the shape of a row, or are None."""
-    x = x if isinstance(x, Tensor) else as_array(x)
+    x = as_operand(x)
     if not x.shape:
         raise ValueError(f"{name}: x must have rows, a last axis, got a scalar")
     for argument, value in (("weight", weight), ("bias", bias)):
