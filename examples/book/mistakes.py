@@ -68,7 +68,7 @@ for mistake, advice in [
     (lambda: leaf(2).astype(int).backward(), "does not require gradients"),
     (lambda: powered(leaf(), power=leaf()), "use .detach()"),
     (hook_of_another_shape, "shape (2,) and dtype float64"),
-    (lambda: mg.layer_norm(leaf(2, 3), weight=np.ones(2)), "the shape of a row"),
+    (lambda: mg.layer_norm(leaf(2, 3), weight=np.ones(2)), "weight must have shape (3,)"),
     (lambda: mg.cross_entropy(leaf(2, 3), [0, 3]), "target must be from 0 to 2"),
     (lambda: attend(np.ones((3, 3))), "must be booleans"),
     (lambda: attend(heads > 0), "must broadcast to"),
