@@ -430,6 +430,13 @@ def test_train_prints_left_out_rows_in_one_line(
     assert expected in call(lambda argv: train.build(train.parse(argv)), line).err
 
 
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 129])
+def test_sentences_of_1_to_128_tokens_fit(length: int) -> None:
+    splits, text = [nn.text.SpaceTokenizer()] * 2, " ".join("a" * length)
+    for pair in ((text, "b"), ("b", text)):
+        assert train.fits(splits, pair) == (1 <= length <= 128)
+
+
 @pytest.mark.parametrize("options", ["", "--joint --vocab-size 400"], ids=["words", "bpe"])
 def test_vocabulary_has_no_words_of_rows_that_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str

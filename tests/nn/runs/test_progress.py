@@ -98,6 +98,13 @@ def test_progress_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -
     assert [line for line in lines if "valid" not in line] == expected
 
 
+def test_progress_lines_have_at_most_80_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    ProgressLine(3).milestone(1, figure="x" * 99)
+    assert stream.getvalue() == f"step 1/3  figure {'x' * 63}\n"
+
+
 def test_progress_of_the_last_step_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     hide_packages(monkeypatch, "tqdm")
     stream, now = io.StringIO(), 0.0
