@@ -80,8 +80,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     """Return elements or slices at integer indices."""
     indices = integers("take", indices)
     if axis is None or np.ndim(x) == 0:
-        one_axis("take", 0 if axis is None else axis, 1)
-        x, axis = ravel(x), 0
+        x, axis = ravel(x), 0 if axis is None else axis
     axis = one_axis("take", axis, np.ndim(x))
     n = shape_of(x)[axis]
     check_choice("take", "mode", mode, "raise", "wrap", "clip")

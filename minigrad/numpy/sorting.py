@@ -185,11 +185,6 @@ def _at_positions(
     return where(steep, start * (1 - fraction) + stop * fraction, y)
 
 
-def hundredths(q: Any) -> Any:
-    """Convert percents to fractions."""
-    return q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
-
-
 @function(numpy=np.percentile)
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
@@ -203,4 +198,5 @@ def percentile(
     method : str
         As in `quantile`.
     """
-    return quantile(x, hundredths(q), axis, method=method, keepdims=keepdims)
+    q = q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
+    return quantile(x, q, axis, method=method, keepdims=keepdims)
