@@ -406,3 +406,16 @@ def test_write_of_a_constant_of_any_dtype_is_that_of_an_array(write: Any, dtype:
                     outcomes.append("refused")
             outcomes.append(np.asarray(target).tolist())
         assert outcomes[:3] == outcomes[3:], other
+
+
+@pytest.mark.parametrize(("ufunc", "sign"), [(np.add, 1.0), (np.subtract, -1.0)])
+def test_values_added_or_subtracted_at_repeated_indices_have_their_sign(
+    ufunc: np.ufunc, sign: float
+) -> None:
+    x, v = (mg.tensor([1.0, 2.0, 4.0], requires_grad=True) for _ in range(2))
+    y, expected = x * 1.0, x.data.copy()
+    ufunc.at(y, [2, 0, 2], v)
+    ufunc.at(expected, [2, 0, 2], v.data)
+    np.testing.assert_array_equal(y.data, expected)
+    gx, gv = mg.gradients(y, [x, v], np.array([1.0, 10.0, 100.0]))
+    np.testing.assert_array_equal([gx.data, sign * gv.data], [[1, 10, 100], [100, 1, 100]])
