@@ -662,8 +662,9 @@ def test_classify_with_labels_prints_scores(mine: Path, tmp_path: Path) -> None:
 
 def test_fine_tune_into_a_directory_of_a_model_keeps_it(encoder: Path, lines: Path) -> None:
     before = (encoder / "config.json").read_bytes()
-    error = error_of(fine_tune.main, f"{encoder} {lines} --out {encoder}")
-    assert error.endswith(f"--out must be a directory without a model, got {encoder}")
+    for more in ("", "--resume"):  # of which there is no run
+        error = error_of(fine_tune.main, f"{encoder} {lines} --out {encoder} {more}")
+        assert error.endswith(f"--out must be a directory without a model, got {encoder}")
     line = f"{encoder} {lines} --out {encoder}/out --train lora --save-adapter"
     error = error_of(fine_tune.main, f"{line} {encoder}")
     assert error.endswith(f"--save-adapter must be a directory without a model, got {encoder}")
