@@ -123,16 +123,16 @@ class Arrays:
             operands = [self.read(i, s.no_grad)[()] for i in s.operands]
             s.function(self.values[s.target], own, *operands)
             return
-        y = s.function(*[self.values[i] for i in s.operands])
-        is_number, y = not isinstance(y, np.ndarray), np.asarray(y)
-        source = self.values[s.operands[0]]
+        y, source = s.function(*[self.values[i] for i in s.operands]), self.values[s.operands[0]]
+        # a number among jets stays an object
+        is_number, y = not isinstance(y, np.ndarray), np.asarray(y, source.dtype)
         is_array = source.ndim > 0 or source.flags.writeable  # an array of a number is new
         is_view = owner_of(y) is owner_of(source) and (is_array or s.detach)
         read = [self.read(i, s.no_grad) for i in s.operands]
         if is_view and (s.detach or s.no_grad or s.operands[0] in self.frozen):
             self.frozen.add(len(self.values))
         elif not is_view:
-            y = np.array(s.function(*read), order="K")
+            y = np.array(s.function(*read), source.dtype, order="K")
         if is_number:
             y.setflags(write=False)
         self.values.append(y)
