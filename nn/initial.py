@@ -73,8 +73,15 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     return max(columns * size, 1), max(rows * size, 1)  # an empty tensor draws nothing
 
 
+def check_floating(tensor: Tensor) -> None:
+    """Raise a TypeError for a tensor of integers, which would cut off what is drawn."""
+    if tensor.dtype.kind != "f":
+        raise TypeError(f"tensor must have a floating dtype to be drawn, got {tensor.dtype}")
+
+
 def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
     """Fill a tensor in blocks of rows, since numbers are drawn in double precision."""
+    check_floating(tensor)
     if _SKIPPED.get():
         return tensor
     data = np.atleast_1d(tensor.data)

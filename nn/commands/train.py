@@ -192,7 +192,7 @@ def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -
     """Return the pairs of one file with two columns, or of two files."""
     announce(*files)
     target = files[1] if len(files) == 2 else None
-    options |= {"skip_bad": args.skip_bad, "columns": args.columns}
+    options |= {"skip_bad": args.skip_bad, "columns": None if target else args.columns}
     return read_pairs(files[0], target, args.reverse, **options)
 
 

@@ -16,7 +16,7 @@ from minigrad.changes import mark_changed
 from minigrad.random import default_generator
 from minigrad.tensor import Tensor
 
-from ..initial import fans, normal_, uniform_, xavier_uniform_
+from ..initial import check_floating, fans, normal_, uniform_, xavier_uniform_
 from ..initial import skipped as skipped
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
 
 
 def _fill(tensor: Tensor, values: np.ndarray | float) -> Tensor:
+    if isinstance(values, np.ndarray):
+        check_floating(tensor)
     tensor.data[...] = values
     mark_changed(tensor.data)
     return tensor

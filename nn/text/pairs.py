@@ -120,14 +120,16 @@ def read_pairs(
     skip_bad : bool, default False
         Leave out lines that are not UTF-8 or no row of the table. By default they are an error.
     columns : (str, str), optional
-        Names of the two columns, in the first row or in the objects. A .csv or .jsonl file with
-        more than two needs them.
+        Names of the two columns of one file, in the first row or in the objects. A .csv or .jsonl
+        file with more than two needs them.
 
     Raises
     ------
     ValueError
         Lines are bad, and `skip_bad` is False. The message lists the first of them.
     """
+    if target is not None and columns is not None:
+        raise ValueError(f"columns must be None with a file of targets, got {columns}")
     count: Counter[str] = Counter() if left_out is None else left_out
     pairs: list[Pair] = []
     bad: list[_Bad] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import importlib
 import json
@@ -585,3 +586,11 @@ def test_help_of_the_package_lists_the_commands(capsys: pytest.CaptureFixture[st
     assert main([]) == 0 and capsys.readouterr().out == text
     assert all(f"  {name:12}{about}\n" in text for name, about in COMMANDS.items())
     assert "invalid choice: 'practise'" in error_of(main, "practise")
+
+
+def test_columns_are_those_of_one_file(tmp_path: Path) -> None:
+    for name, text in (("table.csv", "b,a,c\ny,x,z\n"), ("x.txt", "x\n"), ("y.txt", "y\n")):
+        (tmp_path / name).write_text(text)
+    args = argparse.Namespace(columns=["a", "b"], skip_bad=False, reverse=False)
+    for names in (["table.csv"], ["x.txt", "y.txt"]):
+        assert train.read_files([str(tmp_path / name) for name in names], args) == [("x", "y")]

@@ -199,6 +199,13 @@ def test_read_pairs_of_another_table_names_the_fault(
         read_pairs(tmp_path / name, columns=columns)
 
 
+def test_columns_of_two_files_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("one\n")
+    with pytest.raises(ValueError, match="columns must be None with a file of targets"):
+        read_pairs(tmp_path / "a", tmp_path / "b", columns=["x", "y"])
+
+
 def test_warnings_of_labels_begin_beside_their_limits() -> None:
     has = lambda pairs, text: any(text in warning for warning in label_warnings(pairs))
     for count in range(8, 14):
