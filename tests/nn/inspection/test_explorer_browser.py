@@ -272,10 +272,10 @@ def test_page_of_200_tokens_scrolls_to_its_last_token(page: Page) -> None:
 def test_matrix_view_explains_weight(page: Page) -> None:
     maps = page.explore("transformer", "view=matrix&map=cross&layer=1&heads=2&cell=1.3")
     pair = maps[2]["vectors"][1]
-    q, k = stored_vectors(pair["q"], 4, 3, 4)[2, 1], stored_vectors(pair["k"], 4, 4, 4)[2, 3]
+    q, k = stored_vectors(pair["q"], 4, 3, 6)[2, 1], stored_vectors(pair["k"], 4, 4, 6)[2, 3]
     way = page.text("#way")
-    assert f"Their sum: {q @ k:.3f}; divided by √4: {q @ k / 2:.3f}" in way
-    assert len(re.findall(r"q·k, dimension \d+ -?[\d.]+", way)) == 4
+    assert f"Their sum: {q @ k:.3f}; divided by √6: {q @ k / 6**0.5:.3f}" in way
+    assert len(re.findall(r"q·k, dimension \d+ -?[\d.]+", way)) == 6
     assert f"makes it {page.weight():.3f}" in way
     page.focus("#field canvas")
     page.press("ARROW_LEFT", "ARROW_UP")
@@ -285,8 +285,8 @@ def test_matrix_view_explains_weight(page: Page) -> None:
 def test_matrix_view_explains_scale_and_bias(page: Page) -> None:
     [self_attention] = page.explore("encoder", "view=matrix&map=self&layer=1&heads=2&cell=1.3")
     pair = self_attention["vectors"][1]
-    q, k, bias = (stored_vectors(pair[name], 4, 4, 4)[2] for name in ("q", "k", "bias"))
-    product, bias = q[1] @ k[3], bias[1, 3]
+    q, k = (stored_vectors(pair[name], 4, 4, 6)[2] for name in ("q", "k"))
+    product, bias = q[1] @ k[3], stored_vectors(pair["bias"], 4, 4, 4)[2, 1, 3]
     text = f"sum: {product:.3f}; times 1, plus {bias:.3f} for their distance: {product + bias:.3f}"
     assert text in page.text("#way")
 
