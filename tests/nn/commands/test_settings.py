@@ -66,7 +66,10 @@ def test_options_that_are_not_given_have_these_values(
     assert args == DEFAULTS[name] | ({"model": "DIR"} if model else {})
 
 
-def test_options_of_files_that_are_not_given_have_these_values(tmp_path: Path) -> None:
+def test_options_of_files_that_are_not_given_have_these_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     parse = importlib.import_module("nn.commands.train").parse
     args = vars(parse(["--data", "a/b.c.tsv", "--seed", "3"]))
     args.pop("processes")
@@ -80,7 +83,10 @@ def test_options_of_files_that_are_not_given_have_these_values(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "out"), [("", "zh-en"), ("--pair en-es", "en-es"), ("--reverse", "en-zh"), ("--data a.b/c.d --reverse", "c")]
 )  # fmt: skip
-def test_directory_of_a_run_is_named_by_its_languages_or_file(options: str, out: str) -> None:
+def test_directory_of_a_run_is_named_by_its_languages_or_file(
+    options: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a run of this name may be here
     parse = importlib.import_module("nn.commands.train").parse
     assert parse(options.split()).out == Path("runs", out)
 
