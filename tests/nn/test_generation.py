@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.properties import normal, seeds
 
@@ -24,6 +24,7 @@ class Fixed:
         return np.full(shape, self.value)
 
 
+@example(logits=[-3.0, 1.0, 1.0, -3.0], value=0.5)
 @given(st.lists(st.sampled_from([-np.inf, -3.0, 0.0, 1.0]), min_size=1, max_size=6), st.sampled_from([0.0, 0.25, 0.5, float(np.nextafter(1, 0))]))  # fmt: skip
 def test_drawn_token_is_that_whose_share_contains_the_number(
     logits: list[float], value: float
@@ -35,8 +36,9 @@ def test_drawn_token_is_that_whose_share_contains_the_number(
     ends = np.cumsum(chances[0] / chances.sum())
     with np.errstate(divide="ignore"):
         tokens, log_probs = generation.drawn(np.array([logits]), np.log(chances), Fixed(value))
-    below = [i for i, end in enumerate(ends) if chances[0, i] and end > value + 1e-12]
-    assert tokens[0] == (below[0] if below else max(np.flatnonzero(chances[0])))
+    last = max(np.flatnonzero(chances[0]))
+    first = lambda value: next((i for i in range(last) if chances[0, i] and ends[i] > value), last)
+    assert tokens[0] in (first(value - 1e-12), first(value + 1e-12))  # ends are rounded
     assert log_probs[0] == logits[tokens[0]]
 
 
