@@ -176,6 +176,7 @@ def test_draws_without_replacement_differ() -> None:
         lambda: torch.Generator("cuda"),
         lambda: torch.device("cuda:0"),
         lambda: torch.as_tensor(A, device="cuda"),
+        lambda: torch.randint(3, (2,), device="cuda"),
         lambda: torch.load("missing", map_location="cuda"),
         lambda: T.to("cuda"),
     ],

@@ -15,7 +15,7 @@ from support.tiny_folders import language_model_folder
 import minigrad as mg
 import nn
 from minigrad.io.json import Settings
-from nn.decoding.text_generation import options_of_directory, until_stop
+from nn.decoding.text_generation import _ids, options_of_directory, until_stop
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,39 @@ def test_bad_words_of_the_directory_are_kept_but_for_eos_alone(tmp_path: Path) -
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     options = options_of_directory(nn.load(tmp_path), {}, 3)
     assert options["bad_words"] == [(2, 5), (5,), (5, 2)]
+
+
+def test_settings_of_each_search_that_change_its_tokens_warn(tmp_path: Path) -> None:
+    """Settings of other searches do not, nor values without effect."""
+    language_model_folder(tmp_path)
+    changing = {
+        "sequence_bias": [[[2], 1.0]],
+        "penalty_alpha": 0.6,
+        "typical_p": 0.5,
+        "diversity_penalty": 0.1,
+    }
+    harmless = {"sequence_bias": None, "penalty_alpha": 0, "typical_p": 1, "diversity_penalty": 0}
+    for search, name in (
+        ({}, "penalty_alpha"), ({"do_sample": True}, "typical_p"), ({"num_beams": 2}, "diversity_penalty"),
+    ):  # fmt: skip
+        for settings, expected in (
+            (changing, f"sequence_bias, {name} not supported"),
+            (harmless, None),
+        ):
+            (tmp_path / "generation_config.json").write_text(json.dumps(settings | search))
+            model = nn.load(tmp_path)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                options_of_directory(model, {}, 3)
+            assert [expected in str(w.message) for w in caught] == [True] * bool(expected)
+
+
+def test_chat_has_no_special_tokens_but_those_of_its_template() -> None:
+    def encode(string: str, special: bool = True) -> list[int]:
+        return [*[1] * special, *map(ord, string)]
+
+    text: Any = SimpleNamespace(
+        encode=encode, chat=lambda messages: messages[0]["content"], eos_id=98, bos_id=1
+    )
+    assert _ids(text, [{"role": "user", "content": "a"}]) == [97]
+    assert [_ids(text, string) for string in ("a", "ab", "")] == [[1, 97], [1, 97], [1]]

@@ -42,6 +42,9 @@ def test_description_has_the_length_and_rows_of_large_data() -> None:
         assert len(found) == 2
         assert digest(describe(Data(rows))) in found
     assert describe(Data([1, 2])) == {"class": "Data", "rows": [2, [1, 2]]}
+    rows = np.zeros((2, 5, 2))
+    rows[1, 4, 1] = 1
+    assert len({digest(describe(Data(x))) for x in rows}) == 2
 
 
 def test_function_settings_have_what_a_function_is_bound_to() -> None:

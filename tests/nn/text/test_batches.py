@@ -63,12 +63,17 @@ def test_padded_of_other_values_than_integers_raises() -> None:
             nn.text.padded([[1, 2], row])
 
 
+def test_no_rows_have_no_columns() -> None:
+    assert nn.text.padded([]).shape == (0, 0) and nn.text.padded([], length=3).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ([X, Y[:-1]], r"one length, got shapes \[\(23, 4\), \(22,\)\]"),
         ([np.array(1.0)], "one length"),
         ([iter(X)], "with a length and indices, got .* make a list"),
+        ([{1, 2}], "with a length and indices, got .* make a list"),
         ([[X[0], X[0, :2]]], "samples must have one structure and shape"),
     ],
 )

@@ -199,6 +199,14 @@ def test_read_pairs_of_another_table_names_the_fault(
         read_pairs(tmp_path / name, columns=columns)
 
 
+def test_first_row_of_names_of_columns_is_left_out(tmp_path: Path) -> None:
+    names = """source target src tgt trg input output sentence sentences translation text label labels english chinese
+        german french spanish en zh de fr es eng cmn 源 目标 英文 中文"""
+    for name in names.split():
+        (tmp_path / "a.tsv").write_text(f"{name.title()}\ten\nhello\thallo\n", "utf-8")
+        assert read_pairs(tmp_path / "a.tsv") == [("hello", "hallo")], name
+
+
 def test_columns_of_two_files_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("one\n")
