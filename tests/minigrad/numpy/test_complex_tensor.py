@@ -131,6 +131,7 @@ def test_transform_of_no_values_is_0(f: Any) -> None:
         "np.linalg.norm(x + 1j, 2) * np.linalg.norm((x + 1j * W).reshape(2, 3), 1, keepdims=True)",
         "np.linalg.norm((x + 1j).reshape(2, 3), 'fro') + np.angle(x + 1j * W, deg=True)",
         "np.abs(np.prod((x + 1j).reshape(2, 3)[:, :0], axis=1) * np.prod(x + 1j))",
+        "np.abs(np.prod((x + 1j).reshape(2, 3)[:0], axis=0)).sum() * np.abs(np.prod(x + 1j))",
         "np.imag(np.polyval([1.0, 2, 3], x * 1j + W) + np.polyval(x * 1j, x[:, None] - 1j * W))",
         "np.abs(np.vdot(x + 1j, W * 1j + x))",
         "np.imag(x ** (1 + 2j) + 2 ** (x * 1j) + (x - 1 + 1j) ** -2)",

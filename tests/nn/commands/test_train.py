@@ -540,6 +540,8 @@ FEW = "--sentences 200 --valid-size 20 --test-size 20"
         ("--data a b c", "--data must be one file, or source and target"),
         ("--valid a", "--valid and --test need --data"),
         ("--data pairs.tsv --pair en-es", "--pair has no effect with --data"),
+        ("--data pairs.tsv --sentences 9", "--sentences has no effect with --data"),
+        ("--data pairs.tsv --valid a --valid-size 9", "--valid-size has no effect with --valid"),
         ("--data pairs.tsv --test a --test-size 9", "--test-size has no effect with --test"),
         ("--joint --source-tokenizer char", "--joint needs bpe for both sides"),
         ("--sentences 100", "pairs must be more than the 800 to hold out, got 9[79]"),
