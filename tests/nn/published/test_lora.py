@@ -55,6 +55,16 @@ def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     assert nn.lora(classifier()).output.weight.requires_grad
 
 
+def test_lora_adapts_queries_and_values_by_default() -> None:
+    lm = nn.lora(model())
+    layers = {name.split(".")[-2] for name, p in lm.named_parameters() if p.requires_grad}
+    assert layers == {"q_proj", "v_proj"}
+    layer = lm.layers.layers[0].self_attention.v_proj
+    assert (layer.rank, layer.scale) == (8, 2.0)
+    with pytest.raises(ValueError, match="targets must be ends of names of linear layers"):
+        nn.lora(model(), targets=[])
+
+
 def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
     """Values of A are uniform up to 1 / sqrt(in_features); targets may be any iterable."""
     generator = np.random.default_rng(0)
