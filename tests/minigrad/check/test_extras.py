@@ -18,7 +18,7 @@ from minigrad.check.extras import require
 def test_require_compares_the_numbers_of_versions(
     installed: str | None, least: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package without metadata, as in a program packed into one file, is accepted."""
+    """Accept a package without metadata, as in a program packed into one file."""
 
     def version(name: str) -> str:
         if installed is None:

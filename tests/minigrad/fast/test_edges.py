@@ -294,7 +294,7 @@ def test_embedding_gradient_that_is_not_finite_stays_in_its_row(length: int, val
 @pytest.mark.parametrize("value", [59, 60, 61, 87, 88])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_exponentials_at_the_limit_of_their_shift_are_exact(value: int, sign: int) -> None:
-    """The sum of nine values exp(87) is infinite in float32; one exp(-59) is close to 0."""
+    """Use nine values exp(87), whose sum is infinite in float32, and one exp(-59), close to 0."""
     logits = Tensor(np.full((3, 9), sign * value, np.float32), requires_grad=True)
     loss = mg.cross_entropy(logits, np.zeros(3, int))
     loss.backward()

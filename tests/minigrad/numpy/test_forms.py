@@ -466,7 +466,7 @@ WITH_NUMBERS = {"block", "broadcast_arrays", "tensordot"}
 
 @pytest.mark.filterwarnings("ignore")
 def test_result_is_a_tensor_and_a_number_without_axes_if_that_of_numpy_is_a_number() -> None:
-    """A number is read-only. The results that NumPy returns in tuples and lists are tensors, too."""
+    """Expect read-only numbers, and tensors in the tuples and lists that NumPy returns."""
     n, v, m = np.array(2.0), np.array([2.0, 1.0]), np.array([[2.0, 1.0], [1.0, 3.0]])
     operands: list[tuple[Any, ...]] = [
         (n,),

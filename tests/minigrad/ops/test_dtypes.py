@@ -117,7 +117,7 @@ PRODUCTS = [
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, bool, np.float16, np.float32])
 @pytest.mark.parametrize("f", PRODUCTS, ids=lambda f: f.__name__)
 def test_product_of_small_numbers_has_the_values_and_dtype_of_numpy(f: Any, dtype: Any) -> None:
-    """For arrays, which are not tensors, too, and for a tensor that requires gradients beside one."""
+    """Call with arrays, too, and with a tensor that requires gradients beside an array."""
     a, b = np.array([1, 0, 3], dtype), np.array([2, 1, 0], dtype)
     axes = [1] if f is np.tensordot else []
     try:

@@ -263,7 +263,7 @@ def test_names_in_a_message_are_the_first_8_in_order(count: int, more: str) -> N
 @pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "min"])
 @pytest.mark.parametrize("axis", [[0, 1], "0", 1.0], ids=repr)
 def test_axis_that_is_no_integer_is_a_type_error(name: str, axis: Any) -> None:
-    """With and without the options that only NumPy's forms have."""
+    """Call with and without the options that only NumPy's forms have."""
     for options in ({}, {"keepdims": True}, {"where": True}):
         if "where" not in options or name in ("sum", "mean", "var"):
             with pytest.raises(TypeError, match="integer"):

@@ -201,7 +201,7 @@ def test_fourth_derivative_of_norm_at_zero_is_that_of_its_powers() -> None:
 
 @pytest.mark.parametrize("factor", [1, 4, 16, 64, 256, 4096])
 def test_variance_of_float32_that_is_small_beside_the_mean_is_exact(factor: int) -> None:
-    """With an option also if the format has no number for the mean."""
+    """Set an option if the format has no number for the mean."""
     distance = 1024 * float(np.finfo(np.float32).eps) * factor
     x, steps = np.full(6, 1024.0), np.arange(6) % 3
     y = mg.var((x + steps * distance).astype(np.float32)).item()
@@ -281,7 +281,7 @@ def test_function_of_a_matrix_by_eigh_has_its_derivative_at_equal_eigenvalues(
 
 
 def test_gradient_by_eigh_of_one_matrix_does_not_depend_on_the_size_of_the_others() -> None:
-    """Whether a derivative exists is decided for each matrix, by its own gradients."""
+    """Decide for each matrix alone whether it has a derivative."""
     x = np.stack([np.diag([1.0, 1.0, 4.0]), np.diag([2.0, 3.0, 3.0]), np.diag([1.0, 2.0, 3.0])])
     rng = np.random.default_rng(0)
     x, weights = x + 1e-13 * rng.standard_normal((3, 3, 3)), rng.standard_normal((3, 3, 3))

@@ -123,7 +123,7 @@ def test_backward_adds_to_a_gradient_that_was_set_from_outside() -> None:
 
 
 def test_backward_inside_a_hook_does_not_overwrite_the_gradient_of_the_outer_one() -> None:
-    """The gradient of the product, which was made last, is in the array when the hook is called."""
+    """Read the gradient of the product, made last, which is in the array at the call of the hook."""
     p, passes = parameter(), list[Any]()
     collected([p])
     y, product = p.exp(), p * 2.0

@@ -100,7 +100,7 @@ def test_run_script_prints_warnings_in_one_line_each(capsys: pytest.CaptureFixtu
 def test_run_script_with_closed_streams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is read, and no message is printed. A closed output is an error."""
+    """Read nothing and print no message. A closed output is an error."""
     for name in ("stdin", "stderr"):
         monkeypatch.setattr(sys, name, None)
     assert run_script(lambda: len([*console.piped()])) == 0
@@ -175,7 +175,7 @@ def test_rank_that_fails_ends_the_job_and_the_first_one_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     rank: int, error: BaseException, code: int, line: str,
 ) -> None:  # fmt: skip
-    """What the others print is a part of the end."""
+    """Expect what other functions print as a part of the end."""
     ends: list[tuple[int, str]] = []
     monkeypatch.setattr(console, "launched", lambda: SimpleNamespace(rank=rank, size=2))
     monkeypatch.setattr(console.job, "abort", lambda code, text: ends.append((code, text)))

@@ -92,7 +92,7 @@ def test_directory_of_a_run_is_named_by_its_languages_or_file(
 
 
 def test_options_of_training_reach_the_model_and_its_trainer(tmp_path: Path) -> None:
-    """Each has a value of its own."""
+    """Give each option a value of its own."""
     train: Any = importlib.import_module("nn.commands.train")
     line = (
         "--pair en-es --sentences 300 --valid-size 21 --test-size 22 --vocab-size 40 --d-model 12 --num-heads 3"
@@ -352,7 +352,7 @@ def test_answers_that_begin_after_the_limit_are_left_out(
 def test_report_prints_three_prompts_with_what_is_written_and_expected(
     answers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Settings of the model that draw tokens do not count."""
+    """Ignore settings of the model that draw tokens."""
     (tmp_path / "gpt/generation_config.json").write_text('{"do_sample": true, "temperature": 9.0}')
     task = answers("--test", "{}/other.tsv")
     capsys.readouterr()

@@ -140,7 +140,7 @@ def test_train_prints_samples_and_summary(run: SimpleNamespace) -> None:
 def test_report_prints_ten_sentences_with_their_scores_and_draws_one(
     run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
-    """The picture is of the first one with at most 20 tokens."""
+    """Draw the first one with at most 20 tokens."""
     drawn: list[Any] = []
     compared: list[Any] = []
 
@@ -363,7 +363,7 @@ def test_train_evaluates_the_best_weights(whole: Path, undrawn: None, tmp_path: 
 def test_train_with_average_keeps_the_mean_of_the_last_weights(
     undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three validations two are kept. `minigrad translate --average` takes the last of them."""
+    """Keep two of three validations. `minigrad translate --average` takes the last of them."""
     call(train.main, f"{TINY} --average 2 --out {tmp_path}")
     kept = [weights(path) for path in sorted(tmp_path.glob("weights-*"))]
     mean = {name: (a.astype(float) + kept[1][name]) / 2 for name, a in kept[0].items()}

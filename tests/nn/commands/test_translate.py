@@ -115,7 +115,7 @@ def test_translate_compares_the_translations_with_references(
     run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     options: str, reference: str, tokenize: str,
 ) -> None:  # fmt: skip
-    """The translations alone, and an empty line for each sentence that has none."""
+    """Write translations alone, and an empty line for each sentence without one."""
     (tmp_path / "b").write_text(f"{reference}\n\n{reference}\n", encoding="utf-8")
     compared: list[Any] = []
 

@@ -148,7 +148,7 @@ def test_max_length_of_the_directory_counts_the_prompt(length: int, tmp_path: Pa
 def test_without_a_length_20_tokens_are_generated_or_as_many_as_fit(
     width: int, positions: str
 ) -> None:
-    """At least as many as `min_length` has beyond the prompt. A full context begins anew."""
+    """Generate at least what `min_length` has beyond the prompt. A full context begins anew."""
     config = nn.DecoderOnlyConfig(
         9, 8, 2, 1, 8, max_len=40, positions=nn.PositionConfig(kind=positions)
     )
@@ -170,7 +170,7 @@ def test_bad_words_of_the_directory_are_kept_but_for_eos_alone(tmp_path: Path) -
 
 
 def test_settings_of_each_search_that_change_its_tokens_warn(tmp_path: Path) -> None:
-    """Settings of other searches do not, nor values without effect."""
+    """Ignore settings of other searches, and values without effect."""
     language_model_folder(tmp_path)
     changing = {
         "sequence_bias": [[[2], 1.0]],

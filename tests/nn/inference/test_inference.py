@@ -54,7 +54,7 @@ def test_for_inference_transformer_decodes_as_its_model() -> None:
 def test_for_inference_language_model_generates_as_its_model(
     large: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if batches are split: those with caches are not."""
+    """Compare split batches, too: those with caches are not split."""
     monkeypatch.setattr(fast, "LARGE_BATCH", large)
     monkeypatch.setattr(fast, "get_num_threads", lambda: 2)
     config = nn.DecoderOnlyConfig(13, 16, 4, 2, 24, positions="rotary", dtype="float64")
@@ -403,7 +403,7 @@ def test_for_inference_of_one_source_has_the_options_of_its_attention(
 @pytest.mark.parametrize("name", fast._IN_PLACE)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_activation_in_place_equals_the_activation(name: str, dtype: str) -> None:
-    """Up to values whose exponential overflows or vanishes."""
+    """Draw values up to those whose exponential overflows or vanishes."""
     x = np.r_[np.linspace(-800, 800, 1601), np.linspace(-110, 110, 2201), 0.0].astype(dtype)
     y = x.copy()
     assert fast._IN_PLACE[name](y) is y

@@ -258,7 +258,7 @@ def test_load_in_int8_equals_int8_of_the_loaded_model(tmp_path: Path, norm: str)
 def test_load_in_int8_allocates_the_copy_and_one_array(
     tmp_path: Path, norm: str, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound is a multiple of the size in float32, with zeros that never become memory.
+    """Bound a multiple of the size in float32, with zeros that never become memory.
 
     What else runs in the process may allocate during one of two loads.
     """

@@ -697,7 +697,7 @@ def test_tokenizer_with_scores_has_bytes_only_if_they_are_tokens(tmp_path: Path)
 
 @pytest.mark.parametrize("scores", [(-1.0, -2.0), (-2.0, -1.0), (0.0, 0.0)])
 def test_pair_with_the_best_score_is_joined_first(tmp_path: Path, scores: Any) -> None:
-    """Of equal scores, the token with the lower id is."""
+    """Prefer the token with the lower id among equal scores."""
     for words in (("ab", "bc"), ("bc", "ab")):
         text = text_of(
             tmp_path, scored_vocabulary("a", "b", "c", *words, scores=(0.0,) * 3 + scores)
@@ -710,7 +710,7 @@ def test_pair_with_the_best_score_is_joined_first(tmp_path: Path, scores: Any) -
 def test_tokens_of_at_most_64_characters_are_joined(
     length: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Beside special tokens, which are never made of pieces."""
+    """Encode beside special tokens, which are never made of pieces."""
     words = ["a" * n for n in range(1, length + 1)]
     scores = [float(n) for n in range(length)]
     text = text_of(tmp_path_factory.getbasetemp(), scored_vocabulary(*words, scores=scores))

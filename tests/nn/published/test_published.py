@@ -357,7 +357,7 @@ def test_load_with_another_output_projection_unties_it(tmp_path: Path) -> None:
 
 
 def test_load_of_a_translator_with_another_output_projection_unties_it(tmp_path: Path) -> None:
-    """Its embeddings stay tied, and a bias of zeros is left out, but saved again."""
+    """Keep embeddings tied. A bias of zeros is left out, but saved again."""
     arrays, tied = arrays_of(folder(tmp_path, "marian")), nn.load(tmp_path)
     assert tied.output.bias is None
     output = np.float32(3 * arrays["model.shared.weight"])
@@ -426,7 +426,7 @@ def plain_ids(value: Any) -> Any:
 
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 def test_load_reads_settings_of_generation(tmp_path: Path, file: str) -> None:
-    """Without generation_config.json, they are the copies in config.json; null is no setting."""
+    """Read the copies in config.json without generation_config.json; null is no setting."""
     path = folder(tmp_path) / file
     before = json.loads(path.read_text()) if path.exists() else {}
     for i in range(4):
@@ -456,7 +456,7 @@ def test_load_of_settings_of_generation_beyond_their_limits_raises(tmp_path: Pat
 def test_bart_that_forces_the_first_token_reads_it_from_config_json(
     tmp_path: Path, flag: bool | None, has_file: bool
 ) -> None:
-    """The older flag has no effect beside generation_config.json."""
+    """Ignore the older flag beside generation_config.json."""
     folder(tmp_path, "marian", force_bos_token_to_be_generated=flag, bos_token_id=7, num_beams=3)
     if has_file:
         (tmp_path / "generation_config.json").write_text('{"top_k": 5}')

@@ -133,7 +133,7 @@ STORED_TWICE: list[tuple[str, str, str]] = [
 def test_load_of_a_tied_array_that_is_stored_twice(
     tmp_path: Path, name: str, second: str, first: str
 ) -> None:
-    """It has the same parameters, and is saved with both names."""
+    """Load the same parameters, and save them with both names."""
     entry = RECORDED["models"][name]
     (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
     arrays, file = arrays_named(unpacked(entry["arrays"])), tmp_path / "model.safetensors"
@@ -244,7 +244,7 @@ def test_dropout_of_a_head_is_that_of_its_kind(
 def test_translator_without_output_projection_in_its_file_ties_it(
     tmp_path: Path, name: str, has_head: bool
 ) -> None:
-    """And one that has it, even if it is tied, uses the projection of the file."""
+    """Use the projection of a file that has one, even if it is tied."""
     entry = RECORDED["models"][name]
     (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
     arrays = arrays_named(unpacked(entry["arrays"]))

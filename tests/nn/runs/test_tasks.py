@@ -158,7 +158,7 @@ def test_fit_with_score_keeps_best_and_stops(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [int, np.float32, np.array, mg.tensor])
 def test_score_may_be_any_number_and_compute_what_is_not_finite(tmp_path: Path, kind: Any) -> None:
-    """It records no gradients, and its warnings are not shown."""
+    """Record no gradients, and show no warnings."""
 
     def score(model: nn.Module) -> Any:
         assert not mg.is_grad_enabled() and not np.isfinite(np.log(np.zeros(1)))

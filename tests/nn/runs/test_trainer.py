@@ -304,7 +304,7 @@ def test_ctrl_c_stops_after_step_and_saves(tmp_path: Path, training: bool) -> No
 def test_signal_that_ends_a_process_stops_after_the_step_or_at_once(
     tmp_path: Path, number: signal.Signals, code: int, count: int
 ) -> None:
-    """A second one is answered at once."""
+    """Answer a second signal at once."""
     t = trainer(tmp_path, save_every=1)
     at_step(t, 3, lambda: [signal.raise_signal(number) for _ in range(count)])
     with pytest.raises(SystemExit) as ended:

@@ -288,7 +288,7 @@ def test_settings_of_a_tokenizer_count_before_its_map_of_special_tokens(
     "entry", [["the"], [{"content": "the"}], {"name": "the"}, {"name": {"content": "the"}}]
 )
 def test_more_special_tokens_are_lists_or_objects(tmp_path: Path, key: str, entry: Any) -> None:
-    """They are left out of decoded text, and added if the vocabulary lacks them."""
+    """Leave them out of decoded text, and add them if the vocabulary lacks them."""
     text = write(tmp_path, "pieces", {"tokenizer_class": "BertTokenizer", key: entry})
     assert text.decode(text.encode("the cafe")) == "cafe"
     lacking = json.loads(json.dumps(entry).replace('"the"', '"[Z]"'))

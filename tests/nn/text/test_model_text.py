@@ -282,7 +282,7 @@ def test_similarity_to_a_vector_of_zeros_is_zero() -> None:
 
 
 def test_sentence_encoder_keeps_its_prompts_and_layers_and_checks_the_default() -> None:
-    """In training mode, it evaluates all the same."""
+    """Evaluate also in training mode."""
     model = encoder(nn.EncoderModel, dropout=0.5).train()
     prompts, maps, text = {"q": "a "}, [(nn.Linear(8, 2), lambda x: x)], word_text()
     encode = SentenceEncoder(model, text, maps=maps, prompts=prompts, default_prompt_name="q")

@@ -181,7 +181,7 @@ def test_load_of_two_tokens_with_one_id_raises(tmp_path: Path) -> None:
 
 
 def test_added_tokens_beside_tokenizer_json_change_nothing(tmp_path: Path) -> None:
-    """It has them, with their flags."""
+    """Read them with their flags."""
     bert(tmp_path)
     (tmp_path / "added_tokens.json").write_text('{"[CLS]": 1, "odd": 99}')
     text = nn.text.load(tmp_path)

@@ -59,7 +59,7 @@ def test_corpus_has_each_construction_and_all_words(
     words: tuple[int, int],
     checksum: int,
 ) -> None:
-    """The pairs of a seed never change, so results of models on them stay comparable."""
+    """Keep the pairs of a seed, so that results of models on them stay comparable."""
     pairs, always = generate(), corpora.ALWAYS[name]
     assert expected.items() <= dict(pairs).items()
     sides = [*zip(*pairs)]
