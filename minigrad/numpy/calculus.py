@@ -83,28 +83,36 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
-    """Return derivatives along one axis, weighted sums of three neighbours."""
+    """Return derivatives along one axis, weighted sums of three neighbours over distances."""
     n = shape_of(f)[axis]
     dtype = f.dtype if f.dtype.kind == "f" else float
-    if needs_gradient(h):
-        if np.ndim(h):
-            raise TypeError(
-                "gradient: positions must not require gradients; divide differences of f by "
-                "differences of the positions"
-            )
-        return astype(_slope(f, 1.0, axis, edge_order) / h, dtype)
+    if np.ndim(h) and needs_gradient(h):
+        raise TypeError(
+            "gradient: positions must not require gradients; divide differences of f by "
+            "differences of the positions"
+        )
+    positions = without_tensors(h) if np.ndim(h) else 1.0
+    numpy_gradient: Any = np.gradient  # its annotations lack coordinates
+    if f.dtype.kind == "b":  # most formulas subtract, which raises NumPy's error
+        numpy_gradient(without_tensors(f), positions, axis=axis, edge_order=edge_order)
     # the slopes of three combs are the weights, since no estimate reads a tooth of a comb twice
     combs = (np.arange(n)[:, None] % 3 == np.arange(3)).astype(float)
-    numpy_gradient: Any = np.gradient  # its annotations lack coordinates
-    weights = numpy_gradient(combs, without_tensors(h), axis=0, edge_order=edge_order).astype(dtype)
-    first = np.clip(np.arange(n) - 1, 0, max(n - 3, 0))
+    weights = numpy_gradient(combs, positions, axis=0, edge_order=edge_order)
     along = [-1 if a == axis else 1 for a in range(f.ndim)]
+    if np.ndim(h):  # divide by the distances last, which may be 0
+        steps, h = np.diff(np.asarray(positions, float)), np.ones(n)
+        if (steps == steps[0]).all():
+            weights, h[:] = numpy_gradient(combs, axis=0, edge_order=edge_order), steps[0]
+        elif edge_order == 1:
+            weights[[0, -1]], h[[0, -1]] = combs[[1, -1]] - combs[[0, -2]], steps[[0, -1]]
+        h = h.reshape(along)
+    first = np.clip(np.arange(n) - 1, 0, max(n - 3, 0))
     y: Any = 0
     for i in (first, first + 1, first + 2):
-        weight = weights[np.arange(n), i % 3].reshape(along)
+        weight = weights[np.arange(n), i % 3].astype(dtype).reshape(along)
         neighbour = take(f, np.minimum(i, n - 1), axis)
         y = y + where(weight == 0, 0, neighbour) * weight  # a weight of 0 does not read NaN
-    return y
+    return astype(y / h, dtype)
 
 
 @function(numpy=np.interp)

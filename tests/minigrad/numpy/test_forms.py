@@ -378,6 +378,10 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         Call(np.linalg.lstsq, [SQUARES[:, :2], SQUARES[:, 1:3] ** 2, None]),
         Call(np.linalg.lstsq, [REGULAR, SQUARES[:2, 0], None]),
         Call(np.full_like, [np.zeros(0, int), np.array(0.0), np.float64]),
+        Call(np.gradient, [np.array([2.0, 0.0]), np.array([3, 3])]),
+        Call(np.gradient, [np.array([3.0, 1.0, 0.0]), np.array([2, 2, 2])]),
+        Call(np.gradient, [np.array([3.0, 1.0, 0.0, 4.0]), np.array([2, 2, 3, 3])]),
+        Call(np.gradient, [np.array([False, True]), np.array([0.0, 1.0])]),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),
