@@ -20,7 +20,7 @@ from minigrad.tensor import Tensor
 
 __all__: list[str] = []  # names of `nn.init`
 
-_SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
+SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
 _XAVIER: ContextVar[bool] = ContextVar("nn.init.xavier", default=False)
 _AT_ONCE = 1 << 18
 
@@ -34,11 +34,11 @@ def skipped(*, skip: bool = True) -> Iterator[None]:
     skip : bool, default True
         False has no effect.
     """
-    token = _SKIPPED.set(skip or _SKIPPED.get())
+    token = SKIPPED.set(skip or SKIPPED.get())
     try:
         yield
     finally:
-        _SKIPPED.reset(token)
+        SKIPPED.reset(token)
 
 
 @contextmanager
@@ -79,10 +79,10 @@ def check_floating(tensor: Tensor) -> None:
         raise TypeError(f"tensor must have a floating dtype to be drawn, got {tensor.dtype}")
 
 
-def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
+def drawn(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
     """Fill a tensor in blocks of rows, since numbers are drawn in double precision."""
     check_floating(tensor)
-    if _SKIPPED.get():
+    if SKIPPED.get():
         return tensor
     data = np.atleast_1d(tensor.data)
     step = 1 + _AT_ONCE // max(1, math.prod(data.shape[1:]))
@@ -107,7 +107,7 @@ def uniform_(
     generator : numpy.random.Generator, optional
         The default generator if not given.
     """
-    return _draw(tensor, lambda shape: default_generator(generator).uniform(a, b, shape))
+    return drawn(tensor, lambda shape: default_generator(generator).uniform(a, b, shape))
 
 
 def normal_(
@@ -122,7 +122,7 @@ def normal_(
     mean, std : float, default 0 and 1
         Mean and standard deviation of the distribution.
     """
-    return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
+    return drawn(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
 
 def xavier_uniform_(

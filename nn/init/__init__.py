@@ -16,7 +16,7 @@ from minigrad.changes import mark_changed
 from minigrad.random import default_generator
 from minigrad.tensor import Tensor
 
-from ..initial import check_floating, fans, normal_, uniform_, xavier_uniform_
+from ..initial import SKIPPED, check_floating, drawn, fans, normal_, uniform_, xavier_uniform_
 from ..initial import skipped as skipped
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
 
 
 def _fill(tensor: Tensor, values: np.ndarray | float) -> Tensor:
-    if isinstance(values, np.ndarray):
-        check_floating(tensor)
     tensor.data[...] = values
     mark_changed(tensor.data)
     return tensor
@@ -140,11 +138,15 @@ def trunc_normal_(
             f"trunc_normal_: [a, b] must be within 4 std of the mean {mean}, got [{a}, {b}] and "
             f"std {std}"
         )
-    draw = default_generator(generator)
-    values = draw.normal(mean, std, tensor.shape)
-    while (outside := (values < a) | (values > b)).any():
-        values[outside] = draw.normal(mean, std, np.count_nonzero(outside))
-    return _fill(tensor, values)
+
+    def draw(shape: tuple[int, ...]) -> np.ndarray:
+        rng = default_generator(generator)
+        values = rng.normal(mean, std, shape)
+        while (outside := (values < a) | (values > b)).any():
+            values[outside] = rng.normal(mean, std, np.count_nonzero(outside))
+        return values
+
+    return drawn(tensor, draw)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
@@ -160,6 +162,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
     """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: tensor must have at least two axes, got {tensor.shape}")
+    check_floating(tensor)
+    if SKIPPED.get():
+        return tensor
     rows, columns = len(tensor.data), int(np.prod(tensor.shape[1:]))
     normal = default_generator(generator).standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(normal)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from minigrad.io.json import mistyped_fields
@@ -367,7 +367,8 @@ class ExtendedConfig(book.ModelConfig):
 
     # -- values that take effect
 
-    def effective(self: C) -> C:
+    @cached_property
+    def effective(self) -> Any:
         """Return the configuration with the value that takes effect in place of each None."""
         positions, attention = self._positions, self.attention
         d_model, num_heads = self._sizes
@@ -562,9 +563,10 @@ class EncoderConfig(ExtendedConfig):
     num_channels: int = 3
     pad_id: int | None = 0
 
-    def effective(self) -> EncoderConfig:
+    @cached_property
+    def effective(self) -> Any:
         """Return the configuration with the value that takes effect in place of each None."""
-        return replace(super().effective(), head_dropout=_or(self.head_dropout, self.dropout))
+        return replace(super().effective, head_dropout=_or(self.head_dropout, self.dropout))
 
     def __post_init__(self) -> None:
         super().__post_init__()

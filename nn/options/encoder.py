@@ -160,7 +160,7 @@ class _Classifier(_WithOutput):
         checked_count(type(self).__name__, "num_classes", config.num_classes)
         linear = partial(Linear, config.d_model, dtype=config.dtype, generator=generator)
         has_dense = config.head_activation != "none"
-        self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
+        self.dropout = Dropout(config.effective.head_dropout or 0.0, generator=generator)
         with by_xavier():
             self.dense = linear(config.d_model, config.bias) if has_dense else None
             norm = (config.norm, config.d_model, config.norm_eps, config.dtype)

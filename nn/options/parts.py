@@ -51,7 +51,7 @@ class ExtendedEmbedding(InputEmbedding):
         std: float | None = None,
         num_types: int = 0,
     ) -> None:
-        embeddings = config.effective().embeddings
+        embeddings = config.effective.embeddings
         d_model, width = config.d_model, embeddings.size
         self.scale = embeddings.scale
         if std is None:
@@ -129,7 +129,7 @@ def layer_options(
     names = ("dropout", "activation", "norm_eps", "norm_first", "norm_after", "bias", "dtype",
              "activation_dropout", "gated", "norm")  # fmt: skip
     common = {name: getattr(config, name) for name in names}
-    attention, positions = config.effective().attention, config.positions
+    attention, positions = config.effective.attention, config.positions
     bias: Any = attention.bias
     if isinstance(bias, str):
         bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
@@ -180,7 +180,7 @@ def set_layers(
         else:
             stack.layers[0].norm1 = Identity()
     stack.norm = None
-    if config.effective().final_norm:
+    if config.effective.final_norm:
         stack.norm = norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)
     name = "decoder" if cross else "layers" if causal else "encoder"  # of a stack in a model
     for path, heads in config.pruned_heads.items():

@@ -24,7 +24,7 @@ def describe(directory: str) -> str:
     family = origin.family
     hf = HFConfig(origin.settings, "config.json", family.defaults)
     family.config(hf)
-    options = model.config.flatten(model.config.effective().to_dict())
+    options = model.config.flatten(model.config.effective.to_dict())
     width = max(map(len, options))
     return "\n".join([
         f"{type(model).__name__} ({family.base}{family.suffixes[origin.head]}), "

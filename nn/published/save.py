@@ -110,7 +110,7 @@ def origin_of_trained(model: Model) -> Origin:
         name = "bert"
         head = next(h for h, kind in reversed(ENCODERS.items()) if isinstance(model, kind))
     family = FAMILIES[name]
-    config = config.effective()
+    config = config.effective
     options = config.flatten(config.to_dict())
     options["activation"] = HF_ACTIVATIONS.get(config.activation)
     ends = config.end_ids
@@ -121,7 +121,7 @@ def origin_of_trained(model: Model) -> Origin:
         **family.hf_config(config),
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
-    loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
+    loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective
     # config.json lacks these, or has other keys
     free: tuple[str, ...] = (*MAY_DIFFER, "pruned_heads", "num_classes")
     expected = loaded.to_dict()

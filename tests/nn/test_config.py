@@ -310,14 +310,14 @@ def test_effective_configuration_has_values_in_place_of_none(bias: bool) -> None
         (True, True),
     ):
         config = lm(bias=bias, attention=nn.AttentionConfig(bias=letters))()
-        assert config.effective().attention.bias == expected
+        assert config.effective.attention.bias == expected
     config = nn.EncoderConfig(
         **SIZES, dropout=0.5, activation_dropout=0.0, head_dropout=0.0, final_norm=False, norm_first=True,
         attention=nn.AttentionConfig(dropout=0.0), embeddings=nn.EmbeddingConfig(scale=True, size=2),
-    ).effective()  # fmt: skip
+    ).effective  # fmt: skip
     assert (config.activation_dropout, config.head_dropout, config.attention.dropout) == (0, 0, 0)
     assert config.final_norm is False and config.embeddings.scale == 8**0.5
-    config = lm(dropout=0.5, norm_first=True, positions="rotary")().effective()
+    config = lm(dropout=0.5, norm_first=True, positions="rotary")().effective
     assert (config.activation_dropout, config.attention.dropout, config.final_norm) == (
         0.5,
         0.5,
@@ -326,7 +326,7 @@ def test_effective_configuration_has_values_in_place_of_none(bias: bool) -> None
     assert (config.attention.num_kv_heads, config.attention.head_dim) == (2, 4)
     assert config.attention.scale == 0.5 and config.positions.rotary_dim == 4
     assert (config.embeddings.scale, config.embeddings.size) == (1.0, 8)
-    assert config.effective() == config
+    assert config.effective == config
 
 
 @pytest.mark.parametrize("size", [4, 8, None])

@@ -248,19 +248,44 @@ def test_orthogonal_values_have_both_signs_on_the_diagonal() -> None:
     rng = np.random.default_rng(0)
     first = [init.orthogonal_(mg.zeros(2, 2), generator=rng).data[0, 0] for _ in range(60)]
     assert 15 < np.sum(np.array(first) > 0) < 45
-    for fill in (init.trunc_normal_, init.orthogonal_):
-        x, y = (fill(mg.zeros(3, 3), generator=np.random.default_rng(0)) for _ in range(2))
-        assert x.tolist() == y.tolist()
 
 
-def test_filled_parameters_are_marked_as_changed() -> None:
+def test_parameters_written_from_a_vector_are_marked_as_changed() -> None:
     p = nn.Parameter(np.full(2, 3.0))
-    y = (p * p).sum()
-    init.ones_(p)
-    with pytest.raises(mg.GradientError, match="changed"):
-        y.backward()
-    assert init.constant_(p, 2.5) is p and p.tolist() == [2.5, 2.5]
     y = (p * p).sum()
     utils.vector_to_parameters(np.ones(2), [p])
     with pytest.raises(mg.GradientError, match="changed"):
         y.backward()
+
+
+@pytest.mark.parametrize("name", init.__all__)
+def test_rules_of_initial_values_fill_in_place_unless_skipped(name: str) -> None:
+    """A rule keeps array and dtype, uses the generator it is given, and refuses integers."""
+    fill, options, is_drawn = getattr(init, name), {}, name not in ("constant_", "ones_", "zeros_")
+    if name == "constant_":
+        options["val"] = 2.5
+    for dtype in (np.float32, np.float64):
+        p, rng = nn.Parameter(np.full((4, 3), 7.0, dtype)), np.random.default_rng(0)
+        array, y = p.data, (p * p).sum()
+        if is_drawn:
+            options["generator"] = rng
+            with init.skipped():
+                assert fill(p, **options) is p
+            assert (p.data == 7).all() and rng.random() == np.random.default_rng(0).random()
+            y.backward()  # nothing has changed
+            y = (p * p).sum()
+            mg.manual_seed(1)
+        assert fill(p, **options) is p and p.data is array and not (array == 7).any()
+        with pytest.raises(mg.GradientError, match="changed"):
+            y.backward()
+        values = array.copy()
+        if is_drawn:
+            mg.manual_seed(2)
+            options["generator"] = np.random.default_rng(0)
+            options["generator"].random()
+            assert (fill(p, **options).data == values).all()
+            fill(p, **{**options, "generator": None})
+            mg.manual_seed(2)
+            assert (fill(nn.Parameter(values)).data == p.data).all()
+            with pytest.raises(TypeError, match="tensor must have a floating dtype to be drawn"):
+                fill(Tensor(np.ones((2, 2), int)))

@@ -261,14 +261,6 @@ def test_values_drawn_in_blocks_are_those_of_one_draw(
     np.testing.assert_array_equal(p.data, expected)
 
 
-@pytest.mark.parametrize("fill", [init.uniform_, init.trunc_normal_, init.orthogonal_])
-def test_integers_cannot_be_drawn(fill: Any) -> None:
-    x = Tensor(np.zeros((2, 2), int))
-    with pytest.raises(TypeError, match="tensor must have a floating dtype to be drawn, got int64"):
-        fill(x)
-    assert not x.data.any()
-
-
 def test_rules_of_initial_values_end_with_their_blocks() -> None:
     """An inner block ends with the rule of the outer one, also after an error."""
 

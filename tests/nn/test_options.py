@@ -167,7 +167,7 @@ def changed(config: Any, options: dict[str, Any]) -> Any:
     for name, value in options.items():
         group, _, option = name.rpartition(".")
         part = getattr(config, group) if group else config
-        other = not getattr(config.effective(), name) if value == "other" else value
+        other = not getattr(config.effective, name) if value == "other" else value
         part = replace(part, **{option: other})
         config = replace(config, **{group: part}) if group else part
     return config

@@ -64,7 +64,7 @@ def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> 
     default, sizes = RECORDED["defaults"][name], {"model_type": name}
 
     def effective(settings: dict[str, Any]) -> Any:
-        return read_config(Settings(settings, "config.json"), FAMILIES[name]).effective()
+        return read_config(Settings(settings, "config.json"), FAMILIES[name]).effective
 
     expected = effective(default)
     while True:
@@ -211,7 +211,7 @@ def test_read_config_reads_each_dropout_from_its_key(name: str) -> None:
     keys = DROPOUTS[like]
     values = {key: round(0.1 * i, 1) for i, key in enumerate(keys, 1) if key}
     settings = Settings(RECORDED["defaults"][name] | values, "config.json")
-    config = read_config(settings, FAMILIES[name]).effective()
+    config = read_config(settings, FAMILIES[name]).effective
     found = config.dropout, config.attention.dropout, config.activation_dropout
     assert found == tuple(values.get(key, 0.0) for key in keys)
 

@@ -38,7 +38,7 @@ def of_defaults(name: str, /, **changes: Any) -> Any:
     """Return our configuration for the defaults of a family with other values; ... removes a key."""
     entries = {key: value for key, value in (DEFAULTS[name] | changes).items() if value is not ...}
     settings = Settings(entries, "config.json")
-    return read_config(settings, family_of(settings)).effective()
+    return read_config(settings, family_of(settings)).effective
 
 
 def alternatives(value: Any) -> tuple[Any, ...]:
