@@ -16,10 +16,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-LETTERS = {"Lu": "A-ZÀ-ÖØ-Þ", "Ll": "a-zµß-öø-ÿ", "Lo": "ªº一-鿿", "Lt": "ǅ", "Lm": "ʰ", "M": "\u0300-\u036f"}  # fmt: skip
+LETTERS = {"Lu": "A-ZÀ-ÖØ-Þ", "Ll": "a-zµß-öø-ÿ", "Lo": "ªº一-鿿ぁ-ゖァ-ヺ가-힣", "Lt": "ǅ", "Lm": "ʰ", "M": "\u0300-\u036f"}  # fmt: skip
 CLASSES = {
-    **LETTERS, "L": "".join(LETTERS[name] for name in ("Lu", "Ll", "Lo")), "N": r"0-9²³¹¼-¾",
-    "P": r"!-#%-*,-/:;?@\[-\]_{}¡§«¶·»¿。，、", "S": r"$+<->\^`|~¢-©¬®-±´¸×÷",
+    **LETTERS, "L": "".join(LETTERS[name] for name in ("Lu", "Ll", "Lo", "Lt", "Lm")), "N": r"0-9²³¹¼-¾",
+    "P": r"!-#%-*,-/:;?@\[-\]_{}¡§«¶·»¿。，、！…", "S": r"$+<->\^`|~¢-©¬®-±´¸×÷",
 }  # fmt: skip
 """Characters of Unicode's categories in patterns of `re`."""
 FIRST = [*range(33, 127), *range(161, 173), *range(174, 256)]
