@@ -133,10 +133,13 @@ class Llama(DecoderOnly):
     def config(self, hf: HFConfig) -> dict[str, Any]:
         hf.expect_causal()
         hf.expect("partial_rotary_factor", 1.0, None)
+        options = hf.options(self.keys)
+        if options["pad_id"] == -1:  # none, in the first files
+            options["pad_id"] = None
         return {
             "dropout": 0.0,
             "activation_dropout": 0.0,
-            **hf.options(self.keys),
+            **options,
             "gated": True,
             "norm": "rms",
             "attention.bias": hf.flag("attention_bias"),

@@ -488,6 +488,7 @@ def name_keys_of_file(keys: Mapping[str, str], where: str) -> Iterator[None]:
 
     A message is "`names` must `condition`, got `value`". Strings in the value are not changed.
     """
+    keys = {option.rpartition(".")[2]: key for option, key in keys.items()} | {**keys}
     translate = partial(re.sub, r"\w[\w.]*", lambda word: keys.get(word[0], word[0]))
     try:
         yield

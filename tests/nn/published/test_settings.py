@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -85,7 +86,10 @@ NO_EFFECT_IN = {
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_another_value_of_a_key_changes_the_model_or_is_refused(name: str) -> None:
+    """Errors contain names of keys alone, rather than those of our options."""
     default, without_effect = of_defaults(name), set()
+    paths = default.flatten(default.to_dict())
+    options = {*paths, *(path.rpartition(".")[2] for path in paths)} - DEFAULTS[name].keys()
     for key in DEFAULTS[name].keys() - {"model_type"}:
         results = set()
         for value in alternatives(DEFAULTS[name][key]):
@@ -93,6 +97,7 @@ def test_another_value_of_a_key_changes_the_model_or_is_refused(name: str) -> No
                 results.add(of_defaults(name, **{key: value}) == default)
             except ValueError as error:
                 assert str(error).startswith("config.json: ")
+                assert not options.intersection(re.findall(r"[\w.]+_[\w.]+", str(error))), error
         if results == {True}:
             without_effect.add(key)
     expected = {*NO_EFFECT, *NO_EFFECT_IN.get(name, "").split()}
@@ -148,7 +153,7 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("gpt2", {"n_inner": None, "n_embd": 24}, {"d_ff": 96}),
     ("gpt2", {"n_inner": 40, "n_embd": 24}, {"d_ff": 40}),
     *(("gpt_neox", {**OF_NEOX, "rope_parameters": None, "rotary_pct": part, "rotary_emb_base": 500}, {"positions.rotary_dim": dim, "positions.rotary_base": 500.0})
-      for part, dim in ((0.25, 2), (0.5, 4), (0.8, 6), (1, 8))),
+      for part, dim in ((0.25, 2), (0.5, 4), (0.85, 6), (1, 8))),
     ("gpt_neox", {**OF_NEOX, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 9.0}, "rotary_pct": 1, "rotary_emb_base": 500},
        {"positions.rotary_dim": 4, "positions.rotary_base": 9.0}),
     *(("gpt_neox", {"attention_bias": bias}, {"attention.bias": bias}) for bias in (True, False)),
@@ -168,6 +173,9 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("qwen2", {"head_dim": ..., "hidden_size": 512}, {"attention.head_dim": 16}),
     ("gemma2", {"query_pre_attn_scalar": 16}, {"attention.scale": 0.25}),
     ("gemma3_text", {"final_logit_softcapping": 5.0}, {"logit_softcap": 5.0}),
+    *(("gemma3_text", {"rope_parameters": {"full_attention": {"rope_theta": 7.0}, "sliding_attention": windowed}},
+       {"positions.rotary_base": 7.0, "positions.rotary_window_base": base})
+      for windowed, base in (({}, 10000.0), ({"rope_theta": 9.0}, 9.0))),
     ("llama", {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "type": "yarn", "factor": 2.0}},
      {"positions.rotary_scaling": {"rope_type": "linear", "factor": 2.0}}),
     ("llama", {"rope_parameters": {"rope_theta": 7.0}, "rope_scaling": {"type": "linear", "factor": 2.0}},
@@ -177,6 +185,7 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
       for key, value in (("truncate", False), ("mscale", 0.5), ("mscale_all_dim", 0.7), ("beta_fast", 30), ("beta_slow", 2),
                          ("attention_factor", 1.2))),
     *(("bert", {"position_embedding_type": kind}, {}) for kind in ("absolute", None)),
+    *((name, {"pad_token_id": -1}, {"pad_id": None}) for name in ("llama", "mistral", "qwen3", "gemma2")),
     *((name, {"is_causal": value, "use_bidirectional_attention": None}, {}) for value in (True, None) for name in ("gpt2", "opt", "gpt_neox", "llama")),
 ]  # fmt: skip
 """Families, keys of config.json, and our options."""
@@ -227,6 +236,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
       for name in ("qwen2", "qwen3", "gemma2", "gemma3_text", "modernbert")),
     ("smollm3", {"num_hidden_layers": 3, "no_rope_layers": [1, 1]}, "no_rope_layers must be 1 or 0 for each layer"),
     ("t5", {"feed_forward_proj": "gated-odd"}, "feed_forward_proj must be one of gelu, .*, or gated-"),
+    *((name, {"pad_token_id": -2}, "pad_token_id must be at least 0, got -2") for name in ("llama", "gemma", "gpt2", "bert")),
+    *((name, {"pad_token_id": -1}, "pad_token_id must be ") for name in ("gpt2", "t5", "marian", "roberta", "m2m_100")),
+    *((name, {"num_key_value_heads": 5}, "num_attention_heads must be divisible by num_key_value_heads, got num_attention_heads=.* and num_key_value_heads=5")
+      for name in ("llama", "qwen2", "gemma3_text", "phi3")),
+    *(("phi3", {"rope_parameters": {"rope_type": kind, "factor": 2.0}}, f"rope_type must be one of default, got \"{kind}\"")
+      for kind in ("linear", "yarn", "llama3", "longrope")),
+    *(("llama", {"rope_parameters": {"rope_type": kind, "factor": 2.0}}, "rope_type must be one of default, linear, llama3, yarn, got")
+      for kind in ("dynamic", "longrope", "odd")),
     ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 0}}, "factor must be at least 1e-06"),
 ]  # fmt: skip
 
