@@ -451,18 +451,19 @@ def test_load_of_settings_of_generation_beyond_their_limits_raises(tmp_path: Pat
                 files.generation_settings(30)
 
 
-@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize("file", [None, {}, {"top_k": 5}])
 @pytest.mark.parametrize("flag", [None, False, True])
 def test_bart_that_forces_the_first_token_reads_it_from_config_json(
-    tmp_path: Path, flag: bool | None, has_file: bool
+    tmp_path: Path, flag: bool | None, file: dict[str, int] | None
 ) -> None:
-    """Ignore the older flag beside generation_config.json."""
+    """Ignore the older flag, and all other copies, beside generation_config.json."""
     folder(tmp_path, "marian", force_bos_token_to_be_generated=flag, bos_token_id=7, num_beams=3)
-    if has_file:
-        (tmp_path / "generation_config.json").write_text('{"top_k": 5}')
+    if file is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(file))
     found = nn.load(tmp_path).origin.generation
-    assert found.get("forced_bos_token_id") == ((7,) if flag and not has_file else None)
-    assert (found.get("num_beams"), found.get("top_k")) == ((None, 5) if has_file else (3, None))
+    assert found.get("forced_bos_token_id") == ((7,) if flag and file is None else None)
+    assert found.get("num_beams") == (3 if file is None else None)
+    assert found.get("top_k") == (file or {}).get("top_k")
 
 
 def test_load_reads_the_first_token_of_a_translation_from_generation_config(tmp_path: Path) -> None:

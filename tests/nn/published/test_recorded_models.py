@@ -77,9 +77,46 @@ def test_read_config_without_defaults_equals_config_with_defaults(name: str) -> 
             sizes[key] = default[key]
 
 
+NOT_RECORDED: dict[str, Any] = {
+    "add_bias_logits": False, "add_cross_attention": False, "add_final_layer_norm": False, "attention_bias": False,
+    "classifier_dropout": None, "decoder_start_token_id": 0, "decoder_vocab_size": None, "extra_pos_embeddings": 2,
+    "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "head_dim": None, "hidden_act": "gelu_pytorch_tanh",
+    "is_decoder": False, "layer_types": None, "local_rope_theta": 10000.0, "max_window_layers": 28, "mlp_bias": False,
+    "no_rope_layers": None, "normalize_before": False, "normalize_embedding": True, "num_decoder_layers": None,
+    "num_key_value_heads": None, "rope_interleaved": False, "rope_local_base_freq": 10000.0, "rope_scaling": None,
+    "rope_theta": 10000.0, "rotary_emb_base": 10000, "rotary_pct": 0.25, "sliding_window": 4096,
+    "sliding_window_pattern": 2, "static_position_embeddings": False, "type_vocab_size": 2,
+}  # fmt: skip
+"""Defaults of keys that classes of transformers no longer have, or compute from other keys."""
+NOT_RECORDED_IN = {
+    "gemma3_text": {"rope_theta": 1e6, "sliding_window_pattern": 6},
+    "m2m_100": {"add_final_layer_norm": True, "normalize_before": True, "normalize_embedding": False, "static_position_embeddings": True},
+    "marian": {"normalize_embedding": False, "static_position_embeddings": True},
+    "mbart": {"add_final_layer_norm": True, "normalize_before": True},
+    "smollm3": {"rope_theta": 2e6},
+}  # fmt: skip
+UNUSED = {("qwen2", "sliding_window"), ("qwen3", "sliding_window")}  # without `use_sliding_window`
+COMPUTED = {"decoder_vocab_size", "head_dim", "layer_types", "no_rope_layers", "num_decoder_layers",
+            "num_key_value_heads"}  # fmt: skip
+"""Keys that are null in files and take their values from other keys."""
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_default_of_a_key_is_that_of_transformers(name: str) -> None:
+    """Another default can be without effect on the defaults of the other keys, but not on a file."""
+    others = NOT_RECORDED | NOT_RECORDED_IN.get(name, {})
+    for key, value in FAMILIES[name].defaults.items():
+        expected = RECORDED["defaults"][name].get(key, others.get(key))
+        if (key in COMPUTED and value is None) or (name, key) in UNUSED:
+            expected = others[key]
+        assert (value, type(value)) == (expected, type(expected)), key
+
+
 OTHER_ARRAYS = {
     "albert, classes": ["albert.embeddings.position_ids"],
+    "albert, masked": ["sop_classifier.classifier.weight", "sop_classifier.classifier.bias"],
     "bert": ["embeddings.position_ids"],
+    "bert, masked": ["cls.seq_relationship.weight", "cls.seq_relationship.bias"],
     "distilbert": ["embeddings.position_ids"],
     "electra, masked": ["electra.embeddings.position_ids"],
     "gpt2": ["transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias"],
@@ -221,7 +258,7 @@ HEAD_DROPOUTS: list[tuple[str, dict[str, float | None], float, float]] = [
     ("bert", {"classifier_dropout": None, "hidden_dropout_prob": 0.1}, 0.1, 0.1),
     ("roberta", {"classifier_dropout": 0.3, "hidden_dropout_prob": 0.1}, 0.3, 0.3),
     ("distilbert", {"seq_classif_dropout": 0.3, "dropout": 0.1}, 0.3, 0.1),
-    ("mpnet", {"hidden_dropout_prob": 0.1}, 0.1, 0.1),
+    ("mpnet", {"hidden_dropout_prob": 0.1, "classifier_dropout": 0.3}, 0.1, 0.1),
     ("modernbert", {"classifier_dropout": 0.3}, 0.3, 0.3),
 ]
 """Models, settings, and the dropouts of their heads for sequences and for tokens."""
