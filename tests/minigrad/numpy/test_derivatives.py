@@ -238,3 +238,24 @@ def test_derivative_called_wrongly_names_the_argument(call: Any, error: Any, mes
 def test_derivative_by_an_argument_named_twice_is_refused(derivative: Any) -> None:
     with pytest.raises(ValueError, match="argnums must contain each argument once, got .* 2 argum"):
         derivative(lambda x, y: (x * y).sum(), (0, -2))(V, V)
+
+
+@pytest.mark.parametrize("derivative", [mg.value_and_grad, mg.grad, mg.jacobian])
+def test_number_of_one_argument_gives_one_gradient_and_a_sequence_a_tuple(derivative: Any) -> None:
+    x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
+    for argnums in (0, -2, np.int64(0), 1, -1, np.int8(-1), (0,), [1], (-1, 0), np.array([1, 0])):
+        result = derivative(lambda a, b: (a * b).sum(), argnums)(x, y)
+        result = result[1] if derivative is mg.value_and_grad else result
+        several = np.ndim(argnums) > 0
+        assert isinstance(result, tuple) == several
+        parts = result if several else (result,)
+        for part, i in zip(parts, np.atleast_1d(argnums), strict=True):
+            np.testing.assert_array_equal(part.data, (y, x)[i])
+
+
+@pytest.mark.parametrize(
+    "x", [[[1.0, 2], [3, 4]], [(1.0, 2), (3, 4)], ([1.0, 2], (3, 4))], ids=repr
+)
+def test_nested_sequence_of_numbers_is_one_array(x: Any) -> None:
+    g = mg.grad(lambda a: (a * a).sum())(x)
+    np.testing.assert_array_equal(g.data, 2 * np.array(x))
