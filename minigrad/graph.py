@@ -349,8 +349,8 @@ class Backward:
             if total is None and not self.create_graph:
                 node.grad = g if owned else g.copy()
                 return
-            is_leafs = node.op is None and type(total) is ndarray and total.flags.writeable
-            if is_leafs and not self.create_graph:  # callers who have the array see the sum, too
+            is_array = type(total) is ndarray and total.flags.writeable
+            if is_array and not self.create_graph:  # callers who have the array see the sum, too
                 np.add(total, g, out=total)
                 changes.mark_changed(total)
                 return

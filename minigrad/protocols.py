@@ -83,11 +83,14 @@ for _compare_arrays, _sign in (
 
 # -- writes
 
+LEAVES: set[Any] = {None}
+"""`Node.op` of leaves, and of inputs of a derivative inside another one."""
+
 
 def check_writable(t: Tensor, name: str) -> None:
     """Raise a GradientError for a leaf, or a view of a leaf, if operations are recorded."""
     node = first_of(t)._last_node
-    if node is not None and node.op is None and MODE.get().record:
+    if node is not None and node.op in LEAVES and MODE.get().record:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations "
             "are recorded; write x = x.copy() before, or change a parameter under no_grad()"

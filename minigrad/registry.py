@@ -247,7 +247,8 @@ def _alias(x: Array, /) -> Array:
     return x
 
 
-alias = Op(_alias, {"x": lambda g: g}, view=True).function
+alias = Op(_alias, {"x": lambda g: g}).function
+protocols.LEAVES.add(alias.op)
 
 
 def either(call: Callable[..., Tensor]) -> Function:

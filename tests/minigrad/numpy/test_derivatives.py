@@ -259,3 +259,40 @@ def test_number_of_one_argument_gives_one_gradient_and_a_sequence_a_tuple(deriva
 def test_nested_sequence_of_numbers_is_one_array(x: Any) -> None:
     g = mg.grad(lambda a: (a * a).sum())(x)
     np.testing.assert_array_equal(g.data, 2 * np.array(x))
+
+
+def _written_by_item(x: Any) -> Any:
+    x[0] = 1.0
+    return x
+
+
+def _written_in_a_view(x: Any) -> Any:
+    x[:1].T[0] = 1.0
+    return x
+
+
+def _added_to(x: Any) -> Any:
+    x += 1.0
+    return x
+
+
+@pytest.mark.parametrize("write", [_written_by_item, _written_in_a_view, _added_to])
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda f, x: mg.grad(f)(x),
+        lambda f, x: mg.jacobian(f)(x),
+        lambda f, x: mg.vjp(f, x)[1](1.0)[0],
+        lambda f, x: mg.jvp(f, x, x)[1],
+        lambda f, x: mg.hvp(f, x, x),
+    ],
+)
+@pytest.mark.parametrize("is_nested", [True, False])
+def test_function_must_not_write_into_the_input_of_its_derivative(
+    derivative: Any, write: Any, is_nested: bool
+) -> None:
+    call = lambda x: derivative(lambda z: np.square(write(z)).sum(), x * 2).sum()
+    with pytest.raises(GradientError, match="cannot be changed in place .* x = x.copy.. before"):
+        (mg.grad(call) if is_nested else call)(np.array([3.0, 4.0]))
+    copies = lambda x: derivative(lambda z: np.square(write(z.copy())).sum(), x * 2).sum()
+    (mg.grad(copies) if is_nested else copies)(np.array([3.0, 4.0]))
