@@ -56,4 +56,4 @@ def random_words(n: int, generator: np.random.Generator | None = None) -> np.nda
     generator = default_generator(generator)
     if isinstance(generator.bit_generator, np.random.SFC64):  # faster than integers()
         return generator.bit_generator.random_raw(n)
-    return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
+    return generator.integers(0, 2**64, n, np.uint64)

@@ -427,7 +427,7 @@ def _publish(entry: Any, call: Function, numpy: Functions, methods: str) -> Func
     for f in entry.numpy:
         answer(f, call)
     for method in entry.methods:
-        is_reflected = method.startswith("__r") and method not in ("__round__", "__rshift__")
+        is_reflected = method.startswith("__r") and method != "__rshift__"
         swapped = lambda self, other: call(other, self)
         add_methods(Tensor, {method: swapped if is_reflected else call})
     return call

@@ -53,7 +53,7 @@ def _matmul_a(g: Array, a_shape: Shape, b: Array) -> Array:
 
 def _matmul_b(g: Array, a: Array, b_shape: Shape) -> Array:
     if a.ndim == 1:
-        return g[..., None] * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
+        return g * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
     if len(b_shape) == 1:
         return (g[..., None, :] @ a)[..., 0, :]
     if len(b_shape) == 2 and a.ndim > 2:  # one product instead of the sum of a stack of products

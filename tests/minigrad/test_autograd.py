@@ -455,3 +455,38 @@ def test_copies_keep_gradients_and_shared_tensors_shared(copied: Any) -> None:
     for a, b in ((one.data, x.data), (one.grad.data, x.grad.data)):
         np.testing.assert_array_equal(a, b)
         assert not np.shares_memory(a, b)
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemError, TypeError, RuntimeError])
+def test_lost_gradient_is_raised_although_a_function_in_c_replaces_the_error(error: Any) -> None:
+    def function(x: Any) -> Any:
+        try:
+            return x * float(x)
+        except GradientError as lost:
+            raise error("replaced") from lost
+
+    is_undone = error in (ValueError, SystemError)
+    with pytest.raises(GradientError if is_undone else error, match="float" if is_undone else "r"):
+        mg.grad(function)(2.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.roots(p=x),
+        lambda x: np.bincount([0, 1], weights=x),
+    ],
+)
+def test_function_without_a_rule_refuses_tensors_at_any_place(call: Any) -> None:
+    x = Tensor(np.ones(2), requires_grad=True)
+    with pytest.raises(TypeError, match=r"np\.\w+ has no rule for Tensors"):
+        call(x)
+    with mg.no_grad():
+        call(x)
+
+
+@pytest.mark.parametrize("convert", [float, int])
+def test_warning_of_a_number_without_a_gradient_shows_the_line_that_asked(convert: Any) -> None:
+    with pytest.warns(UserWarning, match=f"{convert.__name__}.. of a tensor") as caught:
+        convert(Tensor(2.0, requires_grad=True))
+    assert caught[0].filename == __file__

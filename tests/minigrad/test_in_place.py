@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,11 @@ from support.opinfo import TABLE, OpInfo, cotangents, samples
 
 import minigrad as mg
 import nn
-from minigrad import GradientError, Tensor
+from minigrad import GradientError, Tensor, protocols
 from minigrad.fast.parallel.memory import Home
 from minigrad.graph import notes_of
 from minigrad.optim import SGD, clip_grad_norm_
+from minigrad.tensor import extension
 
 OPERATORS = {
     operator.iadd: operator.add,
@@ -223,14 +225,20 @@ def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[...
         y.backward()
 
 
-def test_write_beside_a_saved_part_of_an_array_is_allowed() -> None:
-    memory = np.ones(6)
-    x = Tensor(np.ones(3), requires_grad=True)
-    y = (x * memory[:3]).sum()
-    other = Tensor(memory[3:])
-    other += 1
-    y.backward()
-    np.testing.assert_array_equal(x.grad.data, [1, 1, 1])
+def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array() -> None:
+    parts = [(i, j) for i in range(5) for j in range(i + 1, 5)]
+    for saved, written in itertools.product(parts, parts):
+        memory = np.ones(4)
+        x = Tensor(np.ones(np.ptp(saved)), requires_grad=True)
+        y = (x * memory[slice(*saved)]).sum()
+        other = Tensor(memory[slice(*written)])
+        other += 1
+        if saved[0] < written[1] and written[0] < saved[1]:
+            with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
+                y.backward()
+        else:
+            y.backward()
+            assert x.grad is not None and (x.grad.data == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -480,3 +488,34 @@ def test_number_taken_out_inside_a_derivative_raises(take: Any) -> None:
     assert mg.grad(lambda x: take(x.detach()) * x.sum())(np.ones(2)).tolist() == [1, 1]
     x = Tensor(np.ones(2), requires_grad=True)
     assert take(x) == 1
+
+
+def test_writes_of_the_book_alone_are_noticed_and_lose_no_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extension, "write", protocols._write)
+    monkeypatch.setattr(extension, "update", protocols._update)
+    x = Tensor(np.ones(2), requires_grad=True)
+    for write in (lambda c: operator.iadd(c, 1.0), lambda c: operator.setitem(c, Tensor(0), 3.0)):
+        c = Tensor(np.ones(2))
+        y = (x * c).sum()
+        write(c)
+        assert c[0].item() > 1
+        with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
+            y.backward()
+        with pytest.raises(GradientError, match="a tensor that requires gradients, or a value"):
+            write(x * 1.0)
+    for write in (lambda c: operator.iadd(c, x), lambda c: operator.setitem(c, 0, x[0])):
+        with pytest.raises(GradientError, match="write t = t . u instead of t .= u, and np.where"):
+            write(Tensor(np.ones(2)))
+
+
+@pytest.mark.parametrize("matrix", [np.ones(2), np.array(2.0), 2.0, [1.0, 2.0]], ids=repr)
+def test_matrix_is_not_multiplied_in_place_by_fewer_axes(matrix: Any) -> None:
+    for other in (matrix, Tensor(matrix)):
+        t = Tensor(np.ones((2, 2)))
+        with pytest.raises(
+            ValueError, match="matmul: in place, the other operand must be a matrix"
+        ):
+            t @= other
+        assert (t.data == 1).all()

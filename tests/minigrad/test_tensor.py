@@ -20,6 +20,11 @@ def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
     assert not np.shares_memory(mg.tensor(a).data, a)
     assert Tensor(Tensor(a)).data is Tensor(Tensor(a).detach(), True).data is a
     assert Tensor([1, 2]).dtype == int and Tensor([1.0], dtype=np.float32).dtype == np.float32
+    t = Tensor([1.0, 2.0])
+    converted = Tensor(t, dtype=np.float32)
+    t.requires_grad_()
+    converted += 1  # has memory of its own
+    assert converted.tolist() == [2, 3] and t.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,53 @@ def test_detach_and_copies_keep_or_cut_the_graph() -> None:
     for t, other in ((leaf, x), (copy.copy(y), y)):  # as copies of ndarrays
         np.testing.assert_array_equal(t.data, other.data)
         assert not np.shares_memory(t.data, other.data)
+
+
+X3, Y3, INTEGERS = np.array([5.0, -3.0, 2.5]), np.array([2.0, 1.5, -0.5]), np.array([6, 3, 12])
+SQUARE, FLAGS = np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([True, False, True])
+ARITHMETIC = [(X3, Y3), (INTEGERS, INTEGERS[::-1])]
+LOGIC, SHIFTS = [ARITHMETIC[1], (FLAGS, FLAGS[::-1])], [(INTEGERS, np.array([1, 0, 2]))]
+OPERATORS: dict[str, list[tuple[Any, Any]]] = {
+    **dict.fromkeys(["add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "le", "eq", "ne", "gt", "ge"], ARITHMETIC),
+    **dict.fromkeys(("and_", "or_", "xor"), LOGIC), "lshift": SHIFTS, "rshift": SHIFTS, "matmul": [(SQUARE, SQUARE.T)],
+    "pow": [(abs(X3), Y3), (INTEGERS, np.array([2, 0, 1]))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator_equals_that_of_arrays_on_either_side_and_in_place(name: str) -> None:
+    function, in_place = getattr(operator, name), getattr(operator, f"i{name.strip('_')}", None)
+    for a, b in OPERATORS[name]:
+        forms = [(Tensor(a), Tensor(b)), (Tensor(a), b), (a, Tensor(b))]
+        for x, y in forms:
+            np.testing.assert_array_equal(function(x, y).data, function(a, b), strict=True)
+        if name != "matmul":
+            numbers = a[0].item(), b[0].item()
+            for x, y in ((Tensor(a), numbers[1]), (numbers[0], Tensor(b))):
+                expected = function(*[t.data if isinstance(t, Tensor) else t for t in (x, y)])
+                np.testing.assert_array_equal(function(x, y).data, expected, strict=True)
+        if in_place is not None and not (name == "truediv" and a is INTEGERS):
+            for other in (b, Tensor(b)):
+                t = Tensor(a.copy())
+                memory = t.data
+                assert in_place(t, other) is t and t.data is memory
+                np.testing.assert_array_equal(memory, function(a, b), strict=True)
+
+
+@pytest.mark.parametrize("function", [operator.neg, operator.pos, abs, operator.invert])
+def test_operator_of_one_operand_equals_that_of_arrays(function: Any) -> None:
+    for x in (INTEGERS - 7,) if function is operator.invert else (X3, INTEGERS - 7):
+        np.testing.assert_array_equal(function(Tensor(x)).data, function(x), strict=True)
+
+
+@pytest.mark.parametrize("array", [np.ones((2, 3, 1), np.float32)[:, ::-1], np.array(2.0), np.zeros((0, 2), int)], ids=str)  # fmt: skip
+def test_attributes_are_those_of_the_array(array: np.ndarray) -> None:
+    t = Tensor(array)
+    for name in ("shape", "ndim", "dtype", "itemsize", "nbytes", "strides", "size"):
+        assert getattr(t, name) == getattr(array, name)
+    assert t.flags.c_contiguous == array.flags.c_contiguous
+    for data in (t, Tensor(array.T).T):
+        assert np.shares_memory(data.data, array) or not array.size
 
 
 @pytest.mark.parametrize("other", ["text", ["a", "b"], None, np.datetime64("2020-01-01")])

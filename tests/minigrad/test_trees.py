@@ -68,6 +68,7 @@ def test_gradient_has_the_type_of_a_dict(tree: Any) -> None:
     g = mg.grad(lambda d: (d["x"] ** 2).sum())(tree)
     assert type(g) is type(tree) and g["x"].tolist() == (2 * X).tolist()
     assert tree["x"] is X
+    assert getattr(g, "default_factory", None) is getattr(tree, "default_factory", None)
 
 
 def test_jvp_and_hvp_of_trees_equal_formulas() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cache
 from typing import Any
@@ -198,6 +199,18 @@ def test_vmap_of_a_shared_scalar_that_is_used_twice_has_its_gradient() -> None:
     shared = mg.Tensor(2.0, requires_grad=True)
     mg.vmap(lambda x: shared * 1.0 + x * shared)(np.ones(3)).sum().backward()
     assert shared.grad.item() == 6
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_vmap_adds_gradients_of_examples_and_of_all_in_any_order(order: Any) -> None:
+    x, ys = np.array([2.0, 3.0]), np.arange(6.0).reshape(3, 2)
+
+    def total(a: Any, y: Any) -> Any:
+        terms = [lambda: a * 5.0, lambda: a * 7.0, lambda: a * y]
+        first, second, third = (terms[i]() for i in order)
+        return (first + second + third).sum()
+
+    np.testing.assert_array_equal(mg.vmap(mg.grad(total), (None, 0))(x, ys).data, 12 + ys)
 
 
 def test_derivatives_of_vmap_equal_those_of_a_loop() -> None:

@@ -148,3 +148,12 @@ def test_gradient_in_the_array_that_a_hook_keeps_does_not_change_later() -> None
         flat.open()
         (p * factor).sum().backward()
         assert kept[0].tolist() == [2.0] * 5 and p.grad.tolist() == [factor] * 5
+
+
+def test_gradients_that_are_returned_are_not_in_the_array() -> None:
+    p = parameter()
+    _, flat = collected([p])
+    (g,) = mg.gradients((p * 2.0).sum(), p)
+    assert g is not None and p.grad is None and not np.shares_memory(g.data, flat.vectors[0])
+    (p * 3.0).sum().backward()
+    assert g.tolist() == [2.0] * 5 and p.grad.tolist() == [3.0] * 5

@@ -17,6 +17,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from minigrad.fast import stepper
+from minigrad.optimizer import norm_of
 
 
 def leaf(*values: float, dtype: Any = np.float64, gradient: Any = None) -> Tensor:
@@ -178,6 +179,17 @@ def test_step_after_a_frozen_parameter_requires_gradients_is_refused(steps: int)
     frozen.requires_grad = True
     with pytest.raises(RuntimeError, match=NEW):
         optimizer.step()
+
+
+def test_momentum_of_a_group_may_be_turned_on_if_the_default_has_one() -> None:
+    p, q = leaf(gradient=[1, 2]), leaf(gradient=[1, 2])
+    first, other = optim.SGD([{"params": [p], "momentum": 0}], momentum=0.9), optim.SGD([q])
+    first.step(), other.step()
+    first.param_groups[0]["momentum"] = 0.5
+    for _ in range(2):
+        first.step()
+    rates = 0.001 * (1 + 1.5)  # of the first gradient, and of its half and itself
+    np.testing.assert_allclose(p.data, q.data - rates * np.array([1, 2]), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +414,15 @@ def test_norm_of_gradients_whose_squares_overflow_is_right(dtype: Any, size: flo
     norm = pytest.approx(np.sqrt(125.0) * size, rel=1e-6, abs=0)
     assert optim.SGD(leaves, lr=0.0).step() == norm
     assert optim.clip_grad_norm_(leaves, 1e300) == norm
+
+
+@pytest.mark.parametrize("size", [1e-23, 1.0, 1e25])
+def test_norm_of_single_precision_far_from_1_has_all_digits(size: float) -> None:
+    x = (np.random.default_rng(0).normal(size=9) * size).astype(np.float32)
+    expected = np.linalg.norm(x.astype(float))
+    assert norm_of([x[:4], x[4:]]) == pytest.approx(
+        expected, rel=1e-6 if size == 1 else 1e-14, abs=0
+    )
 
 
 def test_clip_grad_norm_takes_a_single_tensor() -> None:
