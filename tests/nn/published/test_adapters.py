@@ -129,7 +129,7 @@ def draw_adapter(
         a = 0.3 * rng.standard_normal((r, weight.shape[1])).astype(np.float32)
         b = 0.3 * rng.standard_normal((weight.shape[0], r)).astype(np.float32)
         adapter |= {f"{stem}{path}.lora_A.weight": a, f"{stem}{path}.lora_B.weight": b}
-        product = (weight + np.float32(scale) * b @ a).astype(np.float32)
+        product = weight + scale * b.astype(np.float64) @ a
         merged[paths[path]] = np.ascontiguousarray(
             product.T if name.startswith("gpt2") else product
         )
@@ -153,10 +153,11 @@ def test_load_adapter_adds_scaled_products_and_save_adapter_writes_them_again(
     arrays = arrays_named(unpacked(entry["arrays"]))
     settings, adapter, merged = draw_adapter(data, name, arrays)
     base = write_model(path / "base", entry, arrays)
-    expected = outputs_of(nn.load(write_model(path / "merged", entry, merged)), entry)
+    whole = write_model(path / "merged", entry, merged)
+    expected = outputs_of(nn.load(whole, dtype="float64"), entry)
     written = write_adapter(path / "adapter", settings, adapter)
-    model = nn.load_adapter(written, nn.load(base))
-    np.testing.assert_allclose(outputs_of(model, entry), expected, 2e-4, 2e-4)
+    model = nn.load_adapter(written, nn.load(base, dtype="float64"))
+    np.testing.assert_allclose(outputs_of(model, entry), expected, 1e-9, 1e-9)
     nn.save_adapter(path / "again", model, "a/base")
     again, _ = load_arrays(path / "again/adapter_model.safetensors")
     adapter = {STEM + key.removeprefix(STEM): x for key, x in adapter.items()}
@@ -168,8 +169,8 @@ def test_load_adapter_adds_scaled_products_and_save_adapter_writes_them_again(
     task = "CAUSAL_LM" if name == "gpt2, bare" else task
     assert (saved["task_type"], saved["base_model_name_or_path"]) == (task, "a/base")
     assert saved["fan_in_fan_out"] == name.startswith("gpt2")
-    loaded = nn.load_adapter(path / "again", nn.load(base))
-    np.testing.assert_allclose(outputs_of(loaded, entry), expected, 2e-4, 2e-4)
+    loaded = nn.load_adapter(path / "again", nn.load(base, dtype="float64"))
+    np.testing.assert_allclose(outputs_of(loaded, entry), expected, 1e-9, 1e-9)
 
 
 # -- layers that are saved whole, and settings -------------------------------------------------------
