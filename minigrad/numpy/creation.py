@@ -468,4 +468,6 @@ def _np_full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = No
     """Return `fill_value`, which may be a tensor, in the shape and dtype of `a` by default."""
     like = np.empty_like(unwrap(a), dtype, shape=shape)
     check_fill_value("full_like", fill_value, like.dtype)
+    if isinstance(fill_value, int):
+        fill_value = as_array(fill_value, like.dtype)  # raises NumPy's error out of range
     return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))

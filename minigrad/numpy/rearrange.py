@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import all_axes, check_choice, checked_count, one_axis, shape_of
+from ..arrays import as_array
 from ..nested import needs_gradient
 from ..ops.shape import astype, concatenate, getitem, plain_index
 from ..registry import function, op
@@ -99,7 +100,9 @@ def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
 @function(numpy=np.insert)
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     """Insert values before the positions `obj`."""
-    x, values = as_operand(x), as_operand(values)
+    x = as_operand(x)
+    if not isinstance(values, Tensor):
+        values = as_array(values, x.dtype)  # raises NumPy's error for numbers out of range
     if x.dtype.kind != "f" and needs_gradient(values):
         raise TypeError(
             "insert: x must be floating to contain values that require gradients, got "
