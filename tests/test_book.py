@@ -69,6 +69,7 @@ def functions(path: Path) -> dict[Key, str]:
 ALL = {path: functions(path) for path in BOOK}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BOOK, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_programs_of_the_book_run_each_function(path: Path) -> None:
     unused = [name for key, name in ALL[path].items() if key not in called("alone")]

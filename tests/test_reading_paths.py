@@ -136,6 +136,7 @@ def commands_of_page() -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", commands_of_page(), ids=lambda command: command[-3])
 def test_commands_of_the_page_run_and_the_debugger_stops_where_q_exists(command: list[str]) -> None:
     assert command[0] == "python"

@@ -118,8 +118,8 @@ def gradgradcheck(
     checker = _Checker(f, inputs, seed, 1e-4, False)
     if not checker.tracked:
         return True
-    count, ys = len(checker.checked), checker.recorded()
-    for i, a, b in zip(checker.checked, checker.analytic, checker.gradients(ys, create_graph=True)):
+    count, again = len(checker.checked), checker.gradients(checker.ys, create_graph=True)
+    for i, a, b in zip(checker.checked, checker.analytic, again):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
             if not raise_exception:
                 return False
@@ -178,7 +178,7 @@ class _Checker:
         self.leaves = [Tensor(unwrap(self.args[i]), requires_grad=True) for i in self.checked]
         self.xs = [leaf.data.copy() for leaf in self.leaves]
         self.size = sum(x.size for x in self.xs)
-        ys = self.recorded()
+        self.ys = ys = self.recorded()
         self.weights = [self.rng.standard_normal(np.shape(y)) for y in ys]
         self.tracked = [i for i, y in enumerate(ys) if isinstance(y, Tensor) and y.requires_grad]
         if others := [ys[i].dtype for i in self.tracked if ys[i].dtype != np.float64]:
