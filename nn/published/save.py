@@ -113,13 +113,12 @@ def origin_of_trained(model: Model) -> Origin:
     config = config.effective
     options = config.flatten(config.to_dict())
     options["activation"] = HF_ACTIVATIONS.get(config.activation)
-    ends = config.end_ids
     settings = {
         "model_type": name,
         "bos_token_id": config.bos_id,
+        "eos_token_id": config.eos_id,
         **{key: options[option] for option, key in family.keys.items()},
         **family.hf_config(config),
-        "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
     loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective
     # config.json lacks these, or has other keys

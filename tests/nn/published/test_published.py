@@ -24,8 +24,12 @@ import minigrad as mg
 import nn
 from minigrad.io.json import Settings
 from minigrad.io.safetensors import SafetensorsFile, SafetensorsFolder, write_safetensors
+from nn import init
+from nn.options.config import extended
 from nn.published import llama
 from nn.published.load import FAMILIES, _Directory, read_config
+from nn.published.save import origin_of_trained
+from nn.published.weights import MAY_DIFFER
 
 LM = (30, 16, 4, 2, 32)  # sizes of all models: vocabulary, width, heads, layers, inner width
 GPT2 = nn.DecoderOnlyConfig(*LM, max_len=20, bos_id=1, eos_id=2)
@@ -130,6 +134,44 @@ def test_save_then_load_computes_the_same(name: str, data: st.DataObject) -> Non
         assert again.config.end_ids == model.config.end_ids
         np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
         check_saved_again(path, again, "config.json")
+
+
+ATTENTION, IDS_OF_ENDS = nn.AttentionConfig, (None, 7, [4], [5, 2], [])
+OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "gpt2": {
+        "bos_id": (None, 0, 3), "eos_id": IDS_OF_ENDS, "pad_id": (None, 5), "dropout": (0.0, 0.3), "d_ff": (7, 64),
+        "attention": (ATTENTION(dropout=0.2),), "norm_eps": (1e-3,), "max_len": (9,), "num_layers": (1,), "num_heads": (2,),
+        "activation": ("gelu", "gelu_tanh", "relu", "silu", "tanh")},
+    "marian": {
+        "bos_id": (0, 3), "eos_id": IDS_OF_ENDS, "pad_id": (1, 5), "tie": ("none", "target", "all"), "dropout": (0.3,),
+        "activation_dropout": (0.2,), "attention": (ATTENTION(dropout=0.1),), "embeddings": (*SCALES,), "num_heads": (2,),
+        "num_encoder_layers": (3, 1), "num_decoder_layers": (1, 2), "d_ff": (7,), "max_len": (9,)},
+    "bert": {"num_types": (3,), "dropout": (0.3,), "attention": (ATTENTION(dropout=0.2),), "pad_id": (5,), "activation": ("relu",)},
+    "bert, classes": {"head_dropout": (0.2,)},
+    "bert, tokens": {"head_dropout": (0.2,)},
+    "llama": {
+        "attention": (ATTENTION(num_kv_heads=1, bias=False), ATTENTION(head_dim=6), ATTENTION(bias=True, dropout=0.2)),
+        "bias": (True, False), "tie": (True, False), "norm_eps": (1e-3,), "bos_id": (None, 3), "eos_id": IDS_OF_ENDS, "pad_id": (5,),
+        "activation": ("gelu_tanh", "silu"),
+        "positions": tuple(nn.PositionConfig(kind="rotary", **options) for options in (
+            {"rotary_base": 77.0}, {"rotary_scaling": {"rope_type": "linear", "factor": 2.0}}))},
+}  # fmt: skip
+"""Values of the options of families; the n-th model has the n-th value of each, or the first again."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_read_from_the_settings_of_a_saved_model(name: str) -> None:
+    made = MADE[name]()
+    for n in range(max(map(len, OPTIONS[name].values()))):
+        changes = {option: values[n % len(values)] for option, values in OPTIONS[name].items()}
+        config = extended(replace(made.config, **changes))
+        with init.skipped():
+            origin = origin_of_trained(type(made)(config))
+        settings = Settings(json.loads(json.dumps(origin.settings)), "config.json")
+        free = {*MAY_DIFFER, "num_classes", "pool", "head_activation"} - origin.family.keys.keys()
+        read = read_config(settings, origin.family).effective
+        found, expected = (c.flatten(c.to_dict()) for c in (read, config.effective))
+        assert {key for key in expected if found[key] != expected[key]} <= free, changes
 
 
 def lm(**options: Any) -> nn.LanguageModel:
