@@ -20,7 +20,7 @@ from minigrad.io.safetensors import SafetensorsFile, misfit, write_safetensors
 from .. import init
 from ..layers import Linear
 from ..models import Model
-from .family import StoredArray, expect_values
+from .family import EncoderDecoder, StoredArray, expect_values
 from .load import Origin, check_arrays
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .save import origin_of_trained
@@ -229,9 +229,8 @@ def _adapter_settings(
     base: str,
 ) -> dict[str, Any]:
     tasks = {"classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "none": "FEATURE_EXTRACTION", "mlm": None}
-    task = tasks.get(
-        origin.head, "SEQ_2_SEQ_LM" if "decoder_start_token_id" in origin.settings else "CAUSAL_LM"
-    )
+    is_translator = isinstance(origin.family, EncoderDecoder)
+    task = tasks.get(origin.head, "SEQ_2_SEQ_LM" if is_translator else "CAUSAL_LM")
     alpha = first.scale * first.rank
     inside = origin.family.prefix  # a pooler in the encoder has its whole path
     is_inside = lambda path: origin.head == "none" or path.startswith(inside)

@@ -293,6 +293,40 @@ def test_load_adapter_refuses_settings_that_change_results(tmp_path: Path, key: 
             load(tmp_path)
 
 
+@pytest.mark.parametrize(("name", "key", "value", "task"), [
+    ("t5", "decoder_start_token_id", None, "SEQ_2_SEQ_LM"), ("t5", "is_encoder_decoder", None, "SEQ_2_SEQ_LM"),
+    ("llama", "decoder_start_token_id", 1, "CAUSAL_LM"), ("llama", "is_encoder_decoder", False, "CAUSAL_LM"),
+])  # fmt: skip
+def test_task_of_adapters_is_that_of_the_family(
+    tmp_path: Path, name: str, key: str, value: Any, task: str
+) -> None:
+    written_by(tmp_path, name, "q" if name == "t5" else "q_proj")
+    settings = {k: x for k, x in RECORDED[name]["settings"].items() if k != key}
+    settings |= {"id2label": {"0": "a", "1": "b"}} | ({} if value is None else {key: value})
+    (tmp_path / "base/config.json").write_text(json.dumps(settings))
+    nn.save_adapter(tmp_path / "again", load(tmp_path))
+    saved = json.loads((tmp_path / "again/adapter_config.json").read_text())
+    assert saved["task_type"] == task
+    assert not (tmp_path / "again/labels.json").exists()  # those of a head
+
+
+def test_weight_of_an_output_projection_below_its_adapter_is_loaded_and_not_trained(
+    tmp_path: Path,
+) -> None:
+    written_by(tmp_path, "llama", target_modules=["lm_head"])
+    a, b = np.full((2, 16), 0.1, "f4"), np.full((50, 2), 0.2, "f4")
+    weight = np.full((50, 16), 0.5, "f4")
+    arrays = {"base_layer": weight, "lora_A": a, "lora_B": b}
+    write_adapter(tmp_path / "adapter", {"peft_type": "LORA", "r": 2, "target_modules": ["lm_head"]},
+                  {f"{STEM}lm_head.{key}.weight": x for key, x in arrays.items()})  # fmt: skip
+    model = load(tmp_path)
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert trained == {"output.lora_a", "output.lora_b"}
+    np.testing.assert_array_equal(model.output.weight.data, weight)
+    merged = nn.merge_lora(model).output.weight.data
+    np.testing.assert_allclose(merged, weight + 8 / 2 * b @ a, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dropout", [None, 0, 0.25])
 def test_dropout_of_adapters_is_loaded_and_saved(tmp_path: Path, dropout: float | None) -> None:
     written_by(tmp_path, lora_dropout=dropout)

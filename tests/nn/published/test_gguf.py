@@ -479,6 +479,7 @@ def test_settings_of_gguf_files_depend_on_their_arrays(tmp_path: Path) -> None:
     [
         ("qwen2", {"attention.sliding_window": 5}, r"sliding_window must be 0 \(windows are not"),
         ("gemma2", {"rope.freq_base_swa": 70.0}, "rope.freq_base_swa must be 10000.0, as rope.freq_base"),
+        ("gemma2", {"rope.freq_base_swa": 10000.0, "rope.freq_base": 70.0}, "rope.freq_base_swa must be 70.0, as rope.freq_base"),
         ("llama", {"attention.value_length": 8}, "attention.value_length must be 4"),
         ("llama", {"attention.key_length": 8, "rope.dimension_count": 4}, "rope.dimension_count must be 8"),
         ("llama", {"attention.head_count_kv": [2, 2]}, "head_count_kv must be a number"),
