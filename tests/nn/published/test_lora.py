@@ -76,6 +76,23 @@ def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
         assert layer.scale == 0.1 and layer.rank == 40 and not layer.lora_b.data.any()
 
 
+def test_drawn_parameters_are_those_of_the_generator(tmp_path: Path) -> None:
+    """A of adapters, and the head of a loaded encoder."""
+    encoder_folder(tmp_path)
+
+    def drawn(seed: int) -> list[np.ndarray]:
+        generator = np.random.default_rng(seed)
+        linear = nn.LoRALinear(nn.Linear(3, 2), 2, 1.0, generator=generator)
+        lm = nn.lora(model(), 2, 4, "linear2", generator=generator)
+        layers = [linear, *(layer.feed_forward.linear2 for layer in lm.layers.layers)]
+        head = nn.load(tmp_path, "classes", num_classes=5, generator=generator)
+        return [*(layer.lora_a.data for layer in layers), head.output.weight.data]
+
+    first, again, other = map(drawn, (1, 1, 2))
+    assert all(map(np.array_equal, first, again))
+    assert not any(map(np.array_equal, first, other))
+
+
 def test_loss_with_lora_or_hook_of_the_output_projection_uses_it() -> None:
     """Avoid the fused loss, which reads the weight without adapters and hooks."""
     lm = trained(nn.lora(model(), 2, 4, ("output",)))
@@ -93,6 +110,21 @@ def test_merge_lora_keeps_the_outputs() -> None:
         np.testing.assert_allclose(merged(IDS).data, expected, rtol=1e-4, atol=1e-5)
     assert all(p.requires_grad for p in lm.parameters())
     assert lm.state_dict().keys() == model().state_dict().keys()
+
+
+def test_adapter_of_a_bounded_output_projection_is_bounded_and_merged() -> None:
+    """The bound of Gemma 2 applies to the sum with the adapter; in float64, as the layer."""
+    config = nn.DecoderOnlyConfig(30, 16, 4, 1, 32, logit_softcap=0.5, dtype="float64", tie=False)
+    lm = nn.lora(nn.LanguageModel(config), 2, 4, "output").eval()
+    assert lm.output.lora_a.dtype == lm.output.lora_b.dtype == np.float64
+    lm.output.lora_b.data[...] = np.random.default_rng(0).standard_normal((30, 2))
+    weight = lm.output.weight.data + 4 / 2 * lm.output.lora_b.data @ lm.output.lora_a.data
+    expected = 0.5 * np.tanh(lm.hidden(IDS).data @ weight.T / 0.5)
+    assert np.abs(expected).max() > 0.4
+    np.testing.assert_allclose(lm(IDS).data, expected, rtol=1e-9)
+    merged = nn.merge_lora(lm)
+    np.testing.assert_allclose(merged(IDS).data, expected, rtol=1e-9)
+    assert type(merged.output) is not nn.Linear and merged.output.weight.dtype == np.float64
 
 
 def test_merge_lora_keeps_the_bias_of_marian_frozen(tmp_path: Path) -> None:
