@@ -55,7 +55,7 @@ class LoRALinear(CappedLinear):
         self.weight = linear.weight
         self.bias = linear.bias
         self.cap = getattr(linear, "cap", None)
-        self.rank, self.scale, self.dropout, self.generator = rank, scale, dropout, generator
+        self.rank, self.scale, self.dropout, self.generator = rank, float(scale), dropout, generator
         dtype = linear.weight.dtype
         self.lora_a = Parameter(np.empty((rank, linear.in_features), dtype))
         init.kaiming_uniform_(self.lora_a, math.sqrt(5), generator=generator)

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,8 +62,20 @@ def test_lora_adapts_queries_and_values_by_default() -> None:
     assert layers == {"q_proj", "v_proj"}
     layer = lm.layers.layers[0].self_attention.v_proj
     assert (layer.rank, layer.scale) == (8, 2.0)
-    with pytest.raises(ValueError, match="targets must be ends of names of linear layers"):
-        nn.lora(model(), targets=[])
+    for targets in ([], "proj", "inear1", ["v_proj", "layers.linear1"], "attention_q_proj"):
+        with pytest.raises(ValueError, match="targets must be ends of names of linear layers"):
+            nn.lora(model(), targets=targets)
+
+
+@pytest.mark.parametrize("number", [int, float, np.float64, np.int64, np.float32])
+def test_lora_with_numbers_of_numpy_keeps_the_dtype(number: Any) -> None:
+    lm = nn.lora(model(), 2, number(4), "linear2").eval()
+    for layer in lm.layers.layers:
+        layer.feed_forward.linear2.lora_b.data[...] = 0.1
+    expected = lm(IDS).data
+    merged = nn.merge_lora(lm)
+    assert {p.dtype for p in merged.parameters()} == {np.dtype("float32")} == {expected.dtype}
+    np.testing.assert_allclose(merged(IDS).data, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
