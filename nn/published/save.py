@@ -82,7 +82,7 @@ def save(
             f"save: model must have the parameters of its family, got also {listed(lost)}; "
             "nn.save_weights keeps any model"
         )
-    stored = dtype or model.config.dtype
+    stored = str(dtype or model.config.dtype)  # a dtype equals its name
     names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
     settings = {**origin.settings, **dict.fromkeys(names, stored)}
     with replace_together(directory, "config.json", (WEIGHT_FILES, TOKENIZER_FILES)) as part:

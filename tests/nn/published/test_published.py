@@ -268,10 +268,10 @@ def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize(
     ("names", "stored"),
-    [((), None), ((), "bfloat16"), (("dtype",), "float16"), (("torch_dtype",), "float32"), (("dtype", "torch_dtype"), "float64")],
+    [((), None), ((), "bfloat16"), ((), np.dtype("float32")), (("dtype",), "float16"), (("torch_dtype",), "float32"), (("dtype", "torch_dtype"), "float64")],
 )  # fmt: skip
 def test_save_writes_the_dtype_under_the_names_of_the_file(
-    tmp_path: Path, names: tuple[str, ...], stored: str | None
+    tmp_path: Path, names: tuple[str, ...], stored: Any
 ) -> None:
     settings = json.loads((folder(tmp_path) / "config.json").read_text())
     del settings["torch_dtype"]
@@ -279,10 +279,10 @@ def test_save_writes_the_dtype_under_the_names_of_the_file(
     nn.save(tmp_path / "again", nn.load(tmp_path, dtype="float64"), dtype=stored)
     again = json.loads((tmp_path / "again/config.json").read_text())
     found = {name: again[name] for name in ("dtype", "torch_dtype") if name in again}
-    assert found == dict.fromkeys(names or ("torch_dtype",), stored or "float64")
+    assert found == dict.fromkeys(names or ("torch_dtype",), str(stored or "float64"))
     kinds = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
     file = SafetensorsFile(tmp_path / "again/model.safetensors")
-    assert {entry.dtype for entry in file.values()} == {kinds.get(stored or "", "F64")}
+    assert {entry.dtype for entry in file.values()} == {kinds.get(str(stored), "F64")}
 
 
 def test_load_with_another_head_refuses_missing_and_unknown_arrays(tmp_path: Path) -> None:
@@ -568,6 +568,9 @@ def test_command_prints_the_effective_configuration(
         "arrays that are not used: none",
     ):  # fmt: skip
         assert re.search(f"^{line}", printed, re.MULTILINE)
+    read, unread = ({*line.split(", ")} for line in re.findall("^keys .*: (.*)", printed, re.M))
+    keys = json.loads((tmp_path / "config.json").read_text()).keys()
+    assert read | unread == keys and not read & unread
     with pytest.raises(SystemExit, match="error: .*config.json: no such file"):
         main([str(tmp_path / "none")])
 
