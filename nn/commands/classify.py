@@ -52,7 +52,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_number(parser, "--top", 1, "labels to print, the most probable first")
     add_json(parser)
     add_model_options(parser)
-    return parser.parse_intermixed_args(argv)
+    args = parser.parse_intermixed_args(argv)
+    if args.labels and (args.text or args.json or args.top > 1):
+        parser.error("--labels prints a table of scores: leave out texts, --top and --json")
+    if not args.labels and (args.columns or args.skip_bad):
+        parser.error("--columns and --skip-bad need --labels")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:

@@ -72,6 +72,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--min-p", None, "draw from tokens at least P times as likely as the likeliest", float, "P")
     add("--repetition-penalty", None, "above 1: repeat fewer tokens", float, "X")
     args = parser.parse_intermixed_args(argv)
+    if "" in (args.stop or ()):
+        parser.error("--stop must not be empty")
     if args.system is not None and not args.chat:
         parser.error("--system needs --chat")
     if args.top > 1 and (args.temperature is not None or drawing_options(args)):

@@ -9,7 +9,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -68,7 +68,9 @@ def add_number(
 
 def columns_of(text: str) -> list[str]:
     """Return the names of two columns, as in a row of a .csv file."""
-    names = next(csv.reader([text]))
+    names: list[str] = []
+    with suppress(csv.Error):
+        names = next(csv.reader([text], strict=True))
     if len(names) != 2:
         raise argparse.ArgumentTypeError(f"expected two names with a comma between, got {text!r}")
     return names

@@ -85,7 +85,6 @@ class Batches:
         The samples, with a length and indices.
     """
 
-    shuffle = drop_last = False
     _passes = 0
 
     def __init__(

@@ -178,7 +178,7 @@ class WordTokenizer(_PatternTokenizer):
             token[:1] in _CLOSING
             or last[-1:] in _OPENING
             or (is_quoted and '"' in (last, token))
-            or last[-1:] in "-/"
+            or last in "-/"
             or token in "-/"
         )
 

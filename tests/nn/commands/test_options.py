@@ -19,8 +19,6 @@ from support.environment import THOROUGH
 from support.scripts import load
 from support.tiny_folders import encoder_folder, language_model_folder, translator_folder
 
-import minigrad
-from nn.commands import main
 from nn.commands.console import run_script
 
 pytestmark = pytest.mark.slow
@@ -106,10 +104,3 @@ def test_command_argument_of_another_encoding_is_one_line(files: Path, line: str
     *others, error = err.splitlines()  # warnings, and what is done
     assert code == 1 and error.startswith("error: ") and "udcff" in error
     assert all(line.isprintable() for line in others)
-
-
-def test_version_is_printed_and_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--version"])
-    assert stop.value.code == 0
-    assert capsys.readouterr().out == f"minigrad {minigrad.__version__}\n"

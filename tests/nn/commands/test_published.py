@@ -643,7 +643,12 @@ def test_classify_with_columns_scores_the_rows_that_are_good(mine: Path, tmp_pat
 
 def test_first_row_of_chosen_columns_is_no_heading(tmp_path: Path) -> None:
     rows = [("review", "sentiment"), *[("good film", "pos"), ("bad film", "neg")] * 3]
-    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    for first in (("text", "label"), rows[0]):
+        (tmp_path / "a.csv").write_text(
+            "a,b\n" + "".join(f"{a},{b}\n" for a, b in [first, *rows[1:]])
+        )
+        args = SimpleNamespace(columns=["a", "b"], skip_bad=False)
+        assert inputs.read_labelled(tmp_path / "a.csv", args)[0] == first
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
     for name, columns, expected in (("a.csv", ["a", "b"], rows), ("a.tsv", None, rows[1:])):
         args = SimpleNamespace(columns=columns, skip_bad=False)

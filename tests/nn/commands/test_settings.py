@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shlex
 from argparse import Namespace
 from collections.abc import Callable
@@ -16,10 +17,11 @@ import pytest
 from support.commands import call
 from support.tiny_folders import WORDS, encoder_folder, language_model_folder, text_files
 
+import minigrad
 import minigrad as mg
 import nn
 from minigrad import optim
-from nn.commands import fine_tune
+from nn.commands import fine_tune, main
 from nn.commands.answers import AnswerTask
 from nn.text.vocabulary import SPECIALS
 
@@ -89,6 +91,43 @@ def test_directory_of_a_run_is_named_by_its_languages_or_file(
     monkeypatch.chdir(tmp_path)  # a run of this name may be here
     parse = importlib.import_module("nn.commands.train").parse
     assert parse(options.split()).out == Path("runs", out)
+
+
+NAMES = "expected two names with a comma between"
+REFUSED = [
+    *(("classify", f"DIR --labels a.tsv {more}", "--labels prints a table of scores: leave out texts, --top and --json")
+      for more in ("text", "--top 2", "--json")),
+    *(("classify", f"DIR text {more}", "--columns and --skip-bad need --labels") for more in ("--columns a,b", "--skip-bad")),
+    *(("train", ["--data", "a.csv", "--columns", names], NAMES) for names in ("a", "a,b,c", "", "a\rb,c", '"a"b,c', "a," + "b" * 10**6)),
+    ("train", "--columns a,b", "--columns needs one file of --data"), ("train", "--data a b --columns a,b", "--columns needs one file"),
+    ("train", "--test a", "--valid and --test need --data"), ("train", "--data a --test a b c", "--test must be one file, or source and target"),
+    *(("generate", f"DIR text {more} --stop ''", "--stop must not be empty") for more in ("", "--top 2", "--stop x")),
+    *(("generate", f"DIR text --top 2 {more}", "--top above 1 takes the likeliest texts")
+      for more in ("--temperature 0", "--temperature 2", "--top-k 2", "--top-p 0.5", "--min-p 0")),
+    *(("generate", f"DIR text --temperature 0 {more}", f"{more.split()[0]} needs a --temperature above 0")
+      for more in ("--top-k 2", "--top-p 0.5", "--min-p 0")),
+    ("translate", "DIR text --beam 2 --top 3", r"--beam must be at least --top \(3\), got 2"),
+]  # fmt: skip
+"""Options that no run has together, and what is said about them before a file is read."""
+
+
+@pytest.mark.parametrize(("name", "line", "message"), REFUSED)
+def test_options_that_do_not_fit_together_are_refused(
+    name: str, line: Any, message: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    parse = importlib.import_module(f"nn.commands.{name}").parse
+    with pytest.raises(SystemExit) as ended:
+        parse(shlex.split(line) if isinstance(line, str) else line)
+    assert ended.value.code == 2 and re.search(message, capsys.readouterr().err)
+
+
+def test_version_is_printed_and_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"minigrad {minigrad.__version__}\n"
 
 
 def test_options_of_training_reach_the_model_and_its_trainer(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_average_weights_of_other_arrays_raises(tmp_path: Path, second: Any, mes
     save_arrays(tmp_path / "b", second)
     with pytest.raises(ValueError, match=f"b: {message}"):
         average_weights([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(ValueError, match="a: w must be|a: v must be|b: w: 6 of its"):
+        average_weights([tmp_path / "b", tmp_path / "a"])
 
 
 def test_average_weights_of_no_file_raises() -> None:

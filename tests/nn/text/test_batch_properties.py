@@ -85,6 +85,19 @@ def test_pair_batches_draw_other_ids_in_each_pool_and_epoch() -> None:
     assert len({*drawn}) == 2000
 
 
+def test_pools_have_about_100_batches_of_the_mean_size_of_the_first_1000_pairs() -> None:
+    """With a seed the mean is the same, also of lengths that are drawn."""
+    read: list[int] = []
+    encode = lambda n, generator: read.append(n) or ([5] * n, [5] * n)
+    batches = PairBatches([4] * 10 + [1] * 2990, 8, encode=encode)
+    assert len(read) == 1000
+    next(batches.epoch())
+    assert len(read) == 1000 + 100 * 8 * 1000 // 1030
+    draw = lambda pair, generator: ([5] * int(generator.integers(1, 9)), [5])
+    first, second = (PairBatches(range(900), 9, seed=3, encode=draw).plan() for _ in range(2))
+    assert [*map(len, first)] == [*map(len, second)]
+
+
 @given(
     n=st.integers(20, 90),
     max_tokens=st.integers(9, 30),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ def test_padded_of_other_values_than_integers_raises() -> None:
     for row, dtype in (([1, 2.5], "float64"), (["1"], "<U1")):
         with pytest.raises(TypeError, match=f"padded: sequences must hold integers, got {dtype}"):
             nn.text.padded([[1, 2], row])
+    for left in (False, True):
+        with pytest.raises(ValueError, match=r"shape \(3,\) into shape"):
+            nn.text.padded([[1, 2, 3], [4]], length=2, left=left)
 
 
 def test_no_rows_have_no_columns() -> None:
@@ -83,7 +87,7 @@ def test_batches_of_data_that_do_not_fit_raise(data: list[Any], message: str) ->
 
 
 def test_dataset_is_read_by_python_integers() -> None:
-    class Data:
+    class Data(Sequence[int]):
         def __len__(self) -> int:
             return 5
 
@@ -92,6 +96,7 @@ def test_dataset_is_read_by_python_integers() -> None:
             return i
 
     assert sorted(np.concatenate([*nn.Batches(Data(), batch_size=2).epoch()])) == [*range(5)]
+    assert sorted(nn.as_batches(Data()).epoch()) == [*range(5)]
 
 
 class Rows(nn.Batches):

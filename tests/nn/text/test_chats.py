@@ -26,9 +26,9 @@ def chat(messages: Any, reply: bool = True, end: str = "</m>\n") -> str:
     return "".join(texts) + ("<assistant> " if reply else "")
 
 
-def text_of(template: Any) -> Any:
+def text_of(template: Any, pattern: str = r"</m>|<\w+> |\w+|\s|\W") -> Any:
     """Return a tokenizer of runs of letters, and of single other characters."""
-    pieces = lambda text: [m.span() for m in re.finditer(r"</m>|<\w+> |\w+|\s|\W", text)]
+    pieces = lambda text: [m.span() for m in re.finditer(pattern, text)]
     encode = lambda text, add_special_tokens: SimpleNamespace(offsets=pieces(text))
     return SimpleNamespace(
         chat=template, settings=Settings({}, "file"), tokenizer=SimpleNamespace(encode=encode),
@@ -45,6 +45,19 @@ def test_tokens_of_answers_are_those_of_their_contents_and_ends(messages: Any) -
     assert "".join(token for token, mine in zip(tokens, is_answer, strict=True) if mine) == "".join(
         answers
     )
+
+
+@given(chats, st.integers(1, 4))
+def test_tokens_that_are_partly_of_an_answer_are_not_learned(messages: Any, size: int) -> None:
+    tokens, is_answer = encode_chat(text_of(chat, rf"(?s).{{1,{size}}}"), messages)
+    places, start = set[int](), 0
+    for message in messages:
+        end = start + len(chat([message], reply=False))
+        if message["role"] == "assistant":
+            places |= {*range(start + len("<assistant> "), end - len("\n"))}
+        start = end
+    starts = range(0, start, size)
+    assert is_answer == [{*range(i, i + len(t))} <= places for i, t in zip(starts, tokens)]
 
 
 def test_template_that_changes_earlier_messages_is_refused() -> None:
@@ -93,6 +106,14 @@ def test_chats_with_a_wrong_line_name_it(tmp_path: Path, line: str, message: str
     path.write_text(f"{json.dumps(GOOD)}\n\n{line}\n")
     with pytest.raises(ValueError, match=f"^{path}, line 3 {message}"):
         read_chats(path)
+
+
+def test_columns_of_a_file_of_chats_are_those_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({**GOOD, "q": "x", "a": "y"}))
+    assert [*map(len, read_chats(tmp_path / "a.jsonl"))] == [2]
+    assert read_chats(tmp_path / "a.jsonl", columns=["q", "a"]) == [
+        [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    ]
 
 
 def test_pairs_are_chats_of_two_messages(tmp_path: Path) -> None:

@@ -244,6 +244,9 @@ def test_special_tokens_are_found_before_the_text_is_normalized(tmp_path: Path) 
     text = write(tmp_path, "pieces", settings)
     assert text.encode("The [X]", special=False) == [text.id("the"), len(PIECES)]
     assert len(PIECES) not in text.encode("[x]")
+    token |= {"content": "[x]", "special": False}
+    text = write(tmp_path, "pieces", settings)
+    assert text.encode("The [X]", special=False) == [text.id("the"), len(PIECES)]
 
 
 @pytest.mark.parametrize(
@@ -322,6 +325,7 @@ def test_marian_has_the_ids_of_its_vocabulary_around_its_pieces(
     assert text.encode("ca t") == [2, 3, 4, 2, 5, 0] and text.encode("") == [0]
     assert text.encode(">>fra<< cab", max_len=5) == [6, 2, 3, 4, 0]
     assert text.encode("cab\n>>fra<<")[:4] == [2, 3, 4, 1]  # a code at the beginning alone
+    assert text.encode(">>fra<< c<<") == [6, 2, 3, 1, 1, 0]  # which ends at the first mark
     assert text.encode("c", "a") == [2, 3, 2, 4, 0]
     assert text.decode([7, 2, 3, 0, 8]) == "chat c"
 
@@ -339,8 +343,9 @@ def test_marian_with_two_vocabularies_decodes_with_the_second(
 
 @pytest.mark.parametrize(
     "vocab",
-    [["</s>", "<unk>", "a"], {"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "<pad>": 1}],
-    ids=["no padding", "a gap", "an id twice"],
+    [["</s>", "<unk>", "a"], {"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "<pad>": 1},
+     {"</s>": 0, "<unk>": 2, "<pad>": 2}],
+    ids=["no padding", "a gap", "an id twice", "a gap and an id twice"],
 )  # fmt: skip
 def test_marian_with_other_ids_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocab: Any

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.edges import beside
 from support.environment import max_examples
@@ -18,6 +19,7 @@ from support.word_tokenizer import SPECIAL, WORDS, word_text
 
 import nn
 from minigrad.io.json import Settings
+from minigrad.io.reading import FileCopies
 from nn.commands import search
 from nn.decoding.text_generation import _language_token, options_of_directory, until_stop
 from nn.published.classifier import Classifier, Reranker
@@ -54,6 +56,7 @@ LM.embedding.tokens.weight.data *= 9
 
 
 @given(batches, st.none() | batches, st.booleans(), st.none() | beside(2, 3, 4, 9), st.booleans())
+@example([[8], [9, 10, 8]], [[9, 9]], True, None, True)
 def test_batch_of_texts_has_the_ids_of_each(
     first: list[list[int]], second: Any, left: bool, most: int | None, pads: bool
 ) -> None:
@@ -86,6 +89,21 @@ def test_text_is_decoded_whole_and_in_pieces(row: list[int]) -> None:
     assert text.decode(ids) == text_of(row) == "".join(text.stream(ids))
     assert text.decode([ids, row], special=True) == [f"<s> {text_of(row)} </s>", text_of(row)]
     assert text.tokens([0, len(WORDS), *row]) == ["<pad>", "", *text_of(row).split()]
+
+
+def test_stream_of_bytes_waits_for_whole_characters() -> None:
+    """Bytes that do not begin and end with characters are no characters at all, as in `tokenizers`."""
+
+    def decode(ids: list[int], skip_special_tokens: bool) -> str:
+        try:
+            return bytes(ids).decode()
+        except UnicodeDecodeError:
+            return "\ufffd" * len(ids)
+
+    library = SimpleNamespace(decode=decode, no_padding=lambda: None, get_vocab_size=lambda: 256)
+    text = huggingface.ModelText(library, Settings({}, "x"), FileCopies(Path()))
+    said = "a漢字中文é漢字🙂🙂🙂中文 b"
+    assert [*text.stream(said.encode())] == [*said]
 
 
 def test_ids_of_special_tokens_and_limits_are_those_of_the_settings() -> None:
@@ -234,6 +252,13 @@ def test_templates_have_at_most_a_hundred_thousand_characters(length: int) -> No
     if length > templates.LONGEST:
         with pytest.raises(ValueError, match="a/file: .* at most 100,000 characters, got 100,001"):
             templates.render("x" * length, "a/file", {})
+    else:
+        rendered = SimpleNamespace(render=lambda values: "rendered")
+        environment = SimpleNamespace(from_string=lambda source: rendered)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(templates, "require", lambda *_: None)
+            patch.setattr(templates, "_environment", lambda: environment)
+            assert templates.render("x" * length, "a/file", {}) == "rendered"
 
 
 POOLS = {

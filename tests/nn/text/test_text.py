@@ -25,6 +25,7 @@ from nn.text.tokenize import (
     SpaceTokenizer,
     Tokenizer,
     WordTokenizer,
+    library_errors,
     tokenizer_named,
 )
 from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -40,6 +41,7 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
         (WordTokenizer(lowercase=True), "Ab C", "ab c"),
         (WordTokenizer(), '"a" b "c" d "e"', '" a " b " c " d " e "'),
         (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
+        (WordTokenizer(), "𑀩𑁆𑀭𑀸!", "𑀩𑁆𑀭𑀸 !"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
         (CharTokenizer(), "हिन्दी 日本", "हिन्दी ▁ 日 本"),
         (SpaceTokenizer(), "我 有 一只 猫", "我 有 一只 猫"),
@@ -118,6 +120,27 @@ def test_text_without_a_package_names_it(
     hide_packages(monkeypatch, package)
     with pytest.raises(MissingExtraError, match=message):
         call()
+
+
+class PanicException(BaseException):
+    """The kind of error by which code in Rust ends."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("a"), ValueError("m: a")),
+        (PanicException("a"), ValueError("m: a")),
+        (ValueError("/dir/file: a"), ValueError("/dir/file: a")),
+        (ValueError("at /dir/file"), ValueError("m: at /dir/file")),
+        (KeyboardInterrupt("a"), KeyboardInterrupt("a")),
+        (MissingExtraError("a"), MissingExtraError("a")),
+    ],
+)
+def test_errors_of_a_library_name_the_file(error: BaseException, expected: BaseException) -> None:
+    with pytest.raises(BaseException) as caught, library_errors("m", Path("/dir")):
+        raise error
+    assert type(caught.value) is type(expected) and str(caught.value) == str(expected)
 
 
 # -- scores ------------------------------------------------------------------------------------------
@@ -224,6 +247,7 @@ def test_vocabulary_builds_encodes_and_decodes() -> None:
     ("tokens", "message"),
     [
         (["a", "b"], "tokens must begin with <pad>, <bos>, <eos>, <unk>, got"),
+        ([*SPECIALS[::-1], "a"], "tokens must begin with <pad>, <bos>, <eos>, <unk>, got"),
         ([*SPECIALS, "a", "a"], r"tokens must be distinct, got twice: \['a'\]"),
     ],
 )

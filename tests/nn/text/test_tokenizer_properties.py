@@ -35,6 +35,7 @@ texts = st.text(
 
 @max_examples(50)
 @given(texts, st.sampled_from([WordTokenizer, CharTokenizer, SpaceTokenizer]), st.booleans())
+@example("a￭b ▁ ￭ c▁￭", WordTokenizer, False)  # the marks of tokenizers
 def test_join_of_tokens_of_any_text_is_the_text(text: str, kind: Any, lowercase: bool) -> None:
     tokenizer = kind(lowercase=lowercase)
     normal = text.lower() if lowercase else text

@@ -67,7 +67,7 @@ def test_corpus_has_each_construction_and_all_words(
     assert tuple(len(set(" ".join(side).split())) for side in sides) == words
     assert pairs[: len(always)] == always == [*expected.items()][: len(always)]
     assert zlib.crc32(repr(pairs).encode()) == checksum
-    assert generate(50, 0) == pairs[:50] != generate(50, 1)
+    assert generate(50, 0) == pairs[:50] != generate(50, 1) and generate(1) == always[:1]
 
 
 def test_corpus_of_too_many_pairs_raises() -> None:
