@@ -110,9 +110,9 @@ class RunState:
         self.counters = counters
 
     def _generators(self) -> list[np.random.Generator]:
-        """Return the random generators of the model's modules, each once."""
+        """Return the random generators of the model's modules."""
         generators = (getattr(module, "generator", None) for module in self.model.modules())
-        return list({id(g): g for g in generators if g is not None}.values())
+        return [g for g in generators if g is not None]
 
     def _set_generators(self, states: Any) -> None:
         for generator, state in zip(self._generators(), states, strict=True):

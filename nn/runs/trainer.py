@@ -381,7 +381,7 @@ class Trainer(TrainingLoop):
         count, stop = self._shared.count(self.step + 1, self.train, batches, parts)
         loss = 0.0
         for i, batch_parts in enumerate(parts):
-            shards = [(part, max(count, 1)) for part in batch_parts]
+            shards = [(part, count or 1) for part in batch_parts]
             loss += sum(self.parallel.backward(shards, add=i > 0))
         return self.parallel.sum([loss])[0], count, stop
 

@@ -42,6 +42,10 @@ def test_description_has_the_length_and_rows_of_large_data() -> None:
         assert len(found) == 2
         assert digest(describe(Data(rows))) in found
     assert describe(Data([1, 2])) == {"class": "Data", "rows": [2, [1, 2]]}
+    rows, other = np.zeros(99_999, "u1"), np.zeros(99_999, "u1")  # of which all are read
+    rows[1] = 1
+    for kind in (Data, lambda x: Data(x.tolist()), lambda x: nn.Batches(x, batch_size=9)):
+        assert digest(describe(kind(rows))) != digest(describe(kind(other)))
     rows = np.zeros((2, 5, 2))
     rows[1, 4, 1] = 1
     assert len({digest(describe(Data(x))) for x in rows}) == 2
@@ -101,7 +105,10 @@ def test_metrics_of_long_runs_are_read(tmp_path: Path) -> None:
     run = nn.RunDirectory(tmp_path)
     entries = [{"step": step, "seconds": step / 2} for step in (1, 10**6, 10**12)]
     run.write_metrics(entries)
-    assert run.read_metrics() == entries and run.read_metrics(2) == entries[:2]
+    assert run.read_metrics() == entries
+    assert [run.read_metrics(count) for count in range(5)] == [
+        entries[:count] for count in range(5)
+    ]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
@@ -138,7 +145,9 @@ def test_options_of_the_loss_count_in_training_alone() -> None:
             assert float(objective.total(model, x).data) == 3
             extra = {"label_smoothing": smoothing} if is_training else {}
             assert model.options[-1] == {"reduction": "sum", **extra}
-        assert objective.count(model, (x,)) == 30
+        for batch in (x, (x,), [x]):
+            assert objective.count(model, batch) == 30
+            assert float(objective.total(model, batch).data) == 3
     for wrong in (True, "0.5", 1.001, -0.001, np.nan):
         with pytest.raises(ValueError, match="label_smoothing must be a number from 0 to 1, got"):
             nn.ModelLoss(label_smoothing=wrong)
@@ -206,6 +215,30 @@ def test_patience_counts_validations_since_the_best_one(
     )  # fmt: skip
     run.fit()
     assert run.step == ends and run.best == max(scores[:ends])
+
+
+@pytest.mark.parametrize(("weight", "factor"), [(1, 1.0), (0.125, 1.0), (3, 1.0), (1, 0.0)])
+def test_loss_of_a_step_is_divided_by_the_count_of_its_objective(
+    weight: float, factor: float
+) -> None:
+    """Also by one less than 1. A loss of zero is logged, too."""
+
+    class Weighted(nn.Objective):
+        def count(self, model: Any, batch: Any) -> float:
+            return weight * len(batch)
+
+        def total(self, model: Any, batch: Any) -> Any:
+            return model(batch).sum() * factor
+
+    model, x = nn.Linear(1, 1, dtype=float), np.ones((2, 1))
+    run = nn.Trainer(
+        model, SGD(model.parameters(), 1.0), [x], objective=Weighted(), max_steps=1, log_every=1, progress=False,
+    )  # fmt: skip
+    expected, before = run.evaluate([x]), model.bias.data.copy()
+    assert expected == pytest.approx(factor * model(x).data.mean() / weight)
+    [entry] = run.fit()
+    assert entry["loss"] == pytest.approx(expected)
+    np.testing.assert_allclose(before - model.bias.data, factor / weight)
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 2])

@@ -114,6 +114,26 @@ def test_resume_from_other_state_raises(
         scaled_trainer(tmp_path, max_epochs=5).fit(resume=True)
 
 
+@pytest.mark.parametrize("counts", [(1, 0), (0, 1), (2, 1)])
+def test_resume_with_other_random_generators_raises(tmp_path: Path, counts: Any) -> None:
+    """A generator of two modules is kept for both."""
+
+    def made(count: int) -> nn.Trainer:
+        generator = np.random.default_rng(0)
+        parts = [nn.Dropout(0.5, generator=generator) for _ in range(count)]
+        model = nn.Sequential(nn.Linear(2, 1, dtype=float), *parts)
+        objective = lambda model, batch: model(batch[0]).mean()
+        return nn.Trainer(model, sgd(model), BATCHES, objective=objective, max_steps=1, run_dir=tmp_path, progress=False)  # fmt: skip
+
+    first = made(counts[0])
+    first.fit()
+    with pytest.raises(ValueError, match="last.safetensors: generators does not fit this run"):
+        made(counts[1]).resume()
+    again = made(counts[0])
+    again.resume()
+    assert first.state.plain_data()["generators"] == again.state.plain_data()["generators"]
+
+
 @pytest.mark.parametrize(
     "weight, message",
     [

@@ -150,6 +150,20 @@ def test_trainer_interrupted_at_any_line_resumes_exactly(
     assert ended > 0.6 * len(lines) if parallel else ended == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "ending"),
+    [
+        (signal.SIGINT, signal.SIGTERM, Terminated),
+        (signal.SIGTERM, signal.SIGINT, KeyboardInterrupt),
+    ],
+)
+def test_second_signal_decides_how_a_run_ends(first: Any, second: Any, ending: Any) -> None:
+    with pytest.raises(ending) as ended, Interrupts():
+        signal.raise_signal(first)
+        signal.raise_signal(second)
+    assert type(ended.value) is ending
+
+
 def test_interrupts_with_ctrl_c_at_exit_raise_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = signal.signal
 

@@ -361,6 +361,10 @@ def test_resume_and_load_weights_of_other_model_raise(tmp_path: Path) -> None:
     message = "last.safetensors: the state of another model: .* d_model=32 .expected 16"
     with pytest.raises(ValueError, match=message):
         t.resume()
+    dropped = nn.Transformer(nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.2, max_len=16))
+    t = nn.Trainer(dropped, optim.Adam(dropped.parameters()), [], max_steps=3, run_dir=tmp_path)
+    with pytest.raises(ValueError, match="the state of another model: this one has dropout=0.2"):
+        t.resume()
     save_arrays(tmp_path / "best.safetensors", {"x": np.ones(1)})
     with pytest.raises(ValueError, match="best.safetensors: the state does not fit Transformer"):
         nn.load_weights(tmp_path / "best.safetensors", wide)
