@@ -69,7 +69,7 @@ def beam_search(
     running = beams  # each has a row of the batch for every hypothesis in `alive`
     while running:
         logits = with_maximum(decoding.logits())  # (rows, vocab)
-        so_far = np.array([h.log_prob for beam in running for h in beam.alive], logits.dtype)
+        so_far = np.array([h.log_prob for beam in running for h in beam.alive])
         totals = decoding.ruled(logits - log_sum_exp(logits))
         totals += so_far[:, None]
         first, rows = 0, []
