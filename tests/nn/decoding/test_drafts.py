@@ -32,15 +32,18 @@ def test_continuation_follows_the_latest_occurrence(length: int) -> None:
             assert continuation(np.array(history), length) == looked_up(history, length)
 
 
-def passes_by_definition(prompt: list[int], tokens: list[int], most: int, max_len: int) -> int:
-    """Return the number of passes in which drafts of at most `most` tokens yield these tokens."""
-    passes = i = 0
+def passes_by_definition(
+    prompt: list[int], tokens: list[int], most: int, max_len: int
+) -> list[int]:
+    """Return the sizes of the passes in which drafts of at most `most` tokens yield these tokens."""
+    passes, i, read = [], 0, 0
     while i < len(tokens):
         draft = looked_up(prompt + tokens[:i], min(most, max_len - i - 1))
         right = 0
         while right < len(draft) and tokens[i + right : i + right + 1] == [draft[right]]:
             right += 1
-        i, passes = i + right + 1, passes + 1
+        passes.append(len(prompt) + i - read + len(draft))
+        i, read = i + right + 1, len(prompt) + i + right
     return passes
 
 
@@ -74,7 +77,7 @@ def test_search_with_drafts_takes_the_tokens_of_greedy_search(
     options["prompt_lookup_num_tokens"] = most
     assert nn.generate(net, prompt, **options) == tokens
     if model.config.position_limit is None:
-        assert len(passes) == passes_by_definition(prompt, tokens, most, max_len)
+        assert passes == passes_by_definition(prompt, tokens, most, max_len)
     assert [*nn.stream(net, prompt, **options)] == tokens
     [hypothesis] = nn.greedy_search(net, prompt=[prompt], **options)
     [expected] = nn.greedy_search(model, prompt=[prompt], max_len=max_len, **rules)

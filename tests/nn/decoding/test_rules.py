@@ -171,6 +171,12 @@ def test_top_p_leaves_out_tokens_behind_an_exact_sum() -> None:
     assert kept.tolist() == [[0.0, -math.inf, -math.inf]]
 
 
+def test_top_p_among_equal_tokens_keeps_the_first() -> None:
+    logits = -(np.arange(201) % 3.0)
+    kept = Sampling(top_p=30.5 / np.exp(logits).sum()).restrict(logits[None])
+    assert np.flatnonzero(np.isfinite(kept[0])).tolist() == [3 * i for i in range(31)]
+
+
 def test_top_p_just_below_one_leaves_out_what_is_beyond_it() -> None:
     kept = Sampling(top_p=0.9995).restrict(np.log(np.array([[0.9996, 0.0004]])))
     assert np.isneginf(kept[0]).tolist() == [False, True]
