@@ -168,20 +168,10 @@ class Module(Methods):
             if isinstance(value, Module):
                 yield name, value
 
-    def named_modules(
-        self, prefix: str = "", seen: set[int] | None = None
-    ) -> Iterator[tuple[str, Module]]:
-        """Yield this module and all modules inside it, each once, with dotted names.
-
-        Parameters
-        ----------
-        prefix : str, default ""
-            Name of this module.
-        seen : set of int, optional
-            `id` of modules to leave out.
-        """
-        seen = set() if seen is None else seen
-        waiting: list[tuple[str, Module]] = [(prefix, self)]  # the next one is the last
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """Yield this module and all modules inside it, each once, with dotted names."""
+        seen: set[int] = set()
+        waiting: list[tuple[str, Module]] = [("", self)]  # the next one is the last
         while waiting:
             path, module = waiting.pop()
             if id(module) not in seen:

@@ -42,7 +42,7 @@ from minigrad import (
 from minigrad import log_sigmoid as logsigmoid
 from minigrad.arguments import check_broadcast
 from minigrad.check.namespace import namespace
-from minigrad.tensor import Tensor, unwrap
+from minigrad.tensor import Tensor
 
 from ..layers import normalize_trailing_axes
 
@@ -191,13 +191,13 @@ def scaled_dot_product_attention(
                 f"{mask.dtype}; write attn_mask.astype(bool)"
             )
         mask = mg.reshape(mg.broadcast_to(mask, (*leading, *shape)), n, heads, *shape)
-    bias = None if mask is None or mask.dtype == bool else mask
+    is_bias = mask is not None and mask.dtype != bool
     y = mg.scaled_dot_product_attention(
         query,
         key,
         value,
-        mask if bias is None else unwrap(bias) != -math.inf,  # a row of -inf gives zeros
-        bias=bias,
+        None if is_bias else mask,
+        bias=mask if is_bias else None,
         scale=scale,
         dropout=dropout_p,
     )

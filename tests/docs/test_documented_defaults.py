@@ -7,6 +7,7 @@ import inspect
 import pydoc
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
@@ -63,4 +64,50 @@ def test_documented_defaults_are_those_of_the_signature() -> None:
                 compared.add((path, name))
                 if actual != default:
                     wrong.append(f"{path}: {name} must be {default} by default, got {actual}")
+    assert wrong == [] and len(compared) > 150
+
+
+REFERENCE = r"^ *(?:Other parameters|Parameters)[\w ]*: as `(?!numpy)([\w.]+)`(?: and (?:the )?`(?!numpy)([\w.]+)`)?\.$"
+OF_THEIR_OWN = {
+    ("minigrad.torch.Tensor.argsort", "stable"),
+    ("nn.ExtendedAttention.project", "positions"),
+}
+"""Parameters whose default differs from the same parameter of the function that describes it."""
+
+
+def described(path: str, doc: str) -> Iterator[Any]:
+    """Yield what a docstring refers to for parameters, and what that refers to."""
+    scopes = path.split(".")[:-1]
+    reference = re.search(REFERENCE, doc, re.MULTILINE)
+    for name in filter(None, reference.groups() if reference else ()):
+        for n in range(len(scopes), 0, -1):
+            scope = ".".join(scopes[:n])
+            try:
+                value = attrgetter(name)(pydoc.locate(scope))
+            except AttributeError:
+                continue
+            yield value
+            yield from described(f"{scope}.{name}", value.__doc__ or "")
+            break
+
+
+def test_defaults_that_another_docstring_describes_are_those_of_its_signature() -> None:
+    """Except dtypes, which `zeros_like` has of its argument, and those of configurations."""
+    compared, wrong = set(), []
+    for path, value in public():
+        doc = value.__doc__ or ""
+        others = [inspect.signature(x).parameters for x in described(path, doc) if callable(x)]
+        for name, p in inspect.signature(value).parameters.items() if others else ():
+            is_free = name == "dtype" or path.endswith("Config") or (path, name) in OF_THEIR_OWN
+            if (
+                p.default is p.empty
+                or is_free
+                or re.search(rf"^[ \w,*]*\b{name}\b[ \w,*]* : ", doc, re.MULTILINE)
+            ):
+                continue
+            defaults = [q[name].default for q in others if name in q]
+            defaults = [repr(default) for default in defaults if default is not p.empty]
+            compared.add((path, name))
+            if defaults and repr(p.default) not in defaults:
+                wrong.append(f"{path}: {name} must be {defaults[0]} by default, got {p.default!r}")
     assert wrong == [] and len(compared) > 150

@@ -417,6 +417,7 @@ def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
             lambda: nn.functional.scaled_dot_product_attention(*(np.ones((1, h, 3, 4)) for h in (4, 2, 2))), ValueError,
             r"query, key and value .* broadcast, got \(1, 4, 3, 4\), \(1, 2, 3, 4\), \(1, 2, 3, 4\); minigrad\.",
         ),
+        (lambda: nn.functional.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), None, 1.0), ValueError, "p must be .* less than 1, got 1.0"),
         (lambda: nn.valid_lens_mask([1, 4], (2, 2, 3)), ValueError, "valid_lens must be from 0 to 3, got 1 to 4"),
     ],
 )  # fmt: skip
@@ -483,10 +484,15 @@ def test_functional_attention_of_any_mask_equals_the_definition(
 ) -> None:
     """A float mask is added to the scores; a row of minus infinity gives zeros, as one of False."""
     l_q, l_kv = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
-    q, k, v = (normal([seed, i], *leading, n, 3) for i, n in enumerate((l_q, l_kv, l_kv)))
+    axes = [[data.draw(st.sampled_from((1, n))) for n in leading] for _ in range(3)]
+    q, k, v = (
+        normal([seed, i], *axes[i][data.draw(st.integers(0, len(leading))) :], n, 3)
+        for i, n in enumerate((l_q, l_kv, l_kv))
+    )  # shapes broadcast
+    leading = np.broadcast_shapes(*[x.shape[:-2] for x in (q, k, v)])
     shape = [data.draw(st.sampled_from((1, n))) for n in (*leading[1:], l_q, l_kv)]
     kind = data.draw(st.sampled_from(["bool", "float", "causal", "none"]))
-    scale = data.draw(st.none() | st.floats(0.1, 2))
+    scale = data.draw(st.sampled_from((None, 0.0)) | st.floats(0, 2))
     options: dict[str, Any] = {"scale": scale}
     allowed, bias = np.ones((l_q, l_kv), bool), np.zeros(())
     if kind == "causal":

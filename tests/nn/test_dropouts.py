@@ -101,5 +101,13 @@ def test_elements_are_dropped_behind_norms() -> None:
     zeros, ones = np.zeros((4, 4, 8), np.float32), lambda x: x * 0 + np.arange(8, dtype=np.float32)
     config = nn.EncoderConfig(9, embeddings=nn.EmbeddingConfig(scale=True, norm=True), **{**SIZES, "d_model": 8})  # fmt: skip
     table = nn.EncoderModel(config).embedding
+    for of_layer in (layer, nn.TransformerEncoderLayer(8, 2, 8, dropout=0.5)):  # never x itself
+        y = of_layer.residual(mg.tensor(zeros + 1), nn.Identity(), lambda x: x * 0)
+        assert (y.data == 1).all()
     for y in (layer.residual(mg.tensor(zeros), layer.norm1, ones), table(np.ones((4, 4), int))):
         assert 0.2 < np.mean(y.data == 0) < 0.8
+    config = nn.EncoderConfig(9, num_classes=2, head_norm=True, **SIZES)
+    model, inputs = nn.EncoderClassifier(config), list[Any]()
+    model.output.register_forward_pre_hook(lambda module, args: inputs.append(args[0].data))
+    model(np.ones((9, 4), int))
+    assert 0.2 < np.mean(inputs[0] == 0) < 0.8

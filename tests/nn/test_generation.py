@@ -58,7 +58,7 @@ def test_sampled_tokens_have_the_frequencies_of_the_softmax(temperature: float) 
 class Counting:
     """A model whose next token is the sum of a row's tokens so far, and one more for each step."""
 
-    def __init__(self, end: int, vocab: int) -> None:
+    def __init__(self, end: int | tuple[int, ...], vocab: int) -> None:
         self.vocab, self.fed = vocab, list[Any]()
         self.config = nn.LanguageModelConfig(vocab, eos_id=end)
 
@@ -86,21 +86,21 @@ class State:
 
 
 @given(
-    shape=st.tuples(st.integers(0, 4), st.integers(1, 3)), vocab=st.integers(2, 7), end=st.integers(0, 1), most=st.integers(1, 6), seed=seeds,
+    shape=st.tuples(st.integers(0, 4), st.integers(1, 3)), vocab=st.integers(3, 7), ends=st.sampled_from([(), (0,), (1,), (2, 1)]), most=st.integers(1, 6), seed=seeds,
 )  # fmt: skip
 def test_decoded_rows_end_with_their_end_token_or_at_the_largest_length(
-    shape: tuple[int, int], vocab: int, end: int, most: int, seed: int
+    shape: tuple[int, int], vocab: int, ends: tuple[int, ...], most: int, seed: int
 ) -> None:
     prompt, expected = np.random.default_rng(seed).integers(0, vocab, shape), []
     for row in prompt.tolist():
         total, tokens = sum(row) + 1, []
         while len(tokens) < most:
             tokens.append(total % vocab)
-            if tokens[-1] == end:
+            if tokens[-1] in ends:
                 break
             total += tokens[-1] + 1
         expected.append(tokens)
-    model = Counting(end, vocab)
+    model = Counting(ends, vocab)
     assert generation.decode(model, prompt, max_len=most) == expected
     longest = max(map(len, expected), default=0)
     running = [sum(len(tokens) > i for tokens in expected) for i in range(longest)]
@@ -115,11 +115,23 @@ def test_decoding_keeps_the_tokens_and_numbers_of_running_rows() -> None:
     seen = [[x.tolist() for x in step] for step in decoding.steps(generation.likeliest)]
     assert [step[:2] for step in seen] == [[[0, 1, 2], [1, 0, 2]], [[0, 2], [0, 2]]]
     assert decoding.history.tolist() == [[2, 2, 2, 2]] and decoding.new == 2
+    without_end = generation.Decoding(Counting((), 3), State(), np.array([[0], [1], [2]]), 3)
+    assert [len(rows) for rows, *_ in without_end.steps(generation.likeliest)] == [3, 3, 3]
     expected = -np.log1p(2 * np.exp(-9.0))
     np.testing.assert_allclose(np.concatenate([step[2] for step in seen]), expected, rtol=1e-9)
     for most in (0, -1):
         with pytest.raises(ValueError, match="decode: max_len must be"):
             generation.decode(model, [[1]], max_len=most)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 1])
+def test_logits_without_a_finite_maximum_raise(wrong: float, row: int) -> None:
+    logits = np.array([[1.0, -np.inf], [2.0, 3.0]])
+    assert generation.with_maximum(logits) is logits
+    logits[row] = wrong
+    with pytest.raises(ValueError, match=f"logits must have a finite maximum, got {wrong}; "):
+        generation.with_maximum(logits)
 
 
 @given(st.integers(0, 3), st.integers(1, 5), seeds)

@@ -321,6 +321,17 @@ def test_norms_without_weights_and_with_several_axes() -> None:
         nn.functional.layer_norm(normal(0, 2, 3, 4), (3, 4), bias=np.zeros(12))
 
 
+def test_probabilities_of_dropout_and_widths_of_sinusoids_have_limits() -> None:
+    for p in (0.0, float(np.nextafter(1, 0))):
+        assert nn.Dropout(p).p == p
+    for p in (-1e-9, 1.0, 1.5):
+        with pytest.raises(ValueError, match="Dropout: p must be"):
+            nn.Dropout(p)
+    for width in (1, 3):
+        with pytest.raises(ValueError, match=f"d_model must be even, got {width}"):
+            nn.sinusoidal_table(4, width)
+
+
 def test_padding_vector_is_zero_and_not_trained() -> None:
     for index in (0, 2):
         table = nn.Embedding(3, 2, index)

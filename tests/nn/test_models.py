@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import warnings
@@ -15,6 +16,7 @@ import pytest
 
 import minigrad as mg
 import nn
+from nn import models
 from nn.layers import TrailingNorm
 from nn.options.padding import warn_of_batch
 from nn.published.weights import load_model, model_to_dict
@@ -275,10 +277,32 @@ def test_padding_mask_of_another_dtype_raises() -> None:
         language_model().loss(IDS, target_mask=np.ones((2, 4)))
 
 
-@pytest.mark.parametrize("tokens", [1, [1], [1.5], [[]], [[1, 2], [3]]])
+@pytest.mark.parametrize("tokens", [1, [1], [1.5], [[]], [[1, 2], [3]], [np.array(1), np.array(2)]])
 def test_decode_with_tokens_that_are_no_rows_raises(tokens: Any) -> None:
     with pytest.raises(ValueError, match="tokens must "):
         nn.decode(transformer(), tokens, IDS)
+
+
+def test_positions_count_the_real_tokens_before() -> None:
+    for row in itertools.product([False, True], repeat=4):
+        masks = np.array([[True] * 4, row])
+        positions = models.positions_of(masks)
+        positions = positions if np.ndim(positions) else np.tile(positions + np.arange(4), (2, 1))
+        for mask, found in zip(masks, positions):
+            assert found[mask].tolist() == [*range(mask.sum())] and found.min() >= 0
+
+
+@pytest.mark.parametrize("kind", [nn.TransformerConfig, nn.EncoderDecoderConfig])
+def test_mask_of_a_decoder_is_beside_causality(kind: Any) -> None:
+    """A decoder has no positions itself: a hidden one is as if it were left out."""
+    config = kind(9, 9, 8, 2, 1, 2, 8)
+    decoder = nn.Transformer(config, np.random.default_rng(0)).eval().decoder
+    x, memory = np.random.default_rng(1).standard_normal((2, 2, 4, 8)).astype(np.float32)
+    mask = np.ones((4, 4), bool)
+    mask[2:, 1] = False
+    y, others = decoder(x, memory, mask).data, decoder(x[:, [0, 2, 3]], memory).data
+    np.testing.assert_allclose(y[:, [0, 2, 3]], others, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(y, decoder(x, memory).data, atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 4), (4,), (2, 5), (2, 4, 1)])

@@ -99,6 +99,23 @@ def test_option_of_a_layer_has_an_effect(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", LAYERS)
+def test_layer_in_training_evaluates_in_a_block_of_evaluating(kind: type) -> None:
+    """It draws nothing, and its statistics stay; its arrays are those of `state_dict` all the time."""
+    (sizes, count), known = LAYERS[kind], inspect.signature(kind).parameters
+    layer = kind(*sizes, **{"dropout": 0.5} if "dropout" in known else {})
+    arrays, state = layer.state_dict(), mg.get_rng_state()
+    layer(*[X] * count)
+    before = {name: array.copy() for name, array in arrays.items()}
+    with nn.evaluating():
+        mg.set_rng_state(state)
+        y = layer(*[X] * count)
+    assert mg.get_rng_state() == state and all((arrays[n] == x).all() for n, x in before.items())
+    np.testing.assert_array_equal(layer.eval()(*[X] * count).data, y.data)
+    for name, array in layer.state_dict().items():
+        assert np.shares_memory(array, arrays[name])
+
+
+@pytest.mark.parametrize("kind", LAYERS)
 @max_examples(8)
 @given(data=st.data())
 def test_options_of_a_layer_hold_beside_others(kind: type, data: st.DataObject) -> None:
