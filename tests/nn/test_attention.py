@@ -408,6 +408,7 @@ def attention_to(keys: int, mask: Any = None, **options: Any) -> Any:
         (lambda: nn.MultiHeadAttention(8, 0), ValueError, "divisible by num_heads, got d_model=8 and num_heads=0"),
         (lambda: attention_to(3, np.ones((3, 3), int)), TypeError, "mask must be booleans, True = may attend, got"),
         (lambda: attention_to(3, np.ones((2, 3, 3), bool)), ValueError, r"mask must have two axes .*Write mask\[:, None\]"),
+        *[(lambda n=n: nn.ExtendedAttention(8, 4, num_kv_heads=n), ValueError, f"num_heads must be divisible by num_kv_heads, got num_heads=4 and num_kv_heads={n}") for n in (3, 8)],
         (lambda: nn.ExtendedAttention(8, 2, bias={"q": True}), ValueError, "a mapping with the keys q, k, v and out, got {'q': True}"),
         (lambda: nn.ExtendedAttention(8, 2, bias=dict.fromkeys("qkvo", True) | {"out": True}), ValueError, "a mapping with the keys q, k, v and out"),
         (lambda: mg.scaled_dot_product_attention(*np.ones((3, 1, 2, 3, 4)), bias=np.ones((3, 3), bool)), TypeError, "bias must be floating, got bool"),

@@ -400,3 +400,6 @@ def test_option_of_a_loss_is_that_of_its_function(name: str) -> None:
         assert not np.array_equal(found.data, plain(x, target).data), option
         assert list(layer.state_dict()) == [option] * option.endswith("weight")
         assert option not in layer.extra_repr() or not option.endswith("weight")
+    for reduction in ("Mean", "", "batchmean")[: 2 if name == "KLDivLoss" else 3]:
+        with pytest.raises(ValueError, match=f"{name}: reduction must be "):
+            kind(reduction=reduction)

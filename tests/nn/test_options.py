@@ -50,6 +50,8 @@ OTHER: dict[str, Any] = {
     "rotary": lambda heads, positions: 2 * heads, "scale": 2.0, "softcap": 0.5, "std": 0.7, "window": 1, "zero_centred": True,
 }  # fmt: skip
 """Another value than the default of each option."""
+ZEROS = {"activation_dropout", "eps", "norm_eps", "qk_norm", "std"}
+"""Options whose 0 is neither the default nor None."""
 BESIDE: dict[str, dict[str, Any]] = {
     "first_norm": {"norm_first": True},
     "norm_after": {"norm_first": True},
@@ -96,6 +98,8 @@ def test_option_of_a_layer_has_an_effect(kind: type) -> None:
         beside = {key: x for key, x in BESIDE.get(name, {}).items() if key in known}
         others = effects_of(kind, **beside) if beside else base
         assert effects_of(kind, **beside, **{name: OTHER[name]}) != others, name
+    for name in known.keys() & ZEROS:
+        assert effects_of(kind, **{name: 0.0}) != base, name
 
 
 @pytest.mark.parametrize("kind", LAYERS)
