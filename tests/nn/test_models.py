@@ -175,7 +175,8 @@ def test_rows_that_begin_or_end_with_two_tokens_of_padding_warn(
         row[:2] == both or row[-2:] == both for row in ids.tolist()
     )  # fmt: skip
     for batch, warns in (
-        ((ids,), expected), ((np.ones(3), ids[0], ids), expected), ((ids, ids > 0), False), ((ids.astype(float),), False),
+        ((ids,), expected), ((np.ones(3), ids[0], ids), expected), ((ids, ids > 0), False), ((ids, ids, None, ids > 0), False),
+        ((ids.astype(float),), False), ((ids[..., None] * [1, 1],), False),
     ):  # fmt: skip
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -488,6 +489,7 @@ def test_embedding_adds_types_and_drops_before_its_projection(num_types: int) ->
     options: dict[str, Any] = {"num_types": num_types, "positions": "none", "dropout": 0.5}
     config = nn.EncoderConfig(9, 8, 2, 1, 8, **options, embeddings=embeddings)
     embed: Any = nn.EncoderModel(config, np.random.default_rng(0)).eval().embedding
+    assert embed.types.weight.data.all()  # none is padding
     ids = np.array([[3, 4, 5]])
     for types in (None, np.zeros_like(ids), np.full_like(ids, num_types - 1)):
         x = embed.tokens(ids) + embed.types.weight.data[0 if types is None else types]

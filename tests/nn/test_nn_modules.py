@@ -135,7 +135,8 @@ def test_summary_shows_modules_to_a_depth_and_counts_tied_parameters_once() -> N
     assert "blocks.1.0" in m.summary() and "blocks.1.0" not in m.summary(depth=1)
     assert "blocks" not in m.summary(depth=0)
     m.blocks[0].weight = m.blocks[1][0].weight
-    assert m.num_parameters() == 60 - 16 and "(shared)" in m.summary()
+    assert m.num_parameters() == 60 - 16
+    assert m.summary().count("(shared)") == m.summary(3).count("(shared)") == 1
     for depth in (None, 0, 1, 2):
         rows = m.summary(depth).splitlines()[2:-2]
         counts = [int(row.split()[-1]) for row in rows if row[-1].isdigit()]
@@ -143,10 +144,25 @@ def test_summary_shows_modules_to_a_depth_and_counts_tied_parameters_once() -> N
     assert "blocks.1.0.weight" not in m.state_dict()
 
 
-def test_astype_converts_parameters_and_buffers() -> None:
-    m = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).astype("float64")
-    assert {(p.dtype.name, p.requires_grad) for p in m.parameters()} == {("float64", True)}
-    assert m[1].running_mean.dtype == m(np.ones((4, 2))).dtype == np.float64
+@pytest.mark.parametrize("first", [np.float32, np.float64])
+def test_astype_converts_parameters_and_buffers(first: Any) -> None:
+    for convert, dtype in [
+        (lambda m: m.astype("float64"), np.float64),
+        (lambda m: m.float(), np.float32),
+        (lambda m: m.double(), np.float64),
+        (lambda m: m.to(np.float32), np.float32),
+        (lambda m: m.to(np.ones(2)), np.float64),
+        (lambda m: m.to(Tensor(np.ones(2, np.float32))), np.float32),
+        (lambda m: m.to("cpu"), first),
+    ]:
+        m = nn.Sequential(nn.Linear(2, 3, dtype=first), nn.BatchNorm1d(3, dtype=first))
+        m[0].requires_grad_(False)
+        m.register_buffer("count", np.array([3]))
+        assert convert(m) is m
+        assert {p.dtype for p in m.parameters()} == {np.dtype(dtype)}
+        assert [p.requires_grad for p in m.parameters()] == [False, False, True, True]
+        assert m[1].running_mean.dtype == m(np.ones((4, 2))).dtype == dtype
+        assert m.count.dtype.kind == "i"
 
 
 @pytest.mark.parametrize("dtype", [int, bool, complex, object])
@@ -464,6 +480,10 @@ def test_hooks_pass_on_keyword_arguments_and_may_be_removed_in_a_call() -> None:
     np.testing.assert_array_equal(m(x, mask=mask).data, expected)
     assert calls == ["pre", "post", "last", "last"] and m.has_hooks
     handles[2].remove()
+    assert not m.has_hooks
+    first = m.register_forward_pre_hook(lambda module, args: None)
+    assert m.has_hooks
+    first.remove()
     assert not m.has_hooks
     m.register_forward_pre_hook(lambda module, args: x[:, :1])
     m.register_forward_hook(lambda module, args, y: y * 0)
