@@ -239,11 +239,12 @@ def _log(z: ComplexTensor) -> ComplexTensor:
 
 
 def _sqrt(z: ComplexTensor) -> ComplexTensor:
-    large = np.sqrt((_absolute(z) + np.abs(z.real)) * 0.5)
-    small = ratio(np.abs(z.imag), large * 2.0)
-    is_left = unwrap(z.real) < 0
-    imag = np.where(is_left, large, small)
-    return ComplexTensor(np.where(is_left, small, large), np.copysign(imag, unwrap(z.imag)))
+    is_left, is_below = unwrap(z.real) < 0, np.signbit(unwrap(z.imag))
+    x, y = np.where(is_left, -z.real, z.real), np.where(is_below, -z.imag, z.imag)
+    large = np.sqrt((_absolute(z) + x) * 0.5)
+    small = ratio(y, large * 2.0)
+    real, imag = np.where(is_left, small, large), np.where(is_left, large, small)
+    return ComplexTensor(real, np.where(is_below, -imag, imag))
 
 
 def _power(z: Any, exponent: Any) -> Any:

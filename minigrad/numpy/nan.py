@@ -104,7 +104,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     if array.dtype.kind in "iub":
         return clone(x)
     limits = np.finfo(array.dtype)
-    y = where(np.isnan(array), astype(nan, array.dtype), x)
-    posinf = limits.max if posinf is None else astype(posinf, array.dtype)
-    neginf = limits.min if neginf is None else astype(neginf, array.dtype)
-    return where(np.isneginf(array), neginf, where(np.isposinf(array), posinf, y))
+    y = where(np.isnan(array), nan, x)
+    y = where(np.isposinf(array), limits.max if posinf is None else posinf, y)
+    y = where(np.isneginf(array), limits.min if neginf is None else neginf, y)
+    return astype(y, array.dtype)

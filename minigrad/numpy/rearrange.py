@@ -111,7 +111,8 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     positions = np.arange(x.size).reshape(x.shape)
     added = np.arange(x.size, x.size + values.size).reshape(values.shape)
     source = concatenate([ravel(x), astype(ravel(values), x.dtype)])
-    return getitem(source, np.insert(positions, plain_index(obj), added, axis))
+    # joining turns bytes into the order of the machine
+    return astype(getitem(source, np.insert(positions, plain_index(obj), added, axis)), x.dtype)
 
 
 @function(numpy=np.delete)

@@ -59,7 +59,7 @@ REFUSED = {
         "would lose their gradient|a leaf that requires gradients cannot be|to keep the gradient",
     ),
     np.cross: "a and b must have 3 elements",  # those of 2 are deprecated in NumPy
-    np.take: "is out of bounds",  # not noticed by NumPy if the result has no elements
+    np.take: "index .* is out of bounds",  # not noticed by NumPy if the result has no elements
     np.insert: "x must be floating",  # NumPy rounds the inserted values
     np.gradient: "positions must not require gradients",
 }
@@ -75,6 +75,7 @@ ACCEPTED = {
     np.linalg.cross: "integer",
     np.take_along_axis: "'list' object has no attribute",  # a list of indices
     np.linalg.outer: "must be one-dimensional",  # as np.outer, which flattens
+    np.interp: "Cannot cast array data",  # from longdouble
     np.insert: "'list' object has no attribute 'ndim'",  # a list of booleans as positions
     np.pad: "unsupported keyword arguments for mode",  # reflect_type="even", the default
     np.linalg.vector_norm: "must be None, an integer or a tuple",  # a list of axes
@@ -383,6 +384,15 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         Call(np.gradient, [np.array([3.0, 1.0, 0.0]), np.array([2, 2, 2])]),
         Call(np.gradient, [np.array([3.0, 1.0, 0.0, 4.0]), np.array([2, 2, 3, 3])]),
         Call(np.gradient, [np.array([False, True]), np.array([0.0, 1.0])]),
+        Call(np.gradient, [SQUARES[0], np.array([0, 1, 2 + 1e-6, 3])]),  # nearly equal steps
+        Call(np.add, [SQUARES, 1.0], {"dtype": np.dtype("f4")}),
+        *(Call(np.clip, [SQUARES, 0, 1], {name: 1}) for name in ("min", "max")),
+        *(Call(f, [SINGLE, 2.0]) for f in (np.dot, np.inner, np.outer, np.kron, np.append)),
+        *(Call(np.tensordot, [SQUARES, SQUARES.T, n]) for n in (np.int64(1), np.int8(0))),
+        *(Call(f, [np.array([[1, np.inf], [np.nan, 1]])]) for f in (np.tril, np.triu)),
+        Call(np.take_along_axis, [SQUARES, np.array([[2, 0]]), 1]),  # indices that broadcast
+        *(Call(np.split, [SQUARES, n, 1]) for n in (2, 3)),
+        *(Call(np.fft.fft, [SINGLE], {"norm": norm}) for norm in ("", "Ortho")),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
         ),
@@ -410,8 +420,8 @@ OPERANDS: list[list[Any]] = [
 ]  # fmt: skip
 VALUES: dict[str, tuple[Any, ...]] = {
     "axis": (None, 0, -1, (0, 1), [0], 2), "axis1": (0, 1, 5), "axis2": (0, -2, 5), "axes": (None, 0, 1, [1, 0], (-1, -2)),
-    "where": (M > 0, True, M[0] > 0), "weights": (None, M + 2, np.ones(2)), "k": (1, -1, 5), "offset": (1, -1),
-    "n": (0, 1, 2, 5, -1), "decimals": (1, -1), "shift": (1, -2, (1, 1)), "a_min": (0,), "a_max": (1,), "min": (0, None),
+    "where": (M > 0, True, M[0] > 0), "weights": (None, M + 2, np.ones(2)), "k": (1, -1, 5, 0.0), "offset": (1, -1, 0.0),
+    "n": (0, 1, 2, 5, -1, 1.0), "decimals": (1, -1, 0.0), "shift": (1, -2, (1, 1)), "a_min": (0,), "a_max": (1,), "min": (0, None),
     "max": (1, M), "prepend": (0, M), "append": (1.5,), "values": (1.0, M), "mean": (M.mean(),), "indices": ([0],), "shape": ((3,), (1, 2, 3)),
     "period": (3.0, 2), "ord": (*CHOICES["ord"], "f"), "x": (None, V, M), "y": (None, M), "axisa": (0,), "p": (None, 1, 2, "fro"), "b": (M,),
 }  # fmt: skip
@@ -439,7 +449,7 @@ def values_of(p: inspect.Parameter) -> tuple[Any, ...]:
 
 @pytest.mark.skipif(BEFORE_2_4, reason="needs the forms of NumPy 2.4")
 def test_each_option_alone_has_the_effect_that_it_has_in_numpy() -> None:
-    """Each value of each optional argument, with the first operands that the function takes."""
+    """Each value of each optional argument by name, and one by position, with the first operands that fit."""
     refused: dict[str, set[str]] = {}
     for f in FUNCTIONS:
         if isinstance(f, np.ufunc):
@@ -450,16 +460,76 @@ def test_each_option_alone_has_the_effect_that_it_has_in_numpy() -> None:
         fitting = (x for x in fitting if not isinstance(outcome(Call(f, x), np.copy), Exception))
         for operands in itertools.islice(fitting, 2):
             for p in [*parameters.values()][len(operands) :]:
-                if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "out":
-                    for value in values_of(p):
-                        call = Call(f, operands, {p.name: value})
-                        expected = outcome(call, np.copy)
-                        tensors = lambda x: Tensor(x.copy(), requires_grad=x.dtype.kind == "f")
-                        result = outcome(call, tensors)
-                        assert_same(call, result, expected, True)
-                        if isinstance(result, Exception) > isinstance(expected, Exception):
-                            refused.setdefault(p.name, set()).add(f.__name__)
+                if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or p.name == "out":
+                    continue
+                before = [q.default for q in itertools.islice(parameters.values(), len(operands), None)]
+                before = before[: [*parameters].index(p.name) - len(operands)]
+                calls = [Call(f, operands, {p.name: value}) for value in values_of(p)]
+                if calls and p.kind is p.POSITIONAL_OR_KEYWORD and np._NoValue not in before:
+                    calls.append(Call(f, [*operands, *before, values_of(p)[-1]]))
+                for call in calls:
+                    expected = outcome(call, np.copy)
+                    tensors = lambda x: Tensor(x.copy(), requires_grad=x.dtype.kind == "f")
+                    result = outcome(call, tensors)
+                    assert_same(call, result, expected, True)
+                    if isinstance(result, Exception) > isinstance(expected, Exception):
+                        refused.setdefault(p.name, set()).add(f.__name__)
     assert refused == {name: {*names.split()} for name, names in REFUSED_OPTIONS.items()}
+
+
+IN_PLACE_OR_ARRAYS = {*WRITING, np.atleast_1d, np.atleast_2d, np.atleast_3d}
+
+
+def converted(value: Any, dtype: str) -> Any:
+    """Return an argument with its floating-point arrays in a dtype."""
+    if isinstance(value, list):
+        return [converted(part, dtype) for part in value]
+    is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return value.astype(dtype) if is_float else value
+
+
+def pulled_back(call: Call) -> tuple[Any, list[Any]]:
+    """Return the result of a call with tensors, and gradients of half of its squares."""
+    leaves: list[Tensor] = []
+
+    def leaf(x: np.ndarray) -> Tensor:
+        t = Tensor(x, requires_grad=x.dtype.kind == "f")
+        leaves.extend([t] * t.requires_grad)
+        return t
+
+    result = outcome(call, leaf)
+    ys = tracked_in(flat(result))
+    with np.errstate(all="ignore"):
+        gs = mg.gradients(ys, leaves, [y.data for y in ys], allow_unused=True) if ys else []
+    return result, [None if g is None else g.data for g in gs]
+
+
+TOLERANCES = {"f2": 2e-2, "f4": 1e-4, "g": 1e-10, ">f8": 1e-10}
+
+
+@pytest.mark.parametrize(
+    "f", [f for f in FUNCTIONS if f not in WRITING and not f.__name__.startswith("atleast")]
+)
+def test_function_of_each_dtype_has_the_values_and_dtypes_of_numpy(f: Any) -> None:
+    """Also gradients, which are those of float64 in fewer or more digits."""
+    if BEFORE_2_4 and f in OLDER:
+        pytest.skip("needs the forms of NumPy 2.4")
+    first = "x" if isinstance(f, np.ufunc) else next(iter(signature(f).parameters))
+    is_of_several = first in ("arrays", "tup", "arys", "condlist")
+    fitting = (Call(f, x) for x in OPERANDS if (type(x[0]) is list) == is_of_several)
+    fitting = (call for call in fitting if not isinstance(outcome(call, np.copy), Exception))
+    if (double := next(fitting, None)) is None:
+        return  # other operands are needed
+    in_double = pulled_back(double)[1]
+    for dtype, tolerance in TOLERANCES.items():
+        call = Call(f, converted(double.args, dtype))
+        result, gradients = pulled_back(call)
+        assert_same(call, result, outcome(call, np.copy), True)
+        for g, e in zip(gradients, in_double):
+            if e is not None:
+                assert g.dtype == np.dtype(dtype)
+                scale = np.abs(e[np.isfinite(e)]).max(initial=0)
+                np.testing.assert_allclose(g, e, tolerance, tolerance * scale)
 
 
 OF_ARRAYS = ("atleast_1d", "atleast_2d", "atleast_3d", "nonzero", "lstsq", "indices_from")
