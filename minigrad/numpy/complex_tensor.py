@@ -10,6 +10,7 @@ shared. A function without an entry in `FUNCTIONS` raises an error.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +73,7 @@ class ComplexTensor(NDArrayOperatorsMixin, Tensor):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Complex dtype of the elements."""
-        return np.result_type(self.real.dtype, self.imag.dtype, np.complex64)
+        return np.result_type(self.real.dtype, np.complex64)
 
     @property  # type: ignore[misc]
     def requires_grad(self) -> bool:
@@ -272,7 +273,7 @@ def _prod(z: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def _polyval(p: Any, x: Any) -> Any:
     y = x * 0
     for i in range(len(p)):
-        y = y * x + p[i]
+        y = y * x + (np.asarray(p[i]) if isinstance(p[i], _NUMBERS) else p[i])
     return y
 
 
@@ -342,8 +343,8 @@ FUNCTIONS |= {
     np.power: _power,
     np.exp: _exp,
     np.log: _log,
-    np.log2: lambda z: _log(z) * (1 / np.log(2)),
-    np.log10: lambda z: _log(z) * (1 / np.log(10)),
+    np.log2: lambda z: _log(z) * (1 / math.log(2)),
+    np.log10: lambda z: _log(z) * (1 / math.log(10)),
     np.sqrt: _sqrt,
     np.cosh: _cosh,
     np.sinh: _sinh,

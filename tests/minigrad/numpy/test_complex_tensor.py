@@ -163,6 +163,8 @@ LINEAR = """
     np.where(W > 0, z, V) | np.where(W > 0, W, z) | z.real + V | V - z.real | z.real * V | z.real / V | z.real @ V
     R @ m.real @ (R * 1j) | np.concatenate([z.real, V]) | np.concatenate([m.real, R.T * 1j], axis=1)
     np.where(W > 0, z.real, V) | np.where(W > 0, V, z.real) | np.diff(m, 2) | np.diff(m, axis=0)
+    np.polyval([], z) | np.polyval(V[:3] * 0, z) | np.vdot(R, m) | np.pad(z, 1, constant_values=1j)
+    z + z.real | z.real - z | np.prod(m[:0], axis=0) | np.stack([z.real, z]) | np.fft.fft(z.real) + z
 """
 VALUES = """
     np.isfinite(z) | np.isnan(z) | np.isinf(z) | np.equal(z, z) | np.not_equal(z, 0) | np.result_type(z) | np.shape(m)
@@ -176,9 +178,10 @@ def calls(text: str) -> list[str]:
 
 
 def evaluated(code: str, z: Any) -> Any:
+    w = W.astype(z.real.dtype)
     return eval(
         code,
-        {"np": np, "W": W, "V": W * (1 - 2j), "R": W.reshape(3, 2)}
+        {"np": np, "W": w, "V": w * (1 - 2j), "R": w.reshape(3, 2)}
         | {"z": z, "m": z.reshape(2, 3)},
     )
 
@@ -197,6 +200,58 @@ def test_linear_function_of_complex_values_has_the_values_and_slopes_of_numpy(co
         change = getattr(evaluated(code, x + direction) - evaluated(code, x), part)
         found = 0 if slope is None else slope.data
         np.testing.assert_allclose(found, (change * g).sum(), atol=1e-9)
+
+
+def test_function_of_complex_values_has_the_dtype_of_numpy() -> None:
+    x = X.astype(np.float32)
+    for code in [*calls(LINEAR), *ANALYTIC]:
+        y, expected = (evaluated(code, v * (1 + 2j)) for v in (mg.Tensor(x, True), x))
+        assert y.dtype == expected.dtype, code
+        np.testing.assert_allclose(y.data, expected, rtol=1e-3)
+
+
+ANALYTIC = {
+    "np.exp(z)": "np.exp(z)",
+    "np.log(z)": "1 / z",
+    "np.log2(z)": "1 / z / np.log(2)",
+    "np.log10(z)": "1 / z / np.log(10)",
+    "np.sqrt(z)": "0.5 / np.sqrt(z)",
+    "np.sin(z)": "np.cos(z)",
+    "np.cos(z)": "-np.sin(z)",
+    "np.tan(z)": "1 / np.cos(z) ** 2",
+    "np.sinh(z)": "np.cosh(z)",
+    "np.cosh(z)": "np.sinh(z)",
+    "np.tanh(z)": "1 / np.cosh(z) ** 2",
+    "np.reciprocal(z)": "-1 / z**2",
+    "(2 - 1j) / z": "(1j - 2) / z**2",
+    "z / (z + 5j)": "5j / (z + 5j) ** 2",
+    "np.square(z)": "2 * z",
+    "z**3": "3 * z**2",
+    "z**9": "9 * z**8",
+    "z**-2": "-2 / z**3",
+    "z**1.5": "1.5 * np.sqrt(z)",
+    "z ** (1 + 2j)": "(1 + 2j) * z**2j",
+    "2**z": "2**z * np.log(2)",
+    "np.polyval([1.0, 2j, 3.0], z)": "2 * z + 2j",
+}
+"""Analytic functions and their derivatives."""
+
+ON_AXES = np.array([1, -1, 1j, -1j, 2, -0.5, 0.5j, -3j, 0.3 + 0.4j, -0.3 - 0.4j, 0.1 - 1j, -1 + 0.1j])
+
+
+@pytest.mark.parametrize("code", ANALYTIC)
+def test_analytic_function_has_its_derivative_on_both_axes_and_between_them(code: str) -> None:
+    x, y = (mg.Tensor(part.copy(), requires_grad=True) for part in (ON_AXES.real, ON_AXES.imag))
+    z = x + 1j * y
+    scope = {"np": np, "z": z.data}
+    w, expected, slope = (
+        eval(text, names)
+        for text, names in ((code, scope | {"z": z}), (code, scope), (ANALYTIC[code], scope))
+    )
+    np.testing.assert_allclose(w.data, expected, rtol=1e-12)
+    for part, by_x, by_y in ((w.real, slope.real, -slope.imag), (w.imag, slope.imag, slope.real)):
+        for g, e in zip(mg.gradients(part.sum(), [x, y], retain_graph=True), (by_x, by_y)):
+            assert (np.abs(g.data - e) <= 1e-13 * np.abs(slope)).all()
 
 
 @pytest.mark.parametrize("code", calls(VALUES))
@@ -301,6 +356,7 @@ def test_complex_tensor_keeps_the_precision_of_its_parts() -> None:
     assert z.dtype == np.complex64 and np.abs(z).dtype == np.float32
     assert (z.shape, z.size, z.ndim, len(z)) == ((4,), 4, 1, 4)
     assert not z.detach().requires_grad and z.detach().dtype == np.complex64
+    assert ComplexTensor(1.0, z.imag).requires_grad and ComplexTensor(z.imag, 1.0).requires_grad
 
 
 @pytest.mark.parametrize(
