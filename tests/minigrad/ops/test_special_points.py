@@ -6,6 +6,7 @@ Points at which PyTorch has the same derivatives are in `tests/oracle/test_speci
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.environment import max_examples
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.numpy import elementwise, linalg, special
+from minigrad.tensor import DISPATCH
 
 NAN, INF = math.nan, math.inf
 ZEROS = np.zeros((2, 2))
@@ -84,6 +86,9 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
         (f"{f.__name__} with NaN", lambda x, f=f: f(x, [1.0, NAN]) + f(2.0, x), [NAN, 1.0], [2, k])
         for f, k in ((np.minimum, 2), (np.maximum, 1))
     ],
+    ("xlogy by 0 times a factor of 0", lambda b: mg.xlogy(0.0, b), [0.0, 2.0], [0, 0]),
+    ("log1p behind where", lambda x: np.where(x > 0, np.log1p(x), 0), [-1.0, 1.0], [0, 0.5]),
+    ("leaky_relu and elu at 0", lambda x: mg.leaky_relu(x, 0.25) + mg.elu(x, 3), [-0.0, 0.0], 3.25),
     ("xlogy by a factor of 1", lambda a: mg.xlogy(a, [0.0, 2.0]), [1.0, 1.0], [-INF, math.log(2)]),
     ("interp at knots", lambda x: mg.interp(x, [0.0, 2.0], [1.0, 5.0]), [0.0, 1.0, 2.0], [2, 2, 2]),
     ("interp outside", lambda y: mg.interp([-INF, INF, 9.0], [0.0, 2.0], y), [1.0, 5.0], [1, 2]),
@@ -103,6 +108,39 @@ def test_gradient_at_special_point(f: Any, x: Any, expected: Any) -> None:
     with np.errstate(divide="ignore"):  # of the branch of a `where` that is not taken
         g = mg.grad(lambda x: f(x).sum())(np.array(x, float))
     np.testing.assert_allclose(g.data, expected, rtol=1e-12)
+
+
+SPECIAL = [0.0, -1.0, 2.0, 800.0, -800.0, INF, -INF, NAN]
+ELEMENTWISE: list[tuple[Any, int]] = [
+    *((f, f.nin) for f in DISPATCH if isinstance(f, np.ufunc) and not f.signature and f.nout == 1),
+    *((f, 1) for f in (mg.relu, mg.sigmoid, mg.softplus, mg.silu, mg.elu, mg.gelu, mg.leaky_relu)),
+    *((mg.log_sigmoid, 1), (mg.erf, 1), (mg.rsqrt, 1), (mg.xlogy, 2)),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_element_beside_special_values_has_the_value_and_gradients_that_it_has_alone() -> None:
+    def value_and_gradients(f: Any, xs: Any) -> list[Any]:
+        leaves = [Tensor(np.array(x), requires_grad=True) for x in xs]
+        y = f(*leaves)
+        gs = mg.gradients(y.sum(), leaves, allow_unused=True) if y.requires_grad else []
+        return [y.data, *[0.0 if g is None else g.data for g in gs]]
+
+    for f, count in ELEMENTWISE:
+        if f.__name__.startswith("bitwise") or f in (np.invert, np.left_shift, np.right_shift):
+            continue  # of integers
+        rows = [*itertools.product(SPECIAL, repeat=count)]
+        together = value_and_gradients(f, zip(*rows))
+        alone = zip(*[value_and_gradients(f, row) for row in rows])
+        for found, expected in zip(together, alone, strict=True):
+            np.testing.assert_allclose(expected, found, rtol=1e-14, err_msg=f.__name__)
+
+
+def test_gradients_of_clip_are_those_of_a_sum() -> None:
+    """A step of x and of both limits moves the result by the same step, also at ties."""
+    for values in itertools.product([0.0, 1.0, 2.0], repeat=3):
+        slopes = mg.grad(lambda *values: np.clip(*values), (0, 1, 2))(*values)
+        assert sorted(g.item() for g in slopes) == [0, 0, 1]
 
 
 VALUES: list[tuple[str, Any, Any, Any]] = [
@@ -375,7 +413,7 @@ def test_root_of_a_constant_zero_gives_a_finite_hessian(root: Any) -> None:
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize("smallest", [0.0, 1e-9, 1e-3])
+@pytest.mark.parametrize("smallest", [0.0, 1e-9, 1e-6, 1e-3])
 def test_det_of_nearly_singular_matrix_has_third_derivatives_of_its_triple_product(
     smallest: float,
 ) -> None:
