@@ -282,7 +282,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
     a, b = astype(a, solution.dtype), astype(b, solution.dtype)
     m, n = a.shape
-    least = np.finfo(a.dtype).eps * (m if m > n else n)
+    least = np.finfo(float).eps * max(m, n)  # NumPy computes in double precision
     x = matmul(_pinv(a, rcond=least) if rcond is None else _inverse_of_rank(a, rcond), b)
     residuals = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
     return x, residuals if rank == n < m else residuals[:0], rank, svdvals(a)

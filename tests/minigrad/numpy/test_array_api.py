@@ -357,6 +357,8 @@ def test_logarithm_of_zero_raises_if_a_gradient_is_needed() -> None:
     zeros = np.array([0.0, 1.0])
     with np.errstate(divide="ignore"):
         assert xp.log(Tensor(zeros)).tolist() == [-np.inf, 0]
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(xp.log(Tensor([-1.0], requires_grad=True)).item())
     with pytest.raises(GradientError, match=r'x must not contain 0, .* kernel="cubic"'):
         xp.log(Tensor(zeros, requires_grad=True))
 

@@ -82,11 +82,38 @@ def test_random_tensor_has_the_shape_dtype_and_generator_that_are_named(
     shape = args[2] if name == "randint" else args
     assert (y.shape, y.dtype) == (np.shape(args[0]) if name.endswith("_like") else shape, dtype)
     np.testing.assert_array_equal(y, again)
+    rng, size = np.random.default_rng(0), y.shape
+    by_generator = {
+        "rand": lambda: rng.random(size, dtype),
+        "randn": lambda: rng.standard_normal(size, dtype),
+        "randint": lambda: rng.integers(*args[:2], size, dtype),
+        "randperm": lambda: rng.permutation(*args),
+    }
+    np.testing.assert_array_equal(y, by_generator[name.removesuffix("_like")]())
     if name == "randint":
         assert ((args[0] <= y) & (y < args[1])).all()
     if name == "randperm":
         assert sorted(y) == [*range(args[0])]
     assert_options(name, args, {"dtype": dtype}, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("value", [1j, np.complex64(1j), np.array(1j), Tensor(np.array([1j, 0]))])
+def test_complex_fill_value_is_refused_unless_the_dtype_is_complex(value: Any) -> None:
+    for f, like in ((mg.full, 2), (mg.full_like, np.ones(2))):
+        with pytest.raises(TypeError, match="fill_value must be real for dtype float64"):
+            f(like, value, dtype=float)
+        np.testing.assert_array_equal(f(like, value, dtype=complex).data, np.full(2, np.asarray(value)))
+    for x in (np.ones(2), Tensor([1.0, 2.0], requires_grad=True)):
+        with pytest.raises(TypeError, match="fill_value must be real for dtype float64"):
+            mg.full_like(x, value)
+
+
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.integers(2, 9))
+def test_values_between_tensors_begin_and_end_with_them(low: float, high: float, n: int) -> None:
+    for start, stop in ((Tensor(low, True), high), (low, Tensor(high, True))):
+        for f in (mg.linspace, np.linspace):
+            y = f(start, stop, n)
+            assert y.requires_grad and (y[0].item(), y[-1].item()) == (low, high)
 
 
 @pytest.mark.parametrize("dtype", [None, np.float64, np.float32])

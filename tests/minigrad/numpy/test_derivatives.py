@@ -80,6 +80,13 @@ def test_vjp_and_jvp_multiply_by_the_jacobian() -> None:
     assert constant.dtype == np.float32 and not constant.data.any()
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.longdouble])
+def test_direction_of_any_real_dtype_is_that_of_floats(dtype: Any) -> None:
+    v = np.array([1, 0, 1], dtype)
+    np.testing.assert_allclose(mg.jvp(np.sin, V, v)[1].data, np.cos(V) * [1, 0, 1])
+    np.testing.assert_allclose(mg.hvp(lambda x: (x**3).sum(), V, v).data, 6 * V * [1, 0, 1])
+
+
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_vjp_takes_gradients_of_several_results_one_by_one_or_together(kind: Any) -> None:
     pullback = mg.vjp(lambda x: kind([x * x, x[:2]]), V)[1]

@@ -125,7 +125,7 @@ def test_quantile_of_more_values_than_float16_counts_equals_numpy(
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((3,), (2, 4, 3))), ("i,i->", ((1,), (4,)))])  # fmt: skip
+@pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((3,), (2, 4, 3))), ("i,i->", ((1,), (4,))), ("ii , a b -> i b", ((2, 2), (3, 2))), ("aa,ab", ((2, 2), (2, 3)))])  # fmt: skip
 def test_gradient_of_einsum_is_the_einsum_of_each_direction(
     subscripts: str, shapes: tuple[tuple[int, ...], ...]
 ) -> None:
@@ -177,6 +177,7 @@ OPTIONS: list[tuple[Any, Any]] = [
     (lambda x, a: np.fft.fftshift(x, a), [1]),
     (lambda x, a: mg.scatter(x[0], index=a, shape=(4,)), [3, 1, 1]),
     (lambda x, a: mg.index_add(x, index=a, values=x[:1]), [1]),
+    (lambda x, a: mg.index_add(np.ones((2, 3)), index=a, values=x[:1]), [1]),
     (lambda x, a: mg.masked_select(x, a), [True, False, True]),
     (lambda x, a: mg.gather(x, 1, a), [[2], [1]]),
     (lambda x, a: np.linalg.norm(x, axis=tuple(a)), [1, 0]),
@@ -188,16 +189,20 @@ OPTIONS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize("f, option", OPTIONS)
 def test_gradient_keeps_an_option_that_the_caller_changes(f: Any, option: Any) -> None:
+    """Whether it is a list, or an array of indices or of booleans."""
     values = normal(1, 2, 3)
     x = Tensor(values, requires_grad=True)
     found = []
-    for changes in (False, True):
-        given = copy.deepcopy(option)
-        y = np.sin(f(x, given))
-        if changes:
-            overwrite(given)
-        found.append(mg.gradients(y.sum(), x)[0].data)
-    np.testing.assert_array_equal(*found)
+    kinds: list[Any] = [copy.deepcopy] + [np.array] * (np.asarray(option).dtype.kind != "f")
+    for kind in kinds:
+        for changes in (False, True):
+            given = kind(option)
+            y = np.sin(f(x, given))
+            if changes:
+                overwrite(given)
+            found.append(mg.gradients(y.sum(), x)[0].data)
+    for g in found[1:]:
+        np.testing.assert_array_equal(g, found[0])
 
 
 @pytest.mark.parametrize("method", ["lower", "higher", "nearest", "linear"])

@@ -79,6 +79,71 @@ def test_function_of_several_matrices_equals_that_of_each(f: Any) -> None:
                 np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("option", ["L", "U", "l", "u", False, True])
+def test_other_half_of_a_symmetric_matrix_is_not_read(option: Any, dtype: Any) -> None:
+    x, other = (np.array(a, dtype) for a in ([[2, 1], [1, 3]], [[2, np.nan], [np.nan, 3]]))
+    is_upper = option in ("U", "u", True)
+    half = np.where(np.tri(2, dtype=bool).T if is_upper else np.tri(2, dtype=bool), x, other)
+    functions: list[Any] = [lambda x: np.linalg.cholesky(x, upper=option)]
+    if type(option) is str:
+        functions = [lambda x: np.linalg.eigh(x, option).eigenvalues, lambda x: np.linalg.eigvalsh(x, option)]
+    for f in functions:
+        y, expected = (mg.value_and_grad(lambda x, f=f: np.sin(f(x)).sum())(a) for a in (half, x))
+        for found, e in zip(y, expected):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found.data, e.data, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_eigenvalues_move_apart_only_if_a_gradient_is_needed(dtype: Any) -> None:
+    x = np.diag([-2, 5, 5, 5, 7]).astype(dtype)
+    for exact in (np.linalg.eigh(Tensor(x)), mg.eigh(x)):
+        assert exact.eigenvalues.tolist() == [-2, 5, 5, 5, 7]
+    values = np.linalg.eigvalsh(Tensor(x, requires_grad=True))
+    distance = 7e-5 if dtype == np.float32 else 4e-10
+    np.testing.assert_allclose(np.diff(values.data) / 5, [1.4, distance, distance, 0.4], rtol=0.1)
+    assert values.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_derivative_that_does_not_exist_is_nan_only_for_its_matrix(dtype: Any) -> None:
+    """A function of a vector has no derivative at equal values, a function of their space has one."""
+    x = np.stack([np.diag([1, 1, 4])] * 2).astype(dtype)
+
+    def total(x: Any) -> Any:
+        vectors = np.linalg.eigh(x).eigenvectors
+        space = vectors[0, :, :2] @ vectors[0, :, :2].T
+        return space[0, 2] * 1e6 + vectors[1, 0, 1] * 1e-6
+
+    g = mg.grad(total)(x)
+    assert g.dtype == dtype and np.isnan(g[1].data).any()
+    np.testing.assert_allclose(g[0, 0, 2].item(), -1e6 / 6, rtol=1e-3)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        assert not np.isfinite(mg.grad(lambda x: np.linalg.svd(x).U[0, 1])(np.eye(2)).data).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (2, 5), (2, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_singular_values_beside_the_default_limit_are_those_of_numpy(
+    shape: tuple[int, int], dtype: Any
+) -> None:
+    rounding = float(np.finfo(dtype).eps)
+    for limit in (1e-15, rounding, 2 * rounding, 5 * rounding):
+        for factor in (0.8, 1.2):
+            x = np.eye(*shape, dtype=dtype) * np.array([1, limit * factor] + [0] * (shape[1] - 2), dtype)
+            b = np.ones(shape[0], dtype)
+            t = Tensor(x, requires_grad=True)
+            for f in (np.linalg.pinv, np.linalg.matrix_rank, lambda x: np.linalg.lstsq(x, b)[0]):
+                np.testing.assert_allclose(np.asarray(mg.as_tensor(f(t)).data), f(x), rtol=1e-4)
+
+
+def test_determinant_of_no_rows_is_1_with_an_empty_gradient() -> None:
+    for shape in ((0, 0), (2, 0, 0), (0, 3, 3)):
+        value, g = mg.value_and_grad(lambda x: np.linalg.det(x).sum())(np.ones(shape))
+        assert value.item() == (shape[0] if shape[0] == 2 else shape == (0, 0)) and g.shape == shape
+
+
 LIMITS = [None, 1e-12, 0.2, 0.9]
 
 
