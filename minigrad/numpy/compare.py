@@ -64,7 +64,7 @@ def _declare(signed: Any, numpy: tuple[Any, ...], methods: str, doc: str | None)
     @functools.wraps(signed)
     def call(*args: Any, **options: Any) -> Any:
         result = on_arrays(numpy[0], args, options)
-        return result if isinstance(result, (tuple, list)) else as_tensors(result)
+        return result if isinstance(result, tuple) else as_tensors(result)
 
     call.__module__, call.__doc__ = __name__, doc
     declared = function(numpy=numpy, methods=methods)(call)

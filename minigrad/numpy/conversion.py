@@ -406,8 +406,8 @@ def _is_public(name: str) -> bool:
 
 def _shown(name: str) -> str:
     """Return a name as users write it."""
-    name = re.sub("^numpy", "np", name.partition(".__")[0])
-    return name.replace("lib.CClass", "c_").replace("lib.RClass", "r_")
+    name = name.partition(".__")[0].replace("numpy.lib.CClass", "np.c_")
+    return name.replace("numpy.lib.RClass", "np.r_").replace("numpy.", "np.")
 
 
 _ADD_RULE = "or add the derivative with custom_op; "

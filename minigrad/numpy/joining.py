@@ -80,7 +80,7 @@ def block(arrays: Any) -> Tensor:
         return np.arange(start, start + np.size(part)).reshape(shape_of(part))
 
     index = np.block(indices(arrays))
-    return getitem(concatenate(parts), index)
+    return getitem(concatenate(parts), (index, ...))
 
 
 @function(numpy=np.meshgrid)

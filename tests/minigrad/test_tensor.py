@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import pickle
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,14 @@ def test_tensor_of_a_tensor_with_a_gradient_is_refused(cls: Any, requires_grad: 
         assert new.is_leaf and new.requires_grad is requires_grad
         with mg.no_grad():
             assert cls(data, requires_grad).requires_grad is requires_grad
+
+
+@pytest.mark.parametrize("package", [mg, nn], ids=lambda m: m.__name__)
+def test_public_functions_and_classes_can_be_sent_to_another_process(package: Any) -> None:
+    for name in package.__all__:
+        value = getattr(package, name)
+        if callable(value):
+            assert pickle.loads(pickle.dumps(value)) is value, name
 
 
 def test_tensor_has_the_attributes_of_an_array() -> None:

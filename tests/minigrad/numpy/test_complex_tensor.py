@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
+import pickle
 from typing import Any
 
 import numpy as np
@@ -159,7 +161,7 @@ LINEAR = """
     np.add(z, z) | np.diff(z) | z.astype(complex) | z / W | z / 2 | m @ R | R @ m | m @ (R * 1j) | (R * 1j) @ m
     np.outer(W, z) | np.tensordot(m, R, 1) | np.tensordot(R, m, ((1,), (0,))) | np.tile(m, (2, 1))
     np.concatenate([m, R.T], axis=1) | np.stack([m, R.T * 1j], axis=-1) | np.repeat(m, 2, axis=1)
-    m.take([1], axis=1) | m.repeat(2, axis=0) | np.mean(m, axis=0, keepdims=True) | np.diagonal(m, 1) | m.trace(1)
+    getattr(z, "clone", z.copy)() | m.take([1], axis=1) | m.repeat(2, axis=0) | np.mean(m, axis=0, keepdims=True) | np.diagonal(m, 1) | m.trace(1)
     np.where(W > 0, z, V) | np.where(W > 0, W, z) | z.real + V | V - z.real | z.real * V | z.real / V | z.real @ V
     R @ m.real @ (R * 1j) | np.concatenate([z.real, V]) | np.concatenate([m.real, R.T * 1j], axis=1)
     np.where(W > 0, z.real, V) | np.where(W > 0, V, z.real) | np.diff(m, 2) | np.diff(m, axis=0)
@@ -236,7 +238,9 @@ ANALYTIC = {
 }
 """Analytic functions and their derivatives."""
 
-ON_AXES = np.array([1, -1, 1j, -1j, 2, -0.5, 0.5j, -3j, 0.3 + 0.4j, -0.3 - 0.4j, 0.1 - 1j, -1 + 0.1j])
+ON_AXES = np.array(
+    [1, -1, 1j, -1j, 2, -0.5, 0.5j, -3j, 0.3 + 0.4j, -0.3 - 0.4j, 0.1 - 1j, -1 + 0.1j]
+)
 
 
 @pytest.mark.parametrize("code", ANALYTIC)
@@ -365,8 +369,7 @@ def test_complex_tensor_keeps_the_precision_of_its_parts() -> None:
         np.sort,
         np.linalg.svd,
         np.asarray,
-        bool,
-        float,
+        *(bool, float, int, operator.index, copy.deepcopy, pickle.dumps, lambda z: 1 in z),
         lambda z: np.maximum(z, 1),
         *[lambda z, ord=ord: np.linalg.norm(z.reshape(2, 3), ord) for ord in (2, -2, "nuc")],
         lambda z: mg.multiply(z, z),

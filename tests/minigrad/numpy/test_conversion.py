@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -183,7 +184,8 @@ def test_recommended_code_is_that_of_scipy_outside_the_support(name: str) -> Non
     _, _, (low, high) = PARAMETERS[name]
     is_discrete = f"{name}.logpmf" in conversion.LOG_DENSITIES
     density = "pmf" if is_discrete else "pdf"
-    for at, cdf in [(low - 1.0, 0.0), (high + 1.0, 1.0)]:
+    ends = [(low - 1.0, 0.0), (high + 1.0, 1.0)] + [(low, 0.0)] * (name == "lognorm")
+    for at, cdf in ends:
         if np.isfinite(at):
             values = [formula(name, f, np.array([at]))[0] for f in (density, "cdf", "sf")]
             logs = [formula(name, f"log{f}", np.array([at]))[0] for f in (density, "cdf", "sf")]
@@ -338,3 +340,174 @@ def test_linear_functions_are_recommended_only_for_gradients_of_their_values(nam
         value = [t] if i % 2 else t  # alone, or in a list
         text = conversion._formula(function, {**given, word: value}, {})
         assert (text is not None) and ("no formula" in text) == (i != at), word
+
+
+# -- advice for functions that convert, in modules with the names of SciPy's
+
+MODULES = {
+    "scipy.linalg._basic": """
+def solve(a, b, lower=False, overwrite_a=False, check_finite=True, assume_a=None):
+    return np.asarray(a)
+def cholesky(a, lower=False): return np.asarray(a)
+def decorated(f):
+    def wrapper(*args, **kwargs): return np.asarray(args[0] if f else None)
+    return wrapper
+def det(a, overwrite_a=False, check_finite=True): pass
+wrapped_det = decorated(det)
+def det_by_func(func, *args, **kwargs): return np.asarray(args[0])
+""",
+    "scipy.signal._filter": """
+def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None): return np.asarray(b), inner(x)
+def inner(x): return np.asarray(x)
+def convolve(in1, in2, mode="full", method="auto"): return np.asarray(in1)
+""",
+    "scipy.special._functions": """
+def logsumexp(a, axis=None, keepdims=False): return np.asarray(a)
+def unknown(a): return np.asarray(a)
+def chosen(a): return array_namespace(a) and np.asarray(a)
+def array_namespace(a): return True
+def calls(f, *args): return f(*args)
+""",
+    "scipy.sparse._csr": """
+class csr_array:
+    def __matmul__(self, other): return np.asarray(other)
+    def __mul__(self, other): return np.asarray(other)
+    def dot(self, other): return np.asarray(other)
+class csr_matrix(csr_array): pass
+""",
+    "scipy.interpolate._splines": """
+class CubicSpline:
+    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None): np.asarray(y), np.asarray(x)
+class PPoly:
+    def __init__(self, shape=()): self.shape = shape
+    def __call__(self, x, nu=0, extrapolate=None): return np.asarray(x) if np.size(x) > 1 else np.zeros(self.shape)
+""",
+    "scipy.stats._distributions": """
+class norm_gen:
+    shapes = None
+    def logpdf(self, x, *args, **kwds):
+        args, loc, scale = args, kwds.get("loc", 0), kwds.get("scale", 1)
+        return np.asarray(x)
+class beta_gen:
+    shapes = "a, b"
+    def cdf(self, x, *args, **kwds):
+        loc, scale = kwds.get("loc", 0), kwds.get("scale", 1)
+        return np.asarray(x) + np.asarray(args[0])
+norm, beta = norm_gen(), beta_gen()
+""",
+    "scipy.fft": "def fft_of_list(a): return np.asarray(a[0])",
+}
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the functions of the modules, and arguments."""
+    monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
+    t = mg.Tensor([1.0, 2.0], requires_grad=True)
+    scope: dict[str, Any] = {"np": np, "t": t, "b": np.ones(2), "m": mg.stack([t, t])}
+    package = types.ModuleType("scipy")
+    monkeypatch.setitem(sys.modules, "scipy", package)
+    for name, code in MODULES.items():
+        module = types.ModuleType(name)
+        module.np = np
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(code, module.__dict__)
+        public = name.split(".")[1]
+        if not hasattr(package, public):
+            setattr(package, public, types.SimpleNamespace())
+        for key, value in module.__dict__.items():
+            if not key.startswith("_") and key != "np":
+                setattr(getattr(package, public), key, value)
+                scope[key] = value
+    return scope
+
+
+WRITE = "converts it; to keep them, write"
+NO_FORMULA = (
+    "and no formula is known; to keep them, write it in NumPy's functions, or add the deriv"
+)
+
+
+@pytest.mark.parametrize(
+    "code, excerpt",
+    [
+        ("solve(m, b)", f"scipy.linalg.solve {WRITE} np.linalg.solve(A, b); "),
+        ("solve(m, b, check_finite=False, overwrite_a=True)", f"{WRITE} np.linalg.solve(A, b); "),
+        (
+            "solve(m, b, assume_a='pos')",
+            "scipy.linalg.solve converts it, and no formula with assume_a is known (without: "
+            "np.linalg.solve(A, b)); to keep them, write it in NumPy's functions",
+        ),
+        ("cholesky(m)", f"{WRITE} np.linalg.cholesky(A).T; "),
+        ("cholesky(m, lower=True)", f"{WRITE} np.linalg.cholesky(A); "),
+        ("wrapped_det(m, check_finite=False)", f"scipy.linalg.det {WRITE} np.linalg.det(A); "),
+        ("det_by_func(det, m)", f"scipy.linalg.det {WRITE} np.linalg.det(A); "),
+        (
+            "filtfilt(b, b, t, padtype=None, padlen=3)",
+            f"scipy.signal.filtfilt {WRITE} x @ scipy.signal.filtfilt(b, a, np.eye(x.shape[-1]), "
+            "padtype=None, padlen=3); ",
+        ),
+        ("filtfilt(b, b, t)", "scipy.signal.filtfilt(b, a, np.eye(x.shape[-1])); "),
+        ("filtfilt(t, b, b)", "filtfilt converts it, and no formula for these arguments is known"),
+        ("filtfilt(b, b, t, 0)", "filtfilt converts it, and no formula with axis is known"),
+        ("convolve(t, b, method='fft')", f"{WRITE} np.convolve(x, h); "),
+        ("convolve(m, b)", "no formula for these arguments is known"),
+        ("logsumexp(t)", f"{WRITE} mg.logsumexp(x); "),
+        ("logsumexp(t, 0, True)", f"{WRITE} mg.logsumexp(x, axis=0, keepdims=True); "),
+        ("logsumexp(t, b)", f"{WRITE} mg.logsumexp(x, axis=axis); "),
+        ("unknown(t)", f"scipy.special.unknown converts it, {NO_FORMULA}"),
+        ("inner(t)", f"scipy.signal.inner converts it, {NO_FORMULA}"),
+        ("chosen(t)", "to keep them, set the environment variable SCIPY_ARRAY_API=1 before SciPy is"),
+        ("calls(unknown, t)", f"scipy.special.calls converts it, {NO_FORMULA}"),
+        ("calls(lambda: np.asarray(t))", "write minigrad.tensor([...]) instead of np.array([...])"),
+        ("fft_of_list([t])", f"scipy.fft.fft_of_list converts it, {NO_FORMULA}"),
+        ("csr_array() @ t", f"scipy.sparse {WRITE} minigrad.matmul(A, x); "),
+        ("csr_array().dot(t)", f"scipy.sparse.dot {WRITE} minigrad.matmul(A, x); "),
+        ("csr_matrix() * t", f"scipy.sparse {WRITE} minigrad.matmul(A, x); "),
+        ("csr_array() * t", "no formula for these arguments is known"),
+        (
+            "CubicSpline(b, t, bc_type='natural')",
+            f"scipy.interpolate.CubicSpline {WRITE} np.tensordot(scipy.interpolate.CubicSpline("
+            "points, np.eye(len(x)), bc_type='natural')(at), x, 1); ",
+        ),
+        ("CubicSpline(b, t, bc_type='periodic')", "no formula for these arguments is known"),
+        ("CubicSpline(b, t, 1)", "no formula with axis is known"),
+        ("CubicSpline(t, b)", "no formula for these arguments is known"),
+        ("PPoly()(t, extrapolate=False)", "spline(x, nu, extrapolate=False))(x); at(x); "),
+        ("PPoly((2,))(t)", "no formula for these arguments is known"),
+        ("norm.logpdf(t)", f"scipy.stats.norm.logpdf {WRITE} z = x; -0.5 * z**2"),
+        ("norm.logpdf(t, scale=2.0)", f"{WRITE} z = x / scale; -0.5 * z**2"),
+        ("beta.cdf(t, 2.0, 3.0)", f"scipy.stats.beta.cdf {WRITE} z = x; outside = (z < 0) | (z > 1); "),
+        ("beta.cdf(b, t, 3.0)", f"scipy.stats.beta.cdf converts it, {NO_FORMULA}"),
+    ],
+)  # fmt: skip
+def test_error_of_a_function_that_converts_names_it_and_what_to_write(
+    code: str, excerpt: str, names: dict[str, Any]
+) -> None:
+    with pytest.raises(TypeError) as error:
+        eval(code, names)
+    assert excerpt in str(error.value)
+
+
+def test_variable_is_not_recommended_if_it_is_set(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with pytest.raises(TypeError, match=f"scipy.special.chosen converts it, {NO_FORMULA}"):
+        names["chosen"](names["t"])
+
+
+@pytest.mark.parametrize(
+    "value, default, expected",
+    [
+        (np.ones(2), 1.0, False),
+        (np.ones(2), np.ones(2), False),
+        (np.array([1, 2]), 1, True),
+        (np.ones(2), None, True),
+        (1, 1.0, True),
+        ("a", "a", False),
+        (mg.Tensor(1.0), 1.0, True),
+    ],
+)
+def test_option_differs_from_its_default(value: Any, default: Any, expected: bool) -> None:
+    assert conversion._is_other(value, default) is expected

@@ -102,7 +102,9 @@ def test_complex_fill_value_is_refused_unless_the_dtype_is_complex(value: Any) -
     for f, like in ((mg.full, 2), (mg.full_like, np.ones(2))):
         with pytest.raises(TypeError, match="fill_value must be real for dtype float64"):
             f(like, value, dtype=float)
-        np.testing.assert_array_equal(f(like, value, dtype=complex).data, np.full(2, np.asarray(value)))
+        np.testing.assert_array_equal(
+            f(like, value, dtype=complex).data, np.full(2, np.asarray(value))
+        )
     for x in (np.ones(2), Tensor([1.0, 2.0], requires_grad=True)):
         with pytest.raises(TypeError, match="fill_value must be real for dtype float64"):
             mg.full_like(x, value)

@@ -462,7 +462,9 @@ def test_each_option_alone_has_the_effect_that_it_has_in_numpy() -> None:
             for p in [*parameters.values()][len(operands) :]:
                 if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) or p.name == "out":
                     continue
-                before = [q.default for q in itertools.islice(parameters.values(), len(operands), None)]
+                before = [
+                    q.default for q in itertools.islice(parameters.values(), len(operands), None)
+                ]
                 before = before[: [*parameters].index(p.name) - len(operands)]
                 calls = [Call(f, operands, {p.name: value}) for value in values_of(p)]
                 if calls and p.kind is p.POSITIONAL_OR_KEYWORD and np._NoValue not in before:
@@ -535,7 +537,8 @@ def test_function_of_each_dtype_has_the_values_and_dtypes_of_numpy(f: Any) -> No
 OF_ARRAYS = ("atleast_1d", "atleast_2d", "atleast_3d", "nonzero", "lstsq", "indices_from")
 """Functions of which some results are arrays in place of tensors."""
 
-WITH_NUMBERS = {"block", "broadcast_arrays", "tensordot"}
+
+WITH_NUMBERS = {"broadcast_arrays", "tensordot"}
 """Functions whose results without axes are numbers, and arrays in NumPy."""
 
 
@@ -584,7 +587,7 @@ def test_result_is_a_tensor_and_a_number_without_axes_if_that_of_numpy_is_a_numb
     [
         lambda t, new: np.nan_to_num(t, copy=not new) if new else np.nan_to_num(t),
         lambda t, new: np.median(t, overwrite_input=new) if new else np.median(t),
-        lambda t, new: np.percentile(a=t, q=50, overwrite_input=new),
+        lambda t, new: np.percentile(q=50, a=t, overwrite_input=new),
     ],
 )
 def test_function_that_overwrites_its_operand_only_if_asked_invalidates_graphs(

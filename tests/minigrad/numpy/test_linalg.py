@@ -87,7 +87,10 @@ def test_other_half_of_a_symmetric_matrix_is_not_read(option: Any, dtype: Any) -
     half = np.where(np.tri(2, dtype=bool).T if is_upper else np.tri(2, dtype=bool), x, other)
     functions: list[Any] = [lambda x: np.linalg.cholesky(x, upper=option)]
     if type(option) is str:
-        functions = [lambda x: np.linalg.eigh(x, option).eigenvalues, lambda x: np.linalg.eigvalsh(x, option)]
+        functions = [
+            lambda x: np.linalg.eigh(x, option).eigenvalues,
+            lambda x: np.linalg.eigvalsh(x, option),
+        ]
     for f in functions:
         y, expected = (mg.value_and_grad(lambda x, f=f: np.sin(f(x)).sum())(a) for a in (half, x))
         for found, e in zip(y, expected):
@@ -131,10 +134,16 @@ def test_singular_values_beside_the_default_limit_are_those_of_numpy(
     rounding = float(np.finfo(dtype).eps)
     for limit in (1e-15, rounding, 2 * rounding, 5 * rounding):
         for factor in (0.8, 1.2):
-            x = np.eye(*shape, dtype=dtype) * np.array([1, limit * factor] + [0] * (shape[1] - 2), dtype)
+            x = np.eye(*shape, dtype=dtype) * np.array(
+                [1, limit * factor] + [0] * (shape[1] - 2), dtype
+            )
             b = np.ones(shape[0], dtype)
             t = Tensor(x, requires_grad=True)
-            for f in (np.linalg.pinv, np.linalg.matrix_rank, lambda x: np.linalg.lstsq(x, b)[0]):
+            for f in (
+                np.linalg.pinv,
+                np.linalg.matrix_rank,
+                lambda x, b=b: np.linalg.lstsq(x, b)[0],
+            ):
                 np.testing.assert_allclose(np.asarray(mg.as_tensor(f(t)).data), f(x), rtol=1e-4)
 
 
