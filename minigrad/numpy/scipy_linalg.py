@@ -52,13 +52,13 @@ def solve_triangular(
     if unit_diagonal:
         t = t + np.eye(a.shape[-1], dtype=a.dtype)
     else:
-        _check_diagonal(a)
+        _check_diagonal("solve_triangular", "a", a)
     return solve(swapaxes(t, -1, -2) if trans in (1, "1", "T") else t, b)
 
 
-def _check_diagonal(a: Any) -> None:
+def _check_diagonal(function: str, name: str, a: Any) -> None:
     if not all_true(np.diagonal(unwrap(a), 0, -2, -1)):
-        raise np.linalg.LinAlgError("solve_triangular: the diagonal of a must not contain 0")
+        raise np.linalg.LinAlgError(f"{function}: the diagonal of {name} must not contain 0")
 
 
 @function()
@@ -113,7 +113,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Tensor:
     """
     c, lower = c_and_lower
     c, b = as_operand(c), as_operand(b)
-    _check_diagonal(c)
+    _check_diagonal("cho_solve", "c", c)
     x = _solved_twice(c if lower else swapaxes(c, -1, -2), b[:, None] if b.ndim == 1 else b)
     return x[..., 0] if b.ndim == 1 else x
 

@@ -66,10 +66,10 @@ def write(t: Tensor, index: Any, value: Any, name: str) -> None:
         index = without_tensors(index)
         change(t, lambda: t._array.__setitem__(index, new))
         return
-    index = plain_index(index, t if is_recorded else None)
+    index = plain_index(index)
     parts = index if type(index) is tuple else (index,)
     if [p for p in parts if type(p) not in _BASIC and isinstance(p, _SELECTS)]:
-        view, index = t._array, _in_c_order(index)
+        view, index = t._array, _copied_in_c_order(index)
         if isinstance(new, np.ndarray) and not isinstance(view, OtherArray):
             new = np.asarray(new, order="C")  # NumPy writes in the order of memory
     else:  # a view, also of one element
@@ -148,11 +148,11 @@ def _check_receives(t: Tensor, name: str) -> None:
         )
 
 
-def _in_c_order(index: Any) -> Any:
-    """Return an index with the memory of its arrays in C order, in which NumPy then writes."""
+def _copied_in_c_order(index: Any) -> Any:
+    """Return an index with copies of its arrays in C order, in which NumPy then writes."""
     if isinstance(index, tuple):
-        return tuple(map(_in_c_order, index))
-    return np.asarray(index, order="C") if isinstance(index, np.ndarray) else index
+        return tuple(map(_copied_in_c_order, index))
+    return index.copy() if isinstance(index, np.ndarray) else index
 
 
 def _check_memory(t: Tensor, value: Any, name: str) -> None:

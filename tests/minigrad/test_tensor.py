@@ -286,3 +286,12 @@ def test_random_values_repeat_from_seed_state_or_generator() -> None:
 def test_random_numbers_of_wrong_dtype_or_bound_are_refused(call: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize("order", ["C", "F", "A", "K", None])
+def test_copy_has_the_order_of_memory_of_numpy(order: Any) -> None:
+    options = {} if order is None else {"order": order}
+    for array in (np.zeros((2, 3)), np.zeros((3, 2)).T, np.zeros((2, 3, 4)).transpose(1, 0, 2)):
+        for requires_grad in (False, True):
+            y = Tensor(array, requires_grad=requires_grad).copy(**options)
+            assert y.data.strides == array.copy(**options).strides

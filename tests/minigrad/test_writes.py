@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -70,6 +71,40 @@ def test_vmap_of_a_function_with_writes_equals_a_loop(seed: int, rows: list[int]
     np.testing.assert_allclose(mg.vmap(mg.grad(f))(xs).data, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "f, arguments",
+    [
+        (np.copyto, {"dst": None, "src": 1.0}),
+        (np.put, {"a": None, "ind": [1, 0], "v": 2.0}),
+        (np.place, {"arr": None, "mask": np.eye(2, 3) > 0, "vals": 2.0}),
+        (np.putmask, {"a": None, "mask": np.eye(2, 3) > 0, "values": 2.0}),
+        (np.fill_diagonal, {"a": None, "val": 2.0}),
+        (np.put_along_axis, {"arr": None, "indices": [[1], [0]], "values": 2.0, "axis": 1}),
+    ],
+)
+def test_function_that_writes_takes_its_arguments_by_position_and_by_name(
+    f: Any, arguments: dict[str, Any]
+) -> None:
+    x = Tensor([3.0], requires_grad=True)
+    arguments = {k: np.array(v) if isinstance(v, list) else v for k, v in arguments.items()}
+    for tracked, by_position in itertools.product(
+        (False, True), range(f is np.putmask, len(arguments) + 1)
+    ):
+        found = []
+        for target in (np.zeros((2, 3)), mg.zeros((2, 3))):
+            value = x if tracked and isinstance(target, Tensor) else x.data
+            values = [
+                target if v is None else value if type(v) is float else v
+                for v in arguments.values()
+            ]
+            f(*values[:by_position], **dict([*zip(arguments, values)][by_position:]))
+            found.append(target)
+        np.testing.assert_array_equal(found[1].data, found[0])
+        if tracked:
+            slope = mg.gradients(found[1].sum(), x)[0].item()
+            assert slope == np.count_nonzero(found[0])
+
+
 def test_constant_tensor_filled_in_a_loop_gets_a_gradient() -> None:
     x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     r = mg.zeros(3, dtype=float)
@@ -120,12 +155,17 @@ def test_write_keeps_its_index_if_the_array_changes_afterwards(
     )
     x, value = (Tensor(normal([seed, i], *((4, 4), ())[i]), requires_grad=True) for i in (0, 1))
 
+    is_constant = data.draw(st.booleans(), label="is_constant")
+
     def gradients(index: np.ndarray, later: Any) -> list[Any]:
-        y = x * 2
+        y = mg.full((4, 4), 2.0) if is_constant else x * 2
         y[wrap(index)] = value * y[1, 2]
         y[wrap(index)] += x[wrap(index)]
+        z = y * y
+        with mg.no_grad():
+            y[wrap(index)] = 0.0
         index[...] = later
-        gs = mg.gradients(y, [x, value], normal([seed, 2], 4, 4), allow_unused=True)
+        gs = mg.gradients(z, [x, value], normal([seed, 2], 4, 4), allow_unused=True)
         return [0 if g is None else g.data for g in gs]
 
     expected = gradients(index.copy(), index)
@@ -364,6 +404,9 @@ def test_leaf_whose_new_data_was_written_before_has_its_own_gradient() -> None:
     t.data = buffer.data
     (t * 3).sum().backward()
     assert t.grad.tolist() == [3, 3, 3] and w.grad is None
+    with mg.no_grad():
+        buffer[2] = 5.0
+    assert (t * 3).tolist() == [3, 0, 15]
     buffer[1] = w[1]
     with pytest.raises(GradientError, match="a leaf .* was written through"):
         t * 3

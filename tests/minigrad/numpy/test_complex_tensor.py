@@ -391,6 +391,17 @@ def test_complex_values_without_gradients_are_those_of_numpy() -> None:
         assert type(1j * x) is type(np.fft.fft(x)) is mg.Tensor
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("tol", [0.25, 1, 1.5, 2, 100])
+def test_imaginary_part_at_the_tolerance_is_kept_as_in_numpy(tol: float, dtype: Any) -> None:
+    limit = dtype(tol * np.finfo(dtype).eps if tol > 1 else tol)
+    x = mg.Tensor(np.ones(2, dtype), requires_grad=True)
+    for imag in (limit, np.nextafter(limit, dtype(0)), np.nextafter(limit, dtype(9))):
+        z = x + x * imag * 1j
+        expected = np.real_if_close(z.data, tol)
+        assert np.iscomplexobj(np.real_if_close(z, tol)) == np.iscomplexobj(expected)
+
+
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
 NUMBERS = [2, 0.5, 1 + 2j, np.float32(2), np.complex64(1j), np.float64(0.5), np.complex128(2j)]
 

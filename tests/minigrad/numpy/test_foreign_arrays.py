@@ -102,6 +102,12 @@ def test_masked_array_times_tensor_names_the_fix() -> None:
         masked * mg.Tensor(np.ones(3), requires_grad=True)
 
 
+def test_masked_array_as_a_place_for_the_result_is_refused() -> None:
+    places = np.ma.array(np.ones(3)), np.ma.array(np.ones(3))
+    with pytest.raises(TypeError, match="got a MaskedArray"):
+        np.divmod(mg.Tensor(np.ones(3)), 2.0, out=places)
+
+
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_scalars_memory_maps_and_lists_are_operands(requires_grad: bool, tmp_path: Any) -> None:
     t = mg.Tensor(np.ones(2), requires_grad=requires_grad)

@@ -185,7 +185,10 @@ def assert_same(call: Call, result: Any, expected: Any, tracked: bool) -> None:
     dtypes = [v.dtype for v in given if isinstance(v, (np.ndarray, np.generic))]
     dtypes += [np.dtype(v) for v in [call.given.get("dtype")] if v is not None]
     coarsest = min([dtype.itemsize for dtype in dtypes if dtype.kind == "f"], default=8)
-    where = call.kwargs.get("where", True) if isinstance(call.function, np.ufunc) else True
+    is_ufunc = isinstance(call.function, np.ufunc)
+    where = call.kwargs.get("where", True) if is_ufunc else True
+    is_with_out = not {"out"}.isdisjoint(call.kwargs) or len(call.args) > 3
+    assert not is_ufunc or is_with_out or all(isinstance(y, Tensor) for y in results)
     for y, e in zip(results, expecteds, strict=True):
         y, e = np.asarray(y.data if isinstance(y, Tensor) else y), np.asarray(e)
         assert (y.shape, y.dtype) == (e.shape, e.dtype)
@@ -296,6 +299,7 @@ def test_function_of_tensors_in_drawn_forms_equals_numpy(
 SINGLE = np.array([1.0, 2.0], np.float32)
 SQUARES = np.arange(1.0, 13.0).reshape(3, 4) ** 2
 REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
+MANY = np.arange(1.0, 602.0) / 7
 
 
 @pytest.mark.parametrize(
@@ -399,6 +403,18 @@ REGULAR = np.array([[2.0, 1.0], [0.5, 3.0]])
         Call(
             np.correlate, [np.array([0.3, 1.7]), np.array([1.0, 3.0, 2.0, 5.0])], {"mode": "same"}
         ),
+        Call(np.average, [np.array([True, False])], {"weights": SINGLE}),
+        Call(np.average, [SINGLE], {"weights": np.array([0.1, 0.2])}),
+        Call(np.average, [SQUARES, 1], {"weights": -SQUARES[0]}),
+        Call(np.average, [SQUARES, (0, 1)], {"weights": np.ones(3)}),
+        *(Call(np.cumprod, [SQUARES.reshape(2, 3, 2) % 5], {"axis": i}) for i in range(3)),
+        *(Call(np.moveaxis, [SQUARES, *a]) for a in (((0, 1), 0), (0, (0, 1)), ((0, 1), (1, 0)))),
+        Call(np.median, [np.zeros((2, 0), np.float32), 1]),
+        *(
+            Call(np.hypot, [MANY.astype(a), MANY[::-1].astype(b)])
+            for a, b in (("f4", "f8"), ("f8", "f4"), ("f4", "f4"), ("f8", "i8"))
+        ),
+        Call(np.hypot, [MANY.astype("f4"), 1e-30]),
     ],
 )
 def test_call_that_is_seldom_drawn_equals_numpy(call: Call) -> None:
@@ -544,7 +560,10 @@ WITH_NUMBERS = {"broadcast_arrays", "tensordot"}
 
 @pytest.mark.filterwarnings("ignore")
 def test_result_is_a_tensor_and_a_number_without_axes_if_that_of_numpy_is_a_number() -> None:
-    """Expect read-only numbers, and tensors in the tuples and lists that NumPy returns."""
+    """Expect read-only numbers, and tensors in the tuples and lists that NumPy returns.
+
+    A result shares memory with an operand only if that of NumPy does.
+    """
     n, v, m = np.array(2.0), np.array([2.0, 1.0]), np.array([[2.0, 1.0], [1.0, 3.0]])
     operands: list[tuple[Any, ...]] = [
         (n,),
@@ -575,6 +594,9 @@ def test_result_is_a_tensor_and_a_number_without_axes_if_that_of_numpy_is_a_numb
                 right &= part.flags.writeable == (is_array and e.flags.writeable)
             if is_array or isinstance(e, np.generic):
                 right &= isinstance(part, Tensor) or f.__name__.endswith(OF_ARRAYS)
+            for x, a in zip(of_tensors, args):
+                if type(x) is type(part) is Tensor and np.shares_memory(x.data, part.data):
+                    right &= np.shares_memory(a, e)
         right &= all(x.flags.writeable for x in of_tensors if type(x) is Tensor)
         if not right:
             wrong.append((f.__name__, args, tracked))
@@ -602,6 +624,17 @@ def test_function_that_overwrites_its_operand_only_if_asked_invalidates_graphs(
     else:
         y.backward()
         assert w.grad.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    "f", [np.histogram, lambda t: np.histogram(a=t), lambda t: np.histogram([1.0, 2.0], weights=t)]
+)
+def test_function_without_a_rule_refuses_tensors_by_position_and_by_name(f: Any) -> None:
+    t = Tensor([3.0, 1.0], requires_grad=True)
+    with pytest.raises(TypeError, match="np.histogram.* has no rule for Tensors"):
+        f(t)
+    with mg.no_grad():
+        f(t)
 
 
 def test_ufunc_of_one_operand_at_an_index_invalidates_graphs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,19 @@ def test_quantile_of_more_values_than_float16_counts_equals_numpy(
         np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["lower", "linear"])
+def test_rank_of_float16_is_multiplied_exactly(method: str) -> None:
+    x, q = normal(1, 70_001), np.float16(0.3)
+    y, expected = (mg.quantile(x, rank, method=method).item() for rank in (q, float(q)))
+    assert y == pytest.approx(expected, abs=1e-3 * (method == "linear"))
+
+
+def test_largest_of_many_equal_values_keep_their_order() -> None:
+    values, indices = mg.top_k(np.arange(100.0) % 2, 60)
+    assert values.tolist() == [1] * 50 + [0] * 10
+    assert (np.diff(indices.data) > 0).tolist() == [True] * 49 + [False] + [True] * 9
+
+
 @pytest.mark.parametrize("subscripts, shapes", [*EINSUMS, ("ji", ((2, 3),)), ("b...a", ((2, 1, 3),)), ("...,b...", ((3,), (2, 4, 3))), ("i,i->", ((1,), (4,))), ("ii , a b -> i b", ((2, 2), (3, 2))), ("aa,ab", ((2, 2), (2, 3)))])  # fmt: skip
 def test_gradient_of_einsum_is_the_einsum_of_each_direction(
     subscripts: str, shapes: tuple[tuple[int, ...], ...]
@@ -184,7 +198,29 @@ OPTIONS: list[tuple[Any, Any]] = [
     (lambda x, a: np.quantile(x, a, 1), [0.25, 1.0]),
     (lambda x, a: mg.solve_triangular(a, x), [[2.0, 1.0], [0.0, 1.0]]),
     (lambda x, a: mg.solve_banded((0, 1), a, x), [[0.0, 1.0], [2.0, 4.0]]),
+    # values that require gradients, written into constants
+    (lambda x, a: mg.index_add(np.zeros((4, 3)), index=a, values=x), np.array([1, 1])),
+    (lambda x, a: np.insert(np.zeros((4, 3)), a, x, 0), np.array([1, 2])),
+    (lambda x, a: np.where(a, np.zeros((2, 3)), x), np.array([True, False, True])),
+    *(
+        (lambda x, a, f=f: written(lambda t: f(t, a, x)), a)
+        for f, a in (
+            (operator.setitem, np.array([1, 0])),
+            (np.add.at, np.array([1, 1])),
+            (lambda t, a, x: np.copyto(t, x, where=a), np.array([True, False, True])),
+            (np.put, np.array([4, 2, 0, 1, 3, 5])),
+            (np.put, [4, 2, 0, 1, 3, 5]),
+            (np.putmask, np.eye(2, 3) > 0),
+            (np.place, np.eye(2, 3) > 0),
+            (lambda t, a, x: np.put_along_axis(t, a, x, 1), np.array([[1, 0, 2], [0, 1, 2]])),
+        )
+    ),
 ]  # fmt: skip
+
+
+def written(write: Any) -> Tensor:
+    write(t := mg.zeros((2, 3)))
+    return t
 
 
 @pytest.mark.parametrize("f, option", OPTIONS)

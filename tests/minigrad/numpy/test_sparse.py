@@ -69,6 +69,11 @@ def test_product_with_sparse_matrix_equals_product_with_dense_matrix(
             np.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
 
 
+def test_product_of_no_columns_with_sparse_matrix_is_0() -> None:
+    y = mg.Tensor(np.ones((2, 0)), requires_grad=True) @ Matrix(np.ones((0, 3)), "csr")
+    np.testing.assert_array_equal(y.data, np.zeros((2, 3)))
+
+
 def test_matrix_times_tensor_of_three_axes_is_refused() -> None:
     matrix, x = Matrix(np.eye(2), "csr"), mg.Tensor(np.ones((2, 2, 2)), requires_grad=True)
     with pytest.raises(ValueError, match="matmul: b must have 1 or 2 axes if a is sparse"):

@@ -187,6 +187,24 @@ def test_vmap_of_values_at_other_indices_in_each_example_equals_a_loop(
         np.testing.assert_allclose(y, e, rtol=1e-12)
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_vmap_of_indices_into_shared_values_equals_a_loop(requires_grad: bool) -> None:
+    x, rows = mg.Tensor(X, requires_grad=requires_grad), np.array([3, 0, 3])
+    for place in (
+        lambda i: i,
+        lambda i: (i, 1),
+        lambda i: (i, ...),
+        lambda i: (0, i % 2),
+        lambda i: (i, i % 2),
+    ):
+        take = lambda i, place=place: x[place(i)]
+        results = mg.vmap(take)(rows), np.stack([take(i) for i in rows])
+        np.testing.assert_array_equal(*[y.data for y in results])
+        if requires_grad:
+            slopes = [mg.gradients(np.sin(y).sum(), x)[0].data for y in results]
+            np.testing.assert_allclose(*slopes, rtol=1e-12)
+
+
 def test_vmap_takes_a_list_of_numbers_as_one_array() -> None:
     assert mg.vmap(np.square)([1.0, 2.0, 3.0]).tolist() == [1, 4, 9]
 
@@ -386,6 +404,14 @@ def test_vmap_of_a_function_along_an_axis_has_the_axes_of_an_example(name: str) 
         (0, 0, [X, 2.0], "in_axes must be None for a scalar, got 0"),
         (2, 0, [X], "vmap: in_axes: axis 2 is out of bounds"),
         (({"a": 0},), 0, [X], "in_axes must have the structure of the arrays"),
+        (
+            ({"a": 0},),
+            0,
+            [{"b": X}],
+            "the tree must be a dict with the keys .'a'., got the keys .'b'.",
+        ),
+        (([0, 0],), 0, [[X]], "the tree must have 2 parts, got 1"),
+        (True, 0, [X], "in_axes must be an integer, None, or a tree of them, got True"),
         (0, None, [X], "out_axes must not be None for a result that differs"),
         (0, 2, [X], "out_axes: axis 2 is out of bounds"),
     ],

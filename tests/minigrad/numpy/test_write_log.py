@@ -149,6 +149,16 @@ def test_log_of_a_loop_of_several_writes_does_not_grow() -> None:
     np.testing.assert_array_equal(x.grad.data, [0.0, 0.125])
 
 
+def test_log_does_not_grow_after_the_graph_of_a_loss_is_freed() -> None:
+    w, y = mg.tensor(2.0, requires_grad=True), mg.zeros(2)
+    products = []
+    for _ in range(3):
+        y *= 2.0
+        products.append(y * w)
+        products[-1].sum().backward()
+    assert len(logs[id(y.data)].entries) == 1
+
+
 def test_failed_write_leaves_gradients_of_earlier_writes() -> None:
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     y = x * 1.0
@@ -158,6 +168,59 @@ def test_failed_write_leaves_gradients_of_earlier_writes() -> None:
         y[...] = np.ones(3)
     y.sum().backward()
     np.testing.assert_array_equal(x.grad.data, [0.0, 7.0])
+
+
+@pytest.mark.parametrize("part", [..., slice(1, None)])
+def test_constants_written_through_a_detached_tensor_do_not_hide_what_was_written_before(
+    part: Any,
+) -> None:
+    x, y = mg.tensor([1.0, 2.0, 3.0], requires_grad=True), mg.zeros(3)
+    y[part] = x[part] * 2.0
+    np.put(y.detach(), [0], 5.0)
+    with pytest.raises(GradientError, match=r"written through detach\(\)"):
+        y * 1.0
+
+
+def test_factors_between_writes_keep_the_values_of_their_time() -> None:
+    w, x = (mg.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    y, products = x * 1.0, []
+    for factor in (2.0, 3.0, 5.0):
+        y *= factor
+        products.append(y * w)
+    for product, factor in zip(products, (2, 6, 30)):
+        assert mg.gradients(product.sum(), w)[0].tolist() == [factor, 2 * factor]
+
+
+@pytest.mark.parametrize("retains", [False, True])
+def test_view_read_before_a_write_has_its_gradient_beside_a_retained_one(retains: bool) -> None:
+    x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 1.0
+    y[0] = x[1] * 5.0
+    before = y[:2] * 1.0
+    y *= 3.0
+    if retains:
+        y.retain_grad()
+    (before.sum() + y.sum() * 2.0).backward()
+    assert x.grad.tolist() == [0, 42, 6]
+    assert not retains or y.grad.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("whole", [lambda y: y, lambda y: y[...], lambda y: y[:]])
+def test_tensor_written_into_its_own_permuted_elements_has_the_values_of_numpy(whole: Any) -> None:
+    x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 1.0
+    y[[1, 2, 0]] = whole(y)
+    assert y.tolist() == [3, 1, 2]
+    assert mg.gradients(y, x, np.array([1.0, 10.0, 100.0]))[0].tolist() == [10, 100, 1]
+
+
+def test_more_writes_than_a_byte_counts_have_their_gradients() -> None:
+    """Of a repeated index NumPy writes the last value, so that the elements are found one by one."""
+    x = mg.tensor(np.arange(300.0), requires_grad=True)
+    y = x * 1.0
+    for i in range(300):
+        y[[i, i]] = x[i] * float(i)
+    assert mg.gradients(y.sum(), x)[0].tolist() == [*range(300)]
 
 
 @pytest.mark.parametrize("shape", [(12,), (6, 6)])

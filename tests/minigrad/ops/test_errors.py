@@ -131,7 +131,10 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         for x, mode in ((MATRIX, "raw"), (MATRIX.T, "complete"))
     ],
     (lambda: mg.eigh(CUBE, None), ValueError, "eigh: UPLO must be 'L' or 'U'"),
-    (lambda: mg.expm(MATRIX), np.linalg.LinAlgError, "expm: x must be square matrices"),
+    *[
+        (lambda x=x: mg.expm(x), np.linalg.LinAlgError, "expm: x must be square matrices")
+        for x in (MATRIX, TWO)
+    ],
     (
         lambda: mg.solve_triangular(CUBE, TWO, 2),
         ValueError,
@@ -140,7 +143,23 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: mg.solve_triangular(np.diag([1, 0]), TWO),
         np.linalg.LinAlgError,
-        "diagonal of a must not contain 0",
+        "solve_triangular: the diagonal of a must not contain 0",
+    ),
+    (
+        lambda: mg.cho_solve((np.diag([1, 0]), True), TWO),
+        np.linalg.LinAlgError,
+        "cho_solve: the diagonal of c must not contain 0",
+    ),
+    (
+        lambda: mg.solve_banded((1, 1), THREE, THREE),
+        ValueError,
+        r"ab must have shape \(l \+ u \+ 1, n\) for l, u = 1, 1, got \(3,\)",
+    ),
+    (lambda: mg.quantile(TWO, True), ValueError, "quantile: q must be from 0 to 1, got True"),
+    (
+        lambda: np.where(TWO > 0, None, Tensor(TWO, requires_grad=True)),
+        ValueError,
+        "x and y must be given together",
     ),
     (
         lambda: mg.solve_banded((1, 1), MATRIX, TWO),

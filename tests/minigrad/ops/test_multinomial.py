@@ -60,6 +60,11 @@ def test_multinomial_refuses_argument(
         mg.multinomial(weights, count, replacement)
 
 
+def test_scale_of_each_row_has_no_effect() -> None:
+    draw = lambda rows: mg.multinomial(rows, 9, True, generator=np.random.default_rng(0)).tolist()
+    assert draw([WEIGHTS * 1e-300, WEIGHTS * 1e300]) == draw([WEIGHTS, WEIGHTS])
+
+
 class Constant(np.random.Generator):
     """Generator whose numbers from [0, 1) have one value."""
 

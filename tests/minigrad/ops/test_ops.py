@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support.edges import overwrite
 from support.environment import max_examples
 from support.opinfo import NO_GRADIENT, TABLE, OpInfo, Sample, cotangents, samples
+from support.opinfo.base import Draw
 
 import minigrad as mg
 from minigrad import Tensor
@@ -186,6 +187,56 @@ def test_op_declares_views_its_rules_share_no_memory_and_its_graph_is_freed(
         assert all(node() is None for node in nodes)
     finally:
         gc.enable()
+
+
+class Chooser(Draw):
+    """Draws from a seed, but `value` as the integer with number `at`; keeps the ranges of integers."""
+
+    def __init__(self, at: int = -1, value: int = 0) -> None:
+        self.rng = np.random.default_rng(0)
+        self.at, self.value, self.ranges = at, value, list[range]()
+
+    def integer(self, low: int, high: int) -> int:
+        drawn = int(self.rng.integers(low, high, endpoint=True))
+        self.ranges.append(range(low, high + 1))
+        return min(max(self.value, low), high) if len(self.ranges) - 1 == self.at else drawn
+
+    def codes(self, count: int) -> np.ndarray:
+        return self.rng.integers(0, 2**16, count)
+
+
+@pytest.mark.filterwarnings("ignore:Using `assume`")
+def test_each_choice_of_each_op_has_the_value_of_the_reference_and_its_slope() -> None:
+    """Each value of each option of a sample, such as an axis or a flag, beside the others as drawn."""
+    count = 0
+    for info in TABLE.values():
+        info.samples(first := Chooser())
+        for at, choices in enumerate(first.ranges):
+            for value in choices if len(choices) <= 9 else (choices[0], choices[-1]):
+                sample = info.samples(d := Chooser(at, value))
+                sample.info = info
+                assert_value_and_slope(sample, d.rng)
+                count += 1
+    assert count > 1000
+
+
+def assert_value_and_slope(sample: Sample, rng: np.random.Generator) -> None:
+    leaves = [Tensor(x, requires_grad=True) for x in sample.floats]
+    ys, expected = sample.call(*leaves), sample.expected()
+    if expected is not None:
+        assert_equal([y.data for y in ys], expected)
+    gs = [rng.standard_normal(y.shape) for y in ys]
+    ways = [rng.standard_normal(x.shape) for x in leaves]
+
+    def moved(step: float) -> float:
+        values = [Tensor(x.data + step * way) for x, way in zip(leaves, ways)]
+        results = zip(ys, sample.call(*values), gs)
+        return sum(np.sum(y.data * g) for old, y, g in results if old.requires_grad)
+
+    grads = gradients(ys, leaves, gs)
+    found = sum(np.sum(g * way) for g, way in zip(grads, ways) if g is not None)
+    slope, size = (moved(1e-5) - moved(-1e-5)) / 2e-5, sum(np.sum(np.abs(y.data)) for y in ys)
+    assert abs(found - slope) < 1e-5 * (1 + abs(slope) + size), sample
 
 
 def assert_rules_share_no_memory(node: Any) -> None:

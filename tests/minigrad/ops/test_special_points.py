@@ -63,6 +63,26 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("prod that is subnormal", np.prod, [1e-160, 3e-160], [3e-160, 1e-160]),
     ("cumprod that is subnormal", np.cumprod, [1e-160, 3e-160], [1 + 3e-160, 1e-160]),
     ("logsumexp of -inf", mg.logsumexp, [-INF, -INF], [0, 0]),
+    ("logsumexp of infinities", mg.logsumexp, [INF, 1.0, INF, -INF], [0.5, 0, 0.5, 0]),
+    ("logsumexp of NaN", mg.logsumexp, [NAN, 1.0], [NAN, NAN]),
+    (
+        "fmax with NaN",
+        lambda x: np.fmax(x, [NAN, 2.0]) + np.fmax([3.0, 1.0], x),
+        [1.0, NAN],
+        [1, 0],
+    ),
+    (
+        "fmin with NaN",
+        lambda x: np.fmin(x, [NAN, 2.0]) + np.fmin([3.0, 1.0], x),
+        [1.0, NAN],
+        [2, 0],
+    ),
+    (
+        "sinc at the end of its series",
+        np.sinc,
+        [0.31, 0.318],
+        [np.cos(np.pi * x) / x - np.sin(np.pi * x) / (np.pi * x * x) for x in (0.31, 0.318)],
+    ),
     ("masked softmax", lambda x: mg.softmax(x, where=MASK)[:, 0], [[1, 2], [3, INF]], ZEROS),
     ("elu far below 0", lambda x: mg.elu(x) + np.expm1(x), -40.0, 2 * math.exp(-40)),
     ("where with an infinity", lambda x: mg.where(x > 5, INF, x), [1.0, 1.0], [1, 1]),
@@ -521,6 +541,13 @@ def test_large_arrays_have_the_values_of_numpy(data: Any, name: str, dtype: Any)
         y, expected = getattr(mg, name)(a, b).data, getattr(np, name)(a, b)
     assert y.dtype == dtype
     np.testing.assert_allclose(y, expected, 4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtypes", ["fd", "df", "dl", "ff"])
+def test_large_arrays_of_two_dtypes_have_the_digits_of_the_wider_one(dtypes: str) -> None:
+    a, b = ((np.arange(1.0, 1002) / 7).astype(d) for d in dtypes)
+    y, expected = mg.hypot(a, b[::-1]).data, np.hypot(a, b[::-1])
+    np.testing.assert_allclose(y, expected, 4 * np.finfo(expected.dtype).eps, strict=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f8", np.float16])

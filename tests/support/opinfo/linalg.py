@@ -149,7 +149,11 @@ add("pinv", _decomposed)
 
 def _solve_triangular(d: Draw) -> Sample:
     sample = _solve(d)
-    options = {"lower": d.bool(), "trans": d.one_of(0, 1, "N", "T"), "unit_diagonal": d.bool()}
+    options = {
+        "lower": d.bool(),
+        "trans": d.one_of(0, 1, "N", "T", "0", "1"),
+        "unit_diagonal": d.bool(),
+    }
     return Sample(*sample.operands, **options)
 
 
@@ -161,7 +165,7 @@ def _solved_triangle(a: Any, b: Any, lower: bool, trans: Any, unit_diagonal: boo
     a[..., rows, columns] = 0
     if unit_diagonal:
         a[..., range(n), range(n)] = 1
-    return np.linalg.inv(a.swapaxes(-1, -2) if trans in (1, "T") else a) @ b
+    return np.linalg.inv(a.swapaxes(-1, -2) if trans in (1, "1", "T") else a) @ b
 
 
 def _cho_solve(d: Draw) -> Sample:
