@@ -637,6 +637,24 @@ def test_function_without_a_rule_refuses_tensors_by_position_and_by_name(f: Any)
         f(t)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda t, out: np.take(t, [0], 0, out, "clip"),
+        lambda t, out: np.mean(t[:1], 0, None, out, True),
+        lambda t, out: np.any(t[:1], 0, out, True),
+    ],
+)
+def test_array_for_the_result_may_be_followed_by_other_arguments(f: Any) -> None:
+    out = np.zeros((1, 4))
+    w = Tensor(out + 1, requires_grad=True)
+    y = w * out
+    np.testing.assert_array_equal(f(Tensor(SQUARES), out).data, out)
+    assert out.all()
+    with pytest.raises(mg.GradientError):
+        y.sum().backward()
+
+
 def test_ufunc_of_one_operand_at_an_index_invalidates_graphs() -> None:
     w, t = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 1.0])
     y = w * t
