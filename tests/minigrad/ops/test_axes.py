@@ -45,7 +45,10 @@ CASES = [
 
 @pytest.mark.parametrize("name, parameter", CASES)
 @pytest.mark.parametrize("tracked", [False, True])
-def test_axis_out_of_range_is_refused(name: str, parameter: str, tracked: bool) -> None:
+def test_axis_out_of_range_is_refused(
+    name: str, parameter: str, tracked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduce, "MAX_BY_ROWS", 0 if tracked else 100)
     x = mg.Tensor(X[:1] if name == "squeeze" else X, requires_grad=tracked)
     signature = inspect.signature(CALLS[name])
     call = signature.bind_partial()
@@ -121,3 +124,20 @@ def test_gradient_of_flat_concatenation_is_split_at_the_ends_of_the_arrays(first
     gx, gy = mg.gradients(joined, [x, y], g)
     assert gy.tolist() == g[x.size : x.size + 3].tolist()
     np.testing.assert_array_equal(gx.data.ravel(), g[: x.size] + g[x.size + 3 :])
+
+
+def outcome(function: Any, *args: Any) -> Any:
+    try:
+        y = function(*args)
+    except np.exceptions.AxisError:
+        return "refused"
+    return y.shape, y.tolist()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "var", "std", "prod", "all", "any"])
+def test_reduction_of_a_number_takes_the_axes_that_numpys_takes(name: str) -> None:
+    for axis in (None, (), 0, -1, (0,), 1, -2):
+        for dtype in (float, np.float16, int):
+            x = np.array(2, dtype)
+            y = outcome(getattr(mg, name), mg.Tensor(x), axis)
+            assert y == outcome(getattr(np, name), x, axis)
