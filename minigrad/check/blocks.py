@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -39,21 +39,20 @@ def _blocks_around_yield(code: CodeType) -> frozenset[int]:
     except (OSError, SyntaxError):  # typed into a prompt
         return frozenset()
     lines: set[int] = set()
-    for node in _inside(function):
-        body = [part for child in getattr(node, "body", ()) for part in _inside(child)]
+    for node in _inside(ast.iter_child_nodes(function)):
         if isinstance(node, ast.With) and any(
-            isinstance(part, (ast.Yield, ast.YieldFrom)) for part in body
+            isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _inside(node.body)
         ):
             lines.update(range(node.lineno, max(node.lineno + 1, node.body[0].lineno)))
     return frozenset(line + code.co_firstlineno - 1 for line in lines)
 
 
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Return a node and what it contains, without nested functions."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            yield from _inside(child)
+def _inside(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Return nodes and what they contain, without the contents of functions."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from _inside(ast.iter_child_nodes(node))
 
 
 ENTERING.append(refuse_yield)

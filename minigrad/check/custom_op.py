@@ -89,8 +89,9 @@ def _guard(rule: Rule) -> Rule:
         def unshared(c: Any) -> Any:
             if not isinstance(c, np.ndarray):
                 return c
-            is_argument = any(c is value for value in args)
-            return c.copy() if is_argument else c.view()  # a leaf keeps only an array without base
+            arrays = [value for value in args if isinstance(value, np.ndarray)]
+            is_shared = any(np.may_share_memory(c, array) for array in arrays)
+            return c.copy() if is_shared else c.view()  # a leaf keeps only an array without base
 
         result = rule(g, *args)
         is_joint = isinstance(result, (tuple, list))

@@ -176,7 +176,7 @@ class _Checker:
                     f"{self.args[i].dtype} for input {i}"
                 )
         self.leaves = [Tensor(unwrap(self.args[i]), requires_grad=True) for i in self.checked]
-        self.xs = [leaf.data.copy() for leaf in self.leaves]
+        self.xs = [leaf.data for leaf in self.leaves]
         self.size = sum(x.size for x in self.xs)
         self.ys = ys = self.recorded()
         self.weights = [self.rng.standard_normal(np.shape(y)) for y in ys]

@@ -341,9 +341,25 @@ def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
         with mg.no_grad():
             yield from [mg.is_grad_enabled()]
 
+    def spread() -> Any:
+        with (
+            contextlib.nullcontext(),
+            mg.no_grad(),
+        ):
+            if mg.is_grad_enabled() is False:
+                yield 1
+
     def computing() -> Any:
         with mg.no_grad():
-            inside = mg.is_grad_enabled()
+            functions = [lambda: (yield)]
+
+            def function() -> Any:
+                yield 1
+
+            async def coroutine() -> Any:
+                yield 1
+
+            inside = mg.is_grad_enabled() or not all([function, coroutine, *functions])
         yield inside, mg.is_grad_enabled()
 
     @contextlib.contextmanager
@@ -351,7 +367,7 @@ def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
         with mg.no_grad():
             yield
 
-    for f in (leaking, delegating):
+    for f in (leaking, delegating, spread):
         with pytest.raises(
             mg.GradientError, match=f"caller of {f.__name__} would run in its mode; d"
         ):

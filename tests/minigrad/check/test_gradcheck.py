@@ -99,6 +99,29 @@ def test_gradcheck_compares_large_and_small_gradients_relatively(elementwise: bo
         )
 
 
+@pytest.mark.parametrize("elementwise", [True, False])
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(("atol", "rtol"), [(1e-5, 0.0), (0.0, 1e-3), (1e-5, 1e-3)])
+def test_gradcheck_accepts_errors_up_to_its_tolerances(
+    elementwise: bool, size: float, atol: float, rtol: float
+) -> None:
+    options: Any = {"elementwise": elementwise, "directions": int(not elementwise)}
+    weight = abs(np.random.default_rng(0).standard_normal())  # of the result
+    for part in (0.9, 1.1):
+        slope = np.full((), size + part * (atol / weight + rtol * size))
+        line = custom_op(x=lambda g, b: g * b, b=None)(lambda x, b: x * size)
+        x = Tensor(0.5, requires_grad=True)
+        found = mg.gradcheck(
+            line, [x, slope], atol=atol, rtol=rtol, raise_exception=False, **options
+        )
+        assert found == (part < 1)
+
+
+def test_gradcheck_of_a_result_that_is_nan_shows_the_gradient() -> None:
+    with pytest.raises(GradcheckError, match="derivative .* must be nan, got nan"):
+        mg.gradcheck(lambda x: x * np.nan, A)
+
+
 def test_gradcheck_of_a_function_without_gradients_accepts_it() -> None:
     assert mg.gradcheck(np.floor, A + 0.5) and mg.gradgradcheck(lambda x: mg.argmax(x), A)
     assert mg.gradcheck(lambda a, n, ids: n * a[ids], [A, 2, [1, 0]])
@@ -214,6 +237,7 @@ def test_gradgradcheck_of_rule_that_hides_a_dependence_rejects_it(f: Any, inputs
     assert mg.gradcheck(f, inputs)
     with pytest.raises(GradcheckError, match="gradient of the gradient of"):
         mg.gradgradcheck(f, inputs)
+    assert mg.gradgradcheck(f, inputs, raise_exception=False) is False
 
 
 def test_gradgradcheck_with_raise_exception_false_returns_false() -> None:
@@ -278,8 +302,11 @@ def test_custom_op_with_one_rule_for_all_operands_has_their_gradients() -> None:
 
 def test_custom_op_copies_an_operand_that_its_rule_returns() -> None:
     c, x = np.ones(3), Tensor(np.ones(3), True)
-    for rule in (lambda g, b: b, lambda g, y, b: b):
-        y = custom_op(a=rule)(lambda a, b: (a * b).sum())(x, c)
+    rules = [lambda g, b: b, lambda g, y, b: b, lambda g, b: b[:], lambda g, b: b[::-1].T]
+    for rule, other in itertools.product(rules, (c, Tensor(c, True))):
+        x.grad = None
+        product = custom_op(a=rule, b=lambda g, a: g * a)(lambda a, b: (a * b).sum())
+        y = product(x, other)
         assert not np.shares_memory(mg.gradients(y, x, retain_graph=True)[0].data, c)
         y.backward()
         assert not np.shares_memory(x.grad.data, c)

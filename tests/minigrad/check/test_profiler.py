@@ -92,6 +92,7 @@ def test_profile_of_ops_in_two_blocks_and_at_three_levels_adds_up(tmp_path: Path
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     starts = {e["name"]: e["ts"] - events[0]["ts"] for e in events[1:]}
     assert starts == {"slow": 8e6, "middle": 8e6, "top": 8e6}
+    assert {e["name"]: e["dur"] for e in events} == {"slow": 3e6, "middle": 4e6, "top": 11e6}
 
 
 def test_memory_report_counts_each_buffer_once() -> None:
@@ -103,6 +104,23 @@ def test_memory_report_counts_each_buffer_once() -> None:
     assert report.total == 808 and str(report).splitlines()[-1].startswith("all")
     assert mg.memory_report((y[:5] * y[5:]).sum()).total == 800  # of views
     assert mg.memory_report((x + 1).sum()).total == 0
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        np.ones(5),
+        (np.ones(2), [np.ones(3)]),
+        {"a": np.ones(5)},
+        SimpleNamespace(a=np.ones(1), b={"c": (np.ones(4),)}),
+        Tensor(np.ones(5)),
+    ],
+    ids=lambda option: type(option).__name__,
+)
+def test_memory_report_counts_arrays_in_options(option: Any) -> None:
+    with_option = mg.custom_op(x=lambda g, option: g)(lambda x, /, option: x * 2)
+    y = with_option(Tensor(np.ones(2), requires_grad=True), option)
+    assert mg.memory_report(y).total == 40
 
 
 def test_memory_report_of_a_constant_is_refused() -> None:

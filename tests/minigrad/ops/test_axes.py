@@ -72,6 +72,9 @@ def test_axis_out_of_range_is_refused(
 def test_transpose_of_a_matrix_orders_its_axes_as_numpy_does(axes: Any) -> None:
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(mg.Tensor(x).transpose(*axes).data, x.transpose(*axes))
+    with pytest.raises(ValueError, match="axes"):
+        mg.Tensor(x).transpose(())
+    assert mg.Tensor(2.0).transpose(()).shape == ()
 
 
 @pytest.mark.parametrize("axes", [*itertools.permutations(range(3))])
