@@ -86,6 +86,10 @@ def test_schedule_equals_its_formula(
         assert made.get_last_lr() == expected and made.rates(epoch + 1) == expected
         assert made.lr == made.get_last_lr()[0]
         made.step()
+    made.set(epochs // 2)
+    for epoch in range(epochs // 2 - 1, epochs):
+        assert made.get_last_lr() == approximately(made.rates(epoch + 1))
+        made.step()
 
 
 @given(st.lists(st.lists(factors, min_size=9, max_size=9), min_size=1, max_size=3))

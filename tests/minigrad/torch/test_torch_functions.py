@@ -237,6 +237,21 @@ def test_random_numbers_are_those_of_their_generator(name: str) -> None:
     assert draw(0).dtype == {"rand": np.float32, "randn": np.float32, "normal": T.dtype, "bernoulli": T.dtype}.get(name, np.int64)  # fmt: skip
 
 
+@pytest.mark.parametrize("dim", range(-3, 3))
+def test_elements_are_added_at_the_indices_of_each_axis(dim: int) -> None:
+    shape = [2, 2, 2]
+    shape[dim] = 4
+    index = np.random.default_rng(0).integers(0, CUBE.shape[dim], shape)
+    source = np.arange(40.0).reshape(4, 2, 5).repeat(2, 1)[:, :4].swapaxes(0, dim)  # is larger
+    expected = CUBE.copy()
+    for place in np.ndindex(*shape):
+        target = list(place)
+        target[dim] = index[place]
+        expected[tuple(target)] += source[place]
+    y = torch.scatter_add(Tensor(CUBE), dim, index, Tensor(source))
+    np.testing.assert_array_equal(y.data, expected)
+
+
 def test_random_numbers_have_the_range_and_moments_of_their_arguments() -> None:
     assert {*torch.randint(2, (99,)).tolist()} == {0, 1}
     assert {*torch.randint(5, 7, size=(99,), dtype=np.int32).tolist()} == {5, 6}
@@ -246,6 +261,7 @@ def test_random_numbers_have_the_range_and_moments_of_their_arguments() -> None:
         assert abs(x.mean().item() - 3) < 0.1 and 0.45 < np.std(x.data) < 0.55
     assert torch.normal(mean, std).dtype == float and torch.normal(0, std).dtype == np.float32
     assert torch.normal(0.0, 1.0, (2,)).dtype == np.float32
+    assert torch.normal(0.0, Tensor([1.0])).dtype == torch.normal(Tensor([0.0]), std).dtype == float
 
 
 @pytest.mark.parametrize(

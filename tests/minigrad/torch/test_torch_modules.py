@@ -448,3 +448,22 @@ def test_disabled_scaler_takes_the_step() -> None:
     scaler.step(optimizer)
     scaler.update()
     assert p.tolist() == [0.5, 0.5] and p.grad.tolist() == [1, 1]
+
+
+def test_loader_draws_its_order_from_a_generator_only_to_shuffle() -> None:
+    data = TensorDataset(torch.arange(30))
+
+    def order(seed: int, shuffle: bool, generator: Any) -> tuple[list[int], float]:
+        source = torch.manual_seed(seed)
+        source = generator.manual_seed(seed).numpy if generator else source
+        batches = DataLoader(data, 8, shuffle, generator=generator)
+        rows = [x for (batch,) in batches for x in batch.tolist()]
+        return rows, source.random()
+
+    for generator in (None, torch.Generator()):
+        first, again, other = (order(seed, True, generator)[0] for seed in (0, 0, 1))
+        assert first == again != other and sorted(first) == sorted(other) == list(range(30))
+        rows, number = order(0, False, generator)
+        assert rows == list(range(30))
+        source = generator.manual_seed(0).numpy if generator else torch.manual_seed(0)
+        assert source.random() == number
