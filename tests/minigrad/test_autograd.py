@@ -367,6 +367,12 @@ def test_block_around_a_yield_raises_except_in_a_context_manager() -> None:
         with mg.no_grad():
             yield
 
+    async def asynchronous() -> Any:
+        with mg.no_grad():
+            yield 1
+
+    with pytest.raises(mg.GradientError, match="caller of asynchronous would run in its mode"):
+        asynchronous().__anext__().send(None)
     for f in (leaking, delegating, spread):
         with pytest.raises(
             mg.GradientError, match=f"caller of {f.__name__} would run in its mode; d"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import pickle
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from minigrad import custom_op, registry
 from minigrad.fast.stepper import HAS_FLAGS
 from minigrad.fuse import fuse
 from minigrad.registry import OPS, Op
+from minigrad.tensor import extension
 
 RNG = np.random.default_rng(0)
 
@@ -112,6 +114,8 @@ def test_registered_names_must_be_new() -> None:
         registry.answer(np.exp, exp)
     with pytest.raises(TypeError, match="names must be new, got reshape of Tensor"):
         registry.add_methods(mg.Tensor, {"reshape": exp})
+    with pytest.raises(TypeError, match="names must be new, got item of Part"):
+        registry.add_methods(type("Part", (mg.Tensor,), {}), {"item": exp})
     with pytest.raises(TypeError, match="fuse: function must be marked with @fusible, got exp"):
         fuse(exp)  # type: ignore[arg-type]
     assert mg.exp(0.0).item() == np.exp(mg.Tensor(0.0)).item() == 1
@@ -121,3 +125,20 @@ def test_custom_op_with_a_parameter_of_a_name_in_use_is_refused() -> None:
     for function in (lambda x, y: x, lambda x, needs: x, lambda x, saved: x, lambda x, _mode: x):
         with pytest.raises(TypeError, match="parameters must not be named .*, got"):
             custom_op(x=lambda g: g)(function)
+
+
+@pytest.mark.parametrize("name", ["exp", "power", "sum", "softmax", "linear", "concatenate"])
+def test_functions_are_pickled_by_name(name: str) -> None:
+    function = getattr(mg, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_complex_result_without_a_package_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extension, "complex", None)
+    with pytest.raises(
+        TypeError, match="multiply: the result must have a floating dtype .*complex"
+    ):
+        mg.multiply(mg.Tensor(1.0, requires_grad=True), 1j)
+    assert mg.multiply(mg.Tensor(1.0), 1j).dtype == complex

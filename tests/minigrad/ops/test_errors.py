@@ -246,6 +246,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"mask must have two axes .* got shape \(2, 2, 2\)\. Write mask\[:, None\] for",
     ),
+    (lambda: attend((1, 2, 3, 4), *[(1, 0, 3, 4)] * 2), ValueError, r"h_kv dividing h, got \(1, 2"),
     (lambda: attend(mask=np.ones(2, bool)), ValueError, r"mask must have two .* got shape \(2,\)"),
     (lambda: attend(bias=CUBE), ValueError, r"bias must broadcast to .*, got \(2, 2, 2\)"),
 ]
