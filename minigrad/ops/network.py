@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..arguments import booleans, check_shape
+from ..arguments import booleans, check_shape, checked_number
 from ..arrays import Array, ArrayLike, Function, Mask, Shape, as_array
 from ..fuse import fusible
 from ..random import random_words
@@ -200,8 +200,7 @@ def dropout_mask(
 
     q = k / 256 is the nearest to p with 0 < k < 256; k is 0 only for p = 0.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: p must be at least 0 and less than 1, got {p}")
+    checked_number("dropout", "p", p, high=1.0)
     dropped = min(max(1, round(p * _LEVELS)), _LEVELS - 1) if p else 0
     n = math.prod(shape)
     words = random_words(-(-n // 8), generator)

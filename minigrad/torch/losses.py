@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_broadcast, check_choice, check_shape, shape_of
+from ..arguments import check_broadcast, check_choice, check_shape, checked_number, shape_of
 from ..numpy.activations import softplus
 from ..numpy.batched import all_true
 from ..numpy.elementwise import xlogy
@@ -106,9 +106,7 @@ def smooth_l1_loss(
     beta : float
         Limit of the quadratic part; 1 by default. The loss is `l1_loss` if `beta` is 0.
     """
-    if not beta >= 0:
-        raise ValueError(f"smooth_l1_loss: beta must be at least 0, got {beta}")
-    if beta == 0:
+    if checked_number("smooth_l1_loss", "beta", beta) == 0:
         return l1_loss(input, target, reduction=reduction)
     d = _distance("smooth_l1_loss", input, target, reduction)
     return _huber(d, np.abs(unwrap(d)) < beta, beta, 1 / beta, 1.0, reduction)
@@ -125,8 +123,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     delta : float
         Limit of the quadratic part; 1 by default.
     """
-    if not delta > 0:
-        raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
+    checked_number("huber_loss", "delta", delta, above=True)
     d = _distance("huber_loss", input, target, reduction)
     return _huber(d, np.abs(unwrap(d)) <= delta, delta, 1.0, delta, reduction)
 

@@ -188,7 +188,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     (lambda: mg.cross(THREE, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     # losses
-    (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be at least 0, got -1"),
+    (lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "beta must be .*at least 0, got -1"),
     (
         lambda: mg.binary_cross_entropy(np.array([2.0, -1]), TWO),
         ValueError,
@@ -230,7 +230,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: mg.linear(1.5, THREE), ValueError, r"x and weight must have shapes .*weight \(3,\)"),
     (lambda: mg.linear(MATRIX, CUBE[0]), ValueError, r"x and weight must have shapes .*x \(2, 3\)"),
-    (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be at least 0 and less than 1, got 1.0"),
+    (lambda: mg.dropout(TWO, 1.0), ValueError, "p must be .* at least 0, less than 1, got 1.0"),
     (lambda: mg.embedding(MATRIX, [0, 3]), IndexError, "indices must be from 0 to 1, got 0 to 3"),
     (lambda: mg.embedding(MATRIX, [0.0]), TypeError, "indices must be integers, got dtype float"),
     (lambda: mg.split_heads(CUBE, 3), ValueError, "num_heads must divide the last axis of x, got"),
