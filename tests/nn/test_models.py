@@ -81,6 +81,19 @@ class OwnModel(nn.EncoderClassifier):
         (nn.EncoderClassifier, encoder_config(2, num_classes=3)),
         (nn.TokenClassifier, encoder_config(2, num_classes=3)),
         (nn.MaskedLanguageModel, encoder_config()),
+        (
+            nn.EncoderClassifier,
+            encoder_config(
+                2,
+                num_classes=3,
+                num_types=2,
+                gated=True,
+                positions="learned_relative",
+                head_activation="tanh",
+                embeddings=nn.EmbeddingConfig(scale=True, size=4),
+            ),
+        ),
+        (nn.LanguageModel, nn.DecoderOnlyConfig(13, 16, 4, 2, 24, positions="relative")),
         (OwnModel, encoder_config(num_classes=3)),
     ],
 )
@@ -94,6 +107,17 @@ def test_model_draws_each_weight_once_by_xaviers_rule(model: Any, config: Any) -
         if not any(layer.weight is table for table in tables):
             bound = np.sqrt(6 / sum(layer.weight.shape))
             assert 0.8 * bound < np.abs(layer.weight.data).max() <= bound
+
+
+@pytest.mark.parametrize("norm_after", [False, True])
+@pytest.mark.parametrize("layers", [0, 1])
+def test_model_without_layers_or_a_first_norm_normalizes_its_embeddings(
+    layers: int, norm_after: bool
+) -> None:
+    model = language_model(layers, first_norm=False, norm_after=norm_after, norm_first=True)
+    assert len(model.layers.layers) == layers
+    x = model.layers.norm(model.embedding(IDS[1:])).data
+    assert np.array_equal(model.hidden(IDS[1:]).data, x) == (layers == 0)
 
 
 # -- descriptions in JSON ----------------------------------------------------------------------------------------

@@ -440,7 +440,7 @@ def test_relative_buckets_and_their_distance_have_least_values(
         nn.RelativePositionBias(1, num_buckets=least - 1, bidirectional=bidirectional)
 
 
-@given(heads=st.integers(1, 9), queries=st.integers(1, 4), past=st.integers(0, 4))
+@given(heads=st.integers(1, 17), queries=st.integers(1, 4), past=st.integers(0, 4))
 def test_alibi_is_a_slope_times_the_distance(heads: int, queries: int, past: int) -> None:
     """Slopes of other numbers than powers of 2 are every second of twice as many."""
     below = 1 << heads.bit_length() - 1
@@ -457,6 +457,23 @@ def test_alibi_is_a_slope_times_the_distance(heads: int, queries: int, past: int
 def test_alibi_slopes_equal_the_paper() -> None:
     np.testing.assert_allclose(nn.ALiBi(8).slopes, 2.0 ** -np.arange(1, 9))
     np.testing.assert_allclose(nn.ALiBi(12).slopes[8:], 2.0 ** (-np.arange(1, 8, 2) / 2))
+
+
+@pytest.mark.parametrize("kind", ["relative", "learned_relative", "alibi"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_position_bias_has_the_settings_of_its_configuration(kind: str, dtype: str) -> None:
+    options: Any = {} if kind == "alibi" else {"relative_buckets": 8, "relative_max_distance": 9}
+    positions = nn.PositionConfig(kind=kind, **options)
+    pair = nn.EncoderDecoderConfig(9, 9, 6, 3, 2, 2, 6, positions=positions, dtype=dtype)
+    model = nn.Transformer(pair, np.random.default_rng(0))
+    for stack, is_decoder in ((model.encoder, False), (model.decoder, True)):
+        first, second = (layer.self_attention.position_bias for layer in stack.layers)
+        assert first is second and first(2, 3).dtype == dtype and first(2, 3).shape == (3, 2, 3)
+        if kind == "alibi":
+            np.testing.assert_array_equal(first(3, 4), nn.ALiBi(3, dtype)(3, 4))
+        else:
+            assert first.weight.shape == (8, 3) and first.weight.data.any()
+            assert (first.max_distance, first.bidirectional) == (9, not is_decoder)
 
 
 class DecayBias(nn.Module):
