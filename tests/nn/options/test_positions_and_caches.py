@@ -173,6 +173,17 @@ def test_rotary_positions_do_not_depend_on_earlier_calls(calls: list[tuple[str, 
         np.testing.assert_array_equal(found.data, expected.data, strict=True)
 
 
+def test_rotary_tables_are_rounded_once() -> None:
+    positions = np.array([[0, 1, 77], [4095, 65, 12]])
+    for scaling in (None, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 99}):  # fmt: skip
+        rotary = nn.RotaryPositions(6, scaling=scaling)
+        angles = positions[:, None, :, None] * np.tile(rotary.inv_freq, 2)
+        tables = [f(angles) * rotary.factor for f in (np.cos, np.sin)]
+        for dtype in (np.float64, np.float32, np.float16):
+            for found, expected in zip(rotary.cos_sin(positions, 3, dtype), tables):
+                np.testing.assert_array_equal(found, expected.astype(dtype), strict=True)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -183,6 +194,7 @@ def test_rotary_positions_do_not_depend_on_earlier_calls(calls: list[tuple[str, 
         {"mscale": 0.7, "mscale_all_dim": 0.0},
         {"mscale": 0.7, "mscale_all_dim": 1.3},
         {"factor": 0.5},
+        {"attention_factor": 0.0},
         {"rope_type": "linear", "type": "default"},
     ],
     ids=str,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.properties import normal, perturb, seeds
+from support.properties import assert_gradients, normal, perturb, seeds
 
 import minigrad as mg
 import nn
@@ -115,6 +115,24 @@ def test_gradients_by_weights_of_gated_heads_have_the_gate_as_factor() -> None:
     with nn.record_attention(model, retain_grad=True), nn.gate_heads(model, gates):
         with pytest.raises(ValueError, match="retain_grad must be False .* Enter gate_heads first"):
             model(IDS)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "language model", "encoder"])
+@pytest.mark.parametrize("shape", [(4,), (2, 4)])
+def test_gates_of_heads_have_gradients(kind: str, shape: tuple[int, ...]) -> None:
+    """A gate multiplies the output of its head, in each row of a batch or in all."""
+    model, inputs = new_model(kind, 3), inputs_of(kind)
+    names = list(nn.attentions_of(model))
+    gates = {n: mg.tensor(normal(i, *shape), requires_grad=True) for i, n in enumerate(names)}
+
+    def gated() -> Any:
+        with nn.gate_heads(model, gates):
+            return model(*inputs)
+
+    assert_gradients(gated, list(gates.values()), 0)
+    for gate in gates.values():
+        gate.data[...] = 1
+    np.testing.assert_allclose(gated().data, model(*inputs).data, rtol=1e-9)
 
 
 def test_weights_are_recorded_in_the_graph_of_frozen_model_and_without_graph_in_no_grad() -> None:
