@@ -83,6 +83,25 @@ def test_for_inference_holds_fused_weights_once() -> None:
             assert np.shares_memory(part.bias.data, fused.bias)
 
 
+@pytest.mark.parametrize("weights", ["float", "int8"])
+def test_for_inference_shares_parts_and_has_arrays_of_its_own(weights: str) -> None:
+    bias = nn.RelativePositionBias(2)
+    layers = [nn.ExtendedEncoderLayer(4, 2, 6, attention={"position_bias": bias}) for _ in "ab"]
+    model = nn.Sequential(*layers, nn.BatchNorm1d(4), layers[0], nn.LearnedPositions(5, 4)).eval()
+    quick = nn.for_inference(model, weights)
+    assert quick[0] is quick[3] and quick[0] is not model[0]
+    assert quick[0].self_attention.position_bias is quick[1].self_attention.position_bias
+    x = normal(0, 2, 3, 4).astype(np.float32)
+    expected = quick(x).data
+    for array in model.state_dict().values():
+        array[...] = 7
+    np.testing.assert_array_equal(quick(x).data, expected)
+    for module in quick.modules():
+        for value in vars(module).values():
+            array = getattr(value, "data", value) if isinstance(value, mg.Tensor) else value
+            assert not isinstance(array, np.ndarray) or not array.flags.writeable
+
+
 def test_for_inference_pickles_fused_weights_once() -> None:
     model = nn.LanguageModel(nn.LanguageModelConfig(50, 128, 4, 1, 512, max_len=8))
     quick = nn.for_inference(model)
