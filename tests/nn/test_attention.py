@@ -124,7 +124,7 @@ def test_valid_lens_mask_is_true_for_the_first_keys(data: Any) -> None:
 
 def test_valid_lens_mask_refuses_lengths_that_are_no_numbers_of_keys() -> None:
     for pair in itertools.product(range(-2, 6), repeat=2):
-        if 0 <= min(pair) and max(pair) <= 3:
+        if min(pair) >= 0 and max(pair) <= 3:
             assert nn.valid_lens_mask(pair, (2, 2, 3)).sum() == sum(pair)
             continue
         message = f"valid_lens must be from 0 to 3, got {min(pair)} to {max(pair)}$"
@@ -132,7 +132,9 @@ def test_valid_lens_mask_refuses_lengths_that_are_no_numbers_of_keys() -> None:
             nn.valid_lens_mask(pair, (2, 2, 3))
 
 
-@pytest.mark.parametrize("lens", [np.ones(2), np.ones(2, bool), np.ones(3, int), np.ones((2, 4), int)])
+@pytest.mark.parametrize(
+    "lens", [np.ones(2), np.ones(2, bool), np.ones(3, int), np.ones((2, 4), int)]
+)
 def test_valid_lens_mask_refuses_floats_and_other_shapes(lens: np.ndarray) -> None:
     got = re.escape(f"{lens.dtype} {lens.shape}")
     with pytest.raises(ValueError, match=rf"integers of shape \(2,\) or \(2, 3\), got {got}$"):

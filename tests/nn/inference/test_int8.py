@@ -209,7 +209,9 @@ def test_int8_of_a_copy_for_inference_equals_int8_of_its_model() -> None:
     np.testing.assert_array_equal(again(IDS).data, nn.for_inference(model, "int8")(IDS).data)
 
 
-@pytest.mark.parametrize("method", ["state_dict", "parameters", "named_parameters", "num_parameters", "train"])
+@pytest.mark.parametrize(
+    "method", ["state_dict", "parameters", "named_parameters", "num_parameters", "train"]
+)
 def test_int8_refuses_what_needs_parameters(method: str) -> None:
     quick = nn.for_inference(language_model(), "int8")
     with pytest.raises(RuntimeError, match="use the model it|change the model it"):
