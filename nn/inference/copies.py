@@ -10,6 +10,7 @@ import numpy as np
 from minigrad.arguments import check_choice
 from minigrad.fast.runtime import OwnThreads, has_small_kernels
 from minigrad.io.mapped import copy_and_release
+from minigrad.tensor import Tensor
 
 from ..module import Module, Parameter
 from ..options.modules import Hooks
@@ -101,6 +102,10 @@ class _ReadOnly(Module):
         )
 
     load_state_dict = astype = prune_heads = requires_grad_ = _refuse
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        result = super().__call__(*args, **options)
+        return Tensor(result) if isinstance(result, np.ndarray) else result  # of a fast layer
 
     def train(self, mode: bool = True) -> Module:
         return self._refuse() if mode else self

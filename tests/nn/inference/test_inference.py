@@ -89,6 +89,7 @@ def test_for_inference_shares_parts_and_has_arrays_of_its_own(weights: str) -> N
     layers = [nn.ExtendedEncoderLayer(4, 2, 6, attention={"position_bias": bias}) for _ in "ab"]
     model = nn.Sequential(*layers, nn.BatchNorm1d(4), layers[0], nn.LearnedPositions(5, 4)).eval()
     quick = nn.for_inference(model, weights)
+    assert isinstance(nn.for_inference(model[0], weights)(np.ones((1, 1, 4))), mg.Tensor)
     assert quick[0] is quick[3] and quick[0] is not model[0]
     assert quick[0].self_attention.position_bias is quick[1].self_attention.position_bias
     x = normal(0, 2, 3, 4).astype(np.float32)
@@ -194,6 +195,33 @@ def test_for_inference_with_hooks_equals_its_model(name: str) -> None:
     assert decoded(again, SOURCES) == expected
     negate(again)  # a copy has hooks of its own
     assert decoded(again, SOURCES) == plain and decoded(model, SOURCES) == expected
+
+
+def test_for_inference_calls_hooks_of_any_module_as_its_model() -> None:
+    """In a pass over all tokens and in steps, of several rows and of one."""
+    model = made(gated=True, num_decoder_layers=1)
+    quick, ids = nn.for_inference(model), np.array([[1, 4], [3, 2], [5, 6]])
+
+    def results(m: nn.Module, name: str) -> list[Any]:
+        module = dict(m.named_modules())[name]
+        handles = [
+            module.register_forward_pre_hook(lambda m, args: (args[0] * args[0], *args[1:])),
+            module.register_forward_hook(lambda m, args, y: y * -1),
+        ]
+        found, state = [m(SOURCES, ids).data], m.start(ALONE)
+        found += [m.step(ids[:1, :1], state), m.step(ids[:1, 1:], state)]
+        for handle in handles:
+            handle.remove()
+        return found
+
+    plain = results(model, "decoder.layers")  # never called
+    names = [n for n, m in model.named_modules() if n and not isinstance(m, nn.ModuleList)]
+    for name in names:
+        if not name.endswith(("embedding", "tokens")):  # whose arguments are integers
+            expected = results(model, name)
+            for x, y in zip(results(quick, name), expected):
+                np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-10, err_msg=name)
+            assert not all(map(np.array_equal, plain, expected)), name
 
 
 def test_for_inference_of_a_large_batch_computes_it_in_parts(

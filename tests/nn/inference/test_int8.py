@@ -345,3 +345,23 @@ def test_embedding_of_integers_takes_indices_of_its_rows_only() -> None:
     for wrong in ([0, 3], [-1, 0]):
         with pytest.raises(IndexError, match=r"indices must be from 0 to 2, got -?\d to \d"):
             table(wrong)
+
+
+class Sharing(nn.Module):
+    """A feed-forward network whose gate's weight has a second use."""
+
+    def __init__(self) -> None:
+        self.layer = nn.ExtendedFeedForward(8, 6, gated=True)
+        self.other = self.layer.gate.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+def test_layers_with_one_weight_in_8_bits_are_not_fused() -> None:
+    model, x = Sharing().eval(), normal(0, 3, 8).astype(np.float32)
+    quick = nn.for_inference(model, "int8")
+    assert isinstance(quick.layer.linear1.weight, int8.Int8Matrix)
+    assert quick.layer.gate.weight is quick.other and isinstance(quick.other, nn.Parameter)
+    for rows in (x, x[:1]):
+        np.testing.assert_allclose(quick(rows).data, model(rows).data, atol=0.02)
