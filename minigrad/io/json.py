@@ -255,11 +255,9 @@ class Settings(dict[str, Any]):
     def object(self, name: str, default: Any = REQUIRED) -> Any:
         """Return a JSON object; a default is returned unchanged."""
         value = self.take(name, dict, default)
-        return (
-            Settings(value, f"{self.where}: {printable(name)}")
-            if isinstance(value, dict)
-            else value
-        )
+        if not isinstance(value, dict):
+            return value
+        return Settings(value, f"{self.where}: {printable(name)}")
 
 
 def mistyped_fields(instance: Any) -> dict[str, str]:

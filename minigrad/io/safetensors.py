@@ -317,12 +317,8 @@ def write_safetensors(
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
                 array = to_bfloat16(arrays[name]) if kinds[name] == "BF16" else arrays[name]
-                file.write(
-                    np.asarray(array, DTYPES[kinds[name]], order="C")
-                    .reshape(-1)
-                    .view(np.uint8)
-                    .data
-                )
+                array = np.asarray(array, DTYPES[kinds[name]], order="C")
+                file.write(array.reshape(-1).view(np.uint8).data)
 
     write_atomically(path, write)
 
@@ -369,11 +365,9 @@ def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
             if dtype.itemsize < 4 or not np.isfinite(np.dot(block, block)):
                 bad += block.size - np.count_nonzero(np.isfinite(block))
             release(part)
-    return (
-        f"{name}: {bad:,} of its {array.size:,} values are NaN or infinite in {dtype}"
-        if bad
-        else ""
-    )
+    if not bad:
+        return ""
+    return f"{name}: {bad:,} of its {array.size:,} values are NaN or infinite in {dtype}"
 
 
 # -- several files
@@ -454,12 +448,8 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
 
 
 def _is_file_name(name: str) -> bool:
-    return (
-        name.isprintable()
-        and len(name) <= 255
-        and Path(name).name == name
-        and name not in ("", ".", "..")
-    )
+    is_inside = Path(name).name == name and name not in ("", "..")
+    return is_inside and name.isprintable() and len(name) <= 255
 
 
 def write_shards(

@@ -247,9 +247,8 @@ class GGUFFile(dict[str, Entry]):
         if kind.window_step:
             known |= {prefix + key for key in self._add_windows(hf, data, prefix)}
         if kind.rotates_pairs:
-            hf["attention_bias"] = hf["mlp_bias"] = False
-            if "blk.0.attn_output.bias" in self.tensors:
-                hf["attention_bias"] = True
+            hf["attention_bias"] = "blk.0.attn_output.bias" in self.tensors
+            hf["mlp_bias"] = False
         for key, value in expected.items():
             if self.metadata.get(prefix + key, value) != value:
                 data.fail(prefix + key, f"{value} (others are not supported)")

@@ -129,10 +129,8 @@ def _read_types(data: Settings, tokens: Sequence[str]) -> tuple[list[int], list[
         ends.add(ids[name])
     for stem, names in FIM_NAMES.items():
         i = _token_id(data, f"fim_{stem}_token_id", len(tokens))
-        if (
-            i is None
-            and (i := next((ids[name] for name in names if name in ids), None)) is not None
-        ):
+        if i is None and (named := [ids[name] for name in names if name in ids]):
+            i = named[0]
             types[i] = CONTROL
         if stem in ("pad", "rep", "sep"):
             ends.add(i)
