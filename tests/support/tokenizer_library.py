@@ -268,6 +268,7 @@ class Tokenizer:
         self.normalizer = self.pre_tokenizer = self.decoder = self.post_processor = None
         self.added: dict[int, AddedToken] = {}
         self.limit: int | None = None
+        self.padding: Any = None
 
     @staticmethod
     def from_file(path: str) -> Tokenizer:
@@ -288,13 +289,16 @@ class Tokenizer:
         for entry in data.get("added_tokens") or ():
             token = AddedToken(**{name: x for name, x in entry.items() if name != "id"})
             tokenizer.added[tokenizer._next(token.content)] = token
+        tokenizer.limit = (data.get("truncation") or {}).get("max_length")
+        tokenizer.padding = data.get("padding")
         return tokenizer
 
     def to_str(self) -> str:
         steps = {name: getattr(self, name) for name in (*PARTS, "post_processor")}
         added = [{"id": i, **vars(token)} for i, token in self.added.items()]
         return json.dumps({
-            "version": "1.0", "truncation": None, "padding": {"strategy": "BatchLongest"}, "added_tokens": added,
+            "version": "1.0", "truncation": self.limit and {"max_length": self.limit}, "padding": self.padding,
+            "added_tokens": added,
             **{name: step and step.json() for name, step in steps.items()}, "model": self.model.json(),
         })  # fmt: skip
 
@@ -330,10 +334,24 @@ class Tokenizer:
         self.model = models.BPE({token: i for i, token in enumerate(dict.fromkeys(tokens))}, merges)
 
     def no_padding(self) -> None:
-        """Do nothing, as there is no padding."""
+        self.padding = None
 
-    def enable_padding(self, **options: Any) -> None:
-        """Do nothing, as there is no padding."""
+    def enable_padding(self, length: int | None = None, **options: Any) -> None:
+        self.padding = {"strategy": {"Fixed": length} if length else "BatchLongest", **options}
+
+    def _pad(self, encodings: list[Any]) -> list[Any]:
+        """Add padding tokens of type 0 behind encodings."""
+        if self.padding is None:
+            return encodings
+        strategy = self.padding["strategy"]
+        lengths = [len(e.ids) for e in encodings]
+        longest = max(lengths, default=0) if isinstance(strategy, str) else strategy["Fixed"]
+        filling = {"ids": self.padding.get("pad_id", 0), "type_ids": 0, "special_tokens_mask": 1,
+                   "offsets": (0, 0), "tokens": "[PAD]"}  # fmt: skip
+        for encoding, length in zip(encodings, lengths):
+            for name, value in filling.items():
+                getattr(encoding, name).extend([value] * (longest - length))
+        return encodings
 
     def no_truncation(self) -> None:
         self.limit = None
@@ -351,6 +369,8 @@ class Tokenizer:
         return self.added
 
     def token_to_id(self, token: str) -> int | None:
+        if not isinstance(token, str):
+            raise TypeError("token must be a string")
         return self.get_vocab().get(token)
 
     def id_to_token(self, i: int) -> str | None:
@@ -371,7 +391,8 @@ class Tokenizer:
         self.add_tokens(tokens, special=True)
 
     def num_special_tokens_to_add(self, is_pair: bool) -> int:
-        return len(self.encode("", *([""] if is_pair else [])).ids)
+        encoding = self.encode("", *([""] if is_pair else []))
+        return sum(token != "[PAD]" for token in encoding.tokens)
 
     def _tokens(self, text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the tokens of a text with their places."""
@@ -436,16 +457,17 @@ class Tokenizer:
                     (token, (0, 0), place["type_id"], 1, i)
                     for token, i in zip(entry["tokens"], entry["ids"])
                 ]
-        tokens, offsets, types, special, ids = map(list, zip(*found)) if found else ([],) * 5
-        return SimpleNamespace(
+        tokens, offsets, types, special, ids = (
+            map(list, zip(*found)) if found else ([], [], [], [], [])
+        )
+        encoding = SimpleNamespace(
             tokens=tokens, offsets=offsets, type_ids=types, special_tokens_mask=special, ids=ids
         )
+        return self._pad([encoding])[0]
 
     def encode_batch(self, inputs: list[Any], add_special_tokens: bool = True) -> list[Any]:
-        return [
-            self.encode(*([x] if isinstance(x, str) else x), add_special_tokens=add_special_tokens)
-            for x in inputs
-        ]
+        pairs = [[x] if isinstance(x, str) else x for x in inputs]
+        return self._pad([self.encode(*x, add_special_tokens=add_special_tokens) for x in pairs])
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         special = {i for i, token in self.added.items() if token.special and skip_special_tokens}

@@ -15,6 +15,8 @@ from support.tokenizer_library import tokenizers
 
 import nn
 from minigrad.check.extras import MissingExtraError
+from minigrad.io.json import Settings
+from minigrad.io.reading import FileCopies
 from nn.published.load import FAMILIES
 from nn.text import loading
 from nn.text.legacy_tokenizers import CLASS_OF_MODEL, CLASSES
@@ -48,6 +50,7 @@ def test_model_text_encodes_and_decodes(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
     assert (text.pad_id, text.bos_id, text.eos_id, text.max_len) == (0, None, 2, None)
     long = "The cats, the cat"  # the file cuts at 4 tokens
+    assert len(text.tokenizer.encode(long).ids) == 8
     assert text.encode(long) == [1, 4, 5, 6, 3, 4, 5, 2]
     assert text.encode(["the", long], max_len=5) == [[1, 4, 2], [1, 4, 5, 6, 2]]
     assert text.encode(long, special=False) == [4, 5, 6, 3, 4, 5]
@@ -55,6 +58,14 @@ def test_model_text_encodes_and_decodes(tmp_path: Path) -> None:
     assert text.decode([[1, 4, 5, 6, 2, 0], [5]]) == ["the cats", "cat"]
     assert text.decode([1, 4], special=True) == "[CLS] the"
     assert text.tokens([4, 6]) == ["the", "##s"]
+
+
+def test_model_text_disables_the_padding_of_its_tokenizer(tmp_path: Path) -> None:
+    tokenizer = nn.text.load(bert(tmp_path)).tokenizer
+    tokenizer.enable_padding(length=9)
+    text = nn.text.ModelText(tokenizer, Settings({}, "here"), FileCopies("."))
+    assert text.encode(["the", "cat"]) == [[1, 4, 2], [1, 5, 2]]
+    assert text.encode("the cat", max_len=3) == [1, 4, 2]
 
 
 @pytest.mark.parametrize(
