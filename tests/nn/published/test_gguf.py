@@ -669,6 +669,12 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     assert end_ids({}, "") == [] and end_ids({f"{GG}eos_token_id": 7}, "") == [7]
 
 
+def test_tokens_of_bytes_are_not_joined_from_characters(tmp_path: Path) -> None:
+    for kind, expected in ((1, [1, 3, 6]), (6, [1, 3, 4, 5])):
+        metadata = scored_vocabulary("a", "b", "ab", types=[1, 1, kind])
+        assert text_of(tmp_path, metadata).encode("ab") == expected
+
+
 def test_chat_templates_of_a_file_have_the_names_of_their_keys(tmp_path: Path) -> None:
     more = {"tokenizer.chat_template.rag": ("b", STRING), "tokenizer.chat_templates": (["rag"], ARRAY, STRING)}  # fmt: skip
     text = text_of(tmp_path, byte_level("gpt-2")[1] | more)
@@ -765,6 +771,7 @@ def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:
             {"tokenizer.ggml.eot_token_id": (999, UINT32)},
             "tokenizer.ggml.eot_token_id must be less than 271",
         ),
+        ({"tokenizer.ggml.bos_token_id": (271, UINT32)}, "bos_token_id must be less than 271"),
         (
             {"tokenizer.ggml.tokens": (["a", "a"], ARRAY, STRING)},
             "tokens must be .* different tokens",
@@ -907,8 +914,11 @@ def test_load_makes_known_names_control_tokens_that_end_a_text(tmp_path: Path, t
 def test_load_reads_the_tokens_that_end_a_text(
     tmp_path: Path, extra: str, keys: dict[str, str], ends: tuple[int, ...]
 ) -> None:
-    model, _ = with_tokens(tmp_path, *extra.split(), **keys)
+    """Tokens that end a text are control tokens, which strings without special ones do not show."""
+    model, text = with_tokens(tmp_path, *extra.split(), **keys)
     assert ends_of(model, len(extra.split())) == ends
+    if "</s>" in extra:
+        assert text.decode(text.encode("the</s>")) == "the</s>"
 
 
 def test_load_shows_the_channels_of_gpt_oss(tmp_path: Path) -> None:
