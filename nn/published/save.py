@@ -115,8 +115,6 @@ def origin_of_trained(model: Model) -> Origin:
     options["activation"] = HF_ACTIVATIONS.get(config.activation)
     settings = {
         "model_type": name,
-        "bos_token_id": config.bos_id,
-        "eos_token_id": config.eos_id,
         **{key: options[option] for option, key in family.keys.items()},
         **family.hf_config(config),
     }

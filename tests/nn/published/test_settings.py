@@ -237,6 +237,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("smollm3", {"num_hidden_layers": 3, "no_rope_layers": [1, 1]}, "no_rope_layers must be 1 or 0 for each layer"),
     ("t5", {"feed_forward_proj": "gated-odd"}, "feed_forward_proj must be one of gelu, .*, or gated-"),
     *((name, {"pad_token_id": -2}, "pad_token_id must be at least 0, got -2") for name in ("llama", "gemma", "gpt2", "bert")),
+    *(("mpnet", {"pad_token_id": pad}, "pad_token_id must be 1") for pad in (0, 2, None)),
     *((name, {"pad_token_id": -1}, "pad_token_id must be ") for name in ("gpt2", "t5", "marian", "roberta", "m2m_100")),
     *((name, {"num_key_value_heads": 5}, "num_attention_heads must be divisible by num_key_value_heads, got num_attention_heads=.* and num_key_value_heads=5")
       for name in ("llama", "qwen2", "gemma3_text", "phi3")),
