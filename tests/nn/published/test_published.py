@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -264,6 +265,23 @@ def test_load_with_other_labels_than_classes_raises(tmp_path: Path, name: str) -
             model.origin.settings["label2id"] == {name: int(i) for i, name in names.items()}
             or count == 3
         )
+
+
+def test_save_removes_files_of_the_tokenizer_before_only_with_a_new_one(tmp_path: Path) -> None:
+    """Weights in several files are replaced by one, and other files are kept."""
+    old = {"vocab.txt", "merges.txt", "chat_template.jinja", "target_vocab.json", "tokenizer.model"}
+    for name in old | {"README.md"}:
+        (tmp_path / name).write_text("old")
+    nn.save(tmp_path, MADE["gpt2"](), max_shard_size=20_000)
+    shards = {path.name for path in tmp_path.glob("model*")}
+    assert len(shards) > 2
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == old | shards | {"README.md", "config.json"}
+    text = SimpleNamespace(save=lambda path: (path / "merges.txt").write_text("new"))
+    nn.save(tmp_path, MADE["gpt2"](), text)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"README.md", "config.json", "merges.txt", "model.safetensors"}
+    assert (tmp_path / "merges.txt").read_text() == "new"
 
 
 @pytest.mark.parametrize(
