@@ -77,7 +77,6 @@ def in_fast_layout(weight: np.ndarray) -> np.ndarray:
         return weight
     copy = np.empty(weight.shape, weight.dtype, order="F" if by_columns else "C")
     copy_and_release(weight, copy)
-    copy.flags.writeable = False
     return copy
 
 

@@ -327,8 +327,9 @@ def test_matrix_of_integers_is_converted_and_cannot_change() -> None:
     assert matrix.__array__().dtype == matrix.__array__(None).dtype == np.float32
     assert matrix.__array__(np.float64).dtype == np.float64 and np.asarray(matrix).shape == (3, 4)
     np.testing.assert_array_equal(np.asarray(matrix), matrix.values * matrix.scales)
-    with pytest.raises(ValueError, match="copy must be None or True"):
-        matrix.__array__(copy=False)
+    for dtype in (None, np.float32, np.float64):
+        with pytest.raises(ValueError, match="copy must be None or True"):
+            matrix.__array__(dtype, copy=False)
     for array in (matrix.values, matrix.scales):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
