@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import minigrad as mg
 import nn
 from nn import explore
 from nn.decoding.search import attention_kind
+from nn.inspection.backward import _most_changed_head
 from nn.inspection.explorer import attention_page
 from nn.options.probes import attentions_of
 
@@ -45,6 +47,38 @@ def test_attention_page_stores_weights_as_bytes_and_tokens() -> None:
         stored = [stored_weights(layer, *expected.shape[1:]) for layer in entry["layers"]]
         gap = np.abs(np.array(stored) - expected)
         assert (gap <= np.sqrt(expected) / 255 + 1 / 510**2).all()
+
+
+def test_attention_page_stores_unusual_scales_and_whole_biases() -> None:
+    """A scale of 1 / sqrt(d_k) is left out; d_k is not the number of heads, queries or keys."""
+    weights, size = MAPS["cross"][0], 7
+    heads, queries, keys = weights.shape
+    rng = np.random.default_rng(0)
+    q, k = rng.random((heads, queries, size)), rng.random((heads, keys, size))
+    for scale in (None, size**-0.5, keys**-0.5, queries**-0.5, heads**-0.5):
+        for shape in (None, (keys,), (queries, 1), (heads, 1, 1), (heads, queries, keys)):
+            bias = None if shape is None else rng.random(shape)
+            vectors = {"cross": [(q, k, scale, bias)]}
+            page = attention_page({"cross": [weights]}, SOURCE, TARGET, vectors=vectors)
+            entry = data_of(page)["maps"][0]
+            assert entry["size"] == size
+            (stored,) = entry["vectors"]
+            assert stored.get("scale", size**-0.5) == (scale or size**-0.5)
+            assert ("scale" in stored) == (scale not in (None, size**-0.5))
+            if bias is not None:
+                expected = np.broadcast_to(bias, weights.shape)
+                found = stored_vectors(stored["bias"], heads, queries, keys)
+                np.testing.assert_allclose(found, expected, rtol=1e-6)
+            assert ("bias" in stored) == (bias is not None)
+
+
+def test_attention_page_leaves_out_names_without_tokens_and_escapes_itself() -> None:
+    empty = attention_page({"a": [np.zeros((2, 0, 0))], "b": []}, [], title="\"'<&")
+    assert data_of(empty)["maps"] == []
+    inside = re.fullmatch(
+        r'<iframe srcdoc="([^"]*)" title="Attention" .*></iframe>', empty._repr_html_()
+    )
+    assert inside and html.unescape(inside[1]) == empty
 
 
 def test_attention_page_needs_no_network(tmp_path: Path) -> None:
@@ -349,3 +383,17 @@ def test_every_phrase_of_page_has_translation() -> None:
     for english, chinese in words.items():
         assert sorted(slots.findall(english)) == sorted(slots.findall(chinese))
     assert "words" not in data_of(page)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-9, 0.5])
+def test_most_changed_head_is_none_only_without_any_change(size: float) -> None:
+    first, last = np.zeros((2, 2, 3, 2, 2))  # two rows of a batch, three heads
+    last[1, 2, 0, 1] = last[0, 0, 0, 0] = size
+    frames = [{"self": [x, y]} for x, y in ((first, first), (first, last))]
+    found = _most_changed_head(frames, np.array([[0.1, 0.2], [0.3, 0.4]]), 1)
+    if size == 0:
+        assert found is None
+        return
+    assert found is not None and (found["map"], found["layer"], found["head"]) == ("self", 1, 2)
+    assert found["p"] == [0.2, 0.4]
+    np.testing.assert_array_equal(found["weights"], [first[1, 2], last[1, 2]])

@@ -98,6 +98,21 @@ def test_attribution_of_padded_target_equals_that_of_the_target() -> None:
     assert_allclose(found, [*expected, 0, 0], atol=1e-12)
 
 
-def test_attribution_of_translator_without_target_raises() -> None:
+def test_attribution_of_padded_source_equals_that_of_the_source() -> None:
+    model, target = translator(), [1, 6, 8]
+    found, other = nn.attribute(model, [*IDS, 7, 7], 0, target=target, padding_mask=[True] * 4 + [False] * 2)  # fmt: skip
+    expected, others = nn.attribute(model, IDS, 0, target=target)
+    assert_allclose(found, [*expected, 0, 0], atol=1e-12)
+    assert_allclose(other, others, atol=1e-12)
+    assert not np.array_equal(nn.attribute(model, IDS, target=target)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "ids", "target"),
+    [(translator, IDS, None), (classifier, IDS, IDS), (classifier, [IDS, IDS], None), (translator, IDS, [[1, 6], [1, 7]]), (translator, [IDS, IDS], [1, 6])],
+)  # fmt: skip
+def test_attribution_of_no_sequence_or_pair_raises(
+    make: Callable[[], Any], ids: Any, target: Any
+) -> None:
     with pytest.raises(ValueError, match="ids must be one sequence, and target another"):
-        nn.attribute(translator(), IDS)
+        nn.attribute(make(), ids, target=target)
