@@ -169,29 +169,44 @@ def test_bad_words_of_the_directory_are_kept_but_for_eos_alone(tmp_path: Path) -
     assert options["bad_words"] == [(2, 5), (5,), (5, 2)]
 
 
-def test_settings_of_each_search_that_change_its_tokens_warn(tmp_path: Path) -> None:
-    """Ignore settings of other searches, and values without effect."""
-    language_model_folder(tmp_path)
-    changing = {
-        "sequence_bias": [[[2], 1.0]],
-        "penalty_alpha": 0.6,
-        "typical_p": 0.5,
-        "diversity_penalty": 0.1,
-    }
-    harmless = {"sequence_bias": None, "penalty_alpha": 0, "typical_p": 1, "diversity_penalty": 0}
-    for search, name in (
-        ({}, "penalty_alpha"), ({"do_sample": True}, "typical_p"), ({"num_beams": 2}, "diversity_penalty"),
-    ):  # fmt: skip
-        for settings, expected in (
-            (changing, f"sequence_bias, {name} not supported"),
-            (harmless, None),
-        ):
-            (tmp_path / "generation_config.json").write_text(json.dumps(settings | search))
-            model = nn.load(tmp_path)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                options_of_directory(model, {}, 3)
-            assert [expected in str(w.message) for w in caught] == [True] * bool(expected)
+UNSUPPORTED: dict[str, dict[str, tuple[Any, Any]]] = {
+    "": {
+        "constraints": (None, [1]), "dola_layers": (None, "high"), "encoder_no_repeat_ngram_size": (0, 2),
+        "encoder_repetition_penalty": (1.0, 1.2), "exponential_decay_length_penalty": (None, [2, 1.1]),
+        "force_words_ids": (None, [[2]]), "guidance_scale": (1.0, 0), "max_time": (None, 3.0), "num_return_sequences": (1, 2),
+        "sequence_bias": (None, [[[2], 1.0]]), "stop_strings": (None, "a"), "token_healing": (False, True),
+        "watermarking_config": (None, {"bias": 2.0})},
+    "greedy": {"penalty_alpha": (0, 0.6)},
+    "do_sample": {"epsilon_cutoff": (0, 0.1), "eta_cutoff": (0.0, 0.1), "top_h": (None, 0.5), "typical_p": (1.0, 0)},
+    "num_beams": {"diversity_penalty": (0.0, 0.1), "num_beam_groups": (1, 2), "renormalize_logits": (False, True)},
+}  # fmt: skip
+"""Settings that generation does not support: their values without effect, and others."""
+
+
+@pytest.mark.parametrize("search", ["greedy", "do_sample", "num_beams"])
+def test_settings_of_a_search_that_change_its_tokens_warn(tmp_path: Path, search: str) -> None:
+    """Ignore settings of other searches, null, and values without effect."""
+    model: Any = nn.load(language_model_folder(tmp_path))
+    chosen = {search: 2 if search == "num_beams" else True} if search != "greedy" else {}
+    changing: set[str] = set()
+    for kind, keys in UNSUPPORTED.items():
+        for key, (neutral, other) in keys.items():
+            for value in (None, neutral, other):
+                model.origin.generation = Settings(chosen | {key: value}, "here")
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    options_of_directory(model, {}, 3)
+                found = [str(w.message).partition(";")[0] for w in caught]
+                is_refused = value is other and kind in ("", search)
+                expected = f"here: {key} not supported by generate_text"
+                assert found == [expected] * is_refused, (key, value)
+        changing |= keys.keys() if kind in ("", search) else set()
+    every = {key: other for keys in UNSUPPORTED.values() for key, (_, other) in keys.items()}
+    model.origin.generation = Settings(chosen | every, "here")
+    with pytest.warns(UserWarning, match="not supported") as warned:
+        options_of_directory(model, {}, 3)
+    message = str(warned[0].message).removeprefix("here: ").partition(" not")[0]
+    assert {*message.split(", ")} == changing
 
 
 def test_chat_has_no_special_tokens_but_those_of_its_template() -> None:
