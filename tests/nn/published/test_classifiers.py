@@ -141,3 +141,46 @@ def test_other_models_are_refused(
 def test_encoder_without_head_is_refused(tmp_path: Path, read: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"config.json: the model {message}"):
         read(encoder_folder(tmp_path))
+
+
+@pytest.mark.parametrize("weights", ["float", "int8"])
+@pytest.mark.parametrize(("read", "outputs"), [(nn.classifier, 3), (nn.reranker, 1)])
+def test_weights_are_those_of_for_inference(
+    folders: dict[int, Path], read: Any, outputs: int, weights: str
+) -> None:
+    model = read(folders[outputs], weights=weights).model
+    expected = nn.for_inference(nn.load(folders[outputs]), weights)
+    ids = np.array([[CLS, 4, 5, 9, 7, SEP]])
+    np.testing.assert_array_equal(model(ids).data, expected(ids).data)
+
+
+def test_no_texts_give_no_scores(folders: dict[int, Path]) -> None:
+    labels, probabilities = nn.classifier(folders[3])([])
+    assert labels == [] and probabilities.shape == (0, 3)
+    assert nn.reranker(folders[1])(WORDS[4], []).shape == (0,)
+    label, alone = nn.classifier(folders[3])("")
+    assert label in ("LABEL_0", "LABEL_1", "LABEL_2") and alone.shape == (3,)
+
+
+def test_wrong_texts_and_sizes_of_batches_raise(folders: dict[int, Path]) -> None:
+    classify, rerank = nn.classifier(folders[3]), nn.reranker(folders[1])
+    for wrong in (3, ["a", 3], {"a": "b"}, b"a", None):
+        with pytest.raises(TypeError, match="a text must be a string|texts must be a list"):
+            classify(wrong)
+        with pytest.raises(TypeError, match="a text must be a string|texts must be a list"):
+            rerank("a", wrong)
+    for question in (3, ["a"], None):
+        with pytest.raises(TypeError, match="a text must be a string"):
+            rerank(question, ["a"])
+    for size in (0, -1, 1.5):
+        with pytest.raises((TypeError, ValueError), match="(Classifier|Reranker): batch_size must"):
+            classify(["a"], size)
+        with pytest.raises((TypeError, ValueError), match="(Classifier|Reranker): batch_size must"):
+            rerank("a", ["a"], size)
+
+
+def test_labels_do_not_change_with_the_list_of_the_caller(folders: dict[int, Path]) -> None:
+    classify, names = nn.classifier(folders[3]), ["a", "b", "c"]
+    again = nn.Classifier(classify.model, classify.text, names)
+    names[:] = ["x", "y", "z"]
+    assert again.labels == ("a", "b", "c") and again(["it"])[0][0] in again.labels

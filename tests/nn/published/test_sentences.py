@@ -15,6 +15,7 @@ from support.tokenizer_library import tokenizers
 import nn
 from minigrad.io import load_arrays
 from minigrad.io.safetensors import write_safetensors
+from nn.published.sentence_transformers import _modules
 
 BERT, OURS = "sentence_bert_config.json", "config_sentence_transformers.json"
 
@@ -103,6 +104,54 @@ def test_sentence_encoder_with_other_settings_of_modules_raises(
     change(folder / file / "config.json", **settings)
     with pytest.raises(ValueError, match=f"{file}/config.json: {message}"):
         nn.sentence_encoder(folder)
+
+
+ORDER = "must contain Transformer, Pooling, Dense .*, got "
+MODULES: list[tuple[list[dict[str, str]], str]] = [
+    (modules("Transformer", "Pooling", "Normalize", "Normalize"), f"{ORDER}Transformer, Pooling, Normalize, Normalize"),
+    (modules("Transformer", "Pooling", "Normalize", "Dense"), ORDER),
+    (modules("Transformer", "Normalize"), ORDER),
+    (modules("Transformer"), ORDER),
+    (modules("Pooling", "Transformer"), ORDER),
+    (modules("Transformer", "Pooling", "WordWeights"), ORDER),
+    ([], ORDER),
+    *(([{"path": path, "type": "a.Transformer"}, *modules("", "Pooling")[1:]], "path must be an empty one")
+      for path in ("0_Transformer", "x")),
+    *((modules("Transformer", "Pooling")[:1] + [{"path": path, "type": "Pooling"}], "path must be a directory in this one")
+      for path in ("..", "a/../b", "1_Pooling/..", "a\n", "a:b", "a" * 201)),
+]  # fmt: skip
+"""Contents of modules.json that are refused."""
+
+
+def test_sentence_encoder_refuses_other_orders_and_paths_of_modules(folder: Path) -> None:
+    for content, message in MODULES:
+        (folder / "modules.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=f"^{folder / 'modules.json'}.*{message}"):
+            _modules(folder / "modules.json", 16)
+
+
+def test_sentence_encoder_keeps_copies_of_its_arguments(folder: Path) -> None:
+    loaded = nn.sentence_encoder(folder)
+    maps, prompts = [*loaded.maps], {"query": "the "}
+    encoder = nn.SentenceEncoder(loaded.model, loaded.text, maps=maps, prompts=prompts)
+    expected = encoder.encode("cat", prompt_name="query")
+    maps.clear()
+    prompts["query"] = "why is "
+    np.testing.assert_array_equal(encoder.encode("cat", prompt_name="query"), expected)
+    assert expected.shape == (4,)
+
+
+def test_last_token_is_that_of_each_sentence_and_shorter_vectors_are_divided_too(
+    folder: Path,
+) -> None:
+    """Vectors of any length become 1, but for zeros."""
+    loaded = nn.sentence_encoder(folder)
+    for scale, length in ((1e-3, 1.0), (0.0, 0.0)):
+        maps = [(nn.Linear(16, 4, bias=False), lambda y, scale=scale: y * scale)]
+        encoder = nn.SentenceEncoder(loaded.model, loaded.text, "last", maps=maps)
+        found = encoder.encode(SENTENCES)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=-1), length, rtol=1e-5)
+        np.testing.assert_allclose(found, [encoder.encode(s) for s in SENTENCES], atol=1e-5)
 
 
 def test_sentence_encoder_without_output_projection_computes_hidden_states_alone(
@@ -197,9 +246,13 @@ def test_similarity_equals_its_definition(name: str, of_pair: Any) -> None:
         expected = [[of_pair(x, y) for y in b.astype(float)] for x in a.astype(float)]
         np.testing.assert_allclose(encoder.similarity(a, b), expected, rtol=1e-6, atol=1e-4)
     assert encoder.similarity(A[0], B[:0]).shape == (1, 0)
+    dtypes = {"float16": "float32", "float32": "float32", "int8": "float32", "float64": "float64"}
+    assert {x: encoder.similarity(A.astype(x), B.astype(x)).dtype.name for x in dtypes} == dtypes
 
 
-@pytest.mark.parametrize("wrong", [B[:, :1], B[None], ["the cat"]], ids=["width", "axes", "text"])
+@pytest.mark.parametrize(
+    "wrong", [B[:, :1], B[None], ["the cat"], B > 0], ids=["width", "axes", "text", "bool"]
+)
 def test_similarity_of_other_vectors_raises(folder: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="similarity: .* must"):
         nn.sentence_encoder(folder).similarity(A, wrong)
