@@ -276,6 +276,36 @@ def test_dropout_of_a_head_is_that_of_its_kind(
         assert nn.load(tmp_path, head, num_classes=2).dropout.p == dropout
 
 
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize(
+    ("name", "pooler"), [("bert, masked", "pooler.dense"), ("albert, masked", "pooler")]
+)
+def test_head_for_sequences_begins_with_the_pooler_of_the_directory(
+    tmp_path: Path, name: str, pooler: str, prefix: bool
+) -> None:
+    """Draw the layer if the weights of the pooler are zeros, or missing."""
+    entry, stem = RECORDED["models"][name], f"{name.partition(',')[0]}."
+    (tmp_path / "config.json").write_text(json.dumps(entry["settings"]))
+    arrays = arrays_named(unpacked(entry["arrays"]))
+    arrays = {key: x for key, x in arrays.items() if key.startswith(stem)}
+    start = stem if prefix else ""
+    arrays = {start + key.removeprefix(stem): x for key, x in arrays.items()}
+    for value in (0.5, 0.0, None):
+        if value is not None:
+            shapes = {"weight": (16, 16), "bias": (16,)}
+            arrays |= {
+                f"{start}{pooler}.{end}": np.full(s, value, "f4") for end, s in shapes.items()
+            }
+        else:
+            arrays = {key: x for key, x in arrays.items() if pooler not in key}
+        write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+        dense = nn.load(tmp_path, "classes", num_classes=2).dense
+        if value:
+            assert (dense.weight.data == value).all() and (dense.bias.data == value).all()
+        else:
+            assert 0.01 < dense.weight.data.std() < 0.03 and not dense.bias.data.any()
+
+
 @pytest.mark.parametrize("has_head", [False, True])
 @pytest.mark.parametrize("name", ["t5", "t5, gated", "bart", "m2m_100"])
 def test_translator_without_output_projection_in_its_file_ties_it(
