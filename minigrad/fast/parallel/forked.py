@@ -225,7 +225,7 @@ class DataParallel(SingleProcess):
         return [*itertools.chain(*facts), *captured_state(self.model)]
 
     def _backward(self, shard: Any, add: bool) -> float:
-        if not add and self._flat is not None:
+        if self._flat is not None:
             self._flat.open()
         return super()._backward(shard, add)
 

@@ -85,7 +85,7 @@ class MPIParallel(SingleProcess):
         seeds = [int(rng.integers(0, 2**63, self.size)[self.rank]) for rng in rngs]
         common = [rng.bit_generator.state for rng in rngs]
         reseed(rngs, seeds)
-        if self._own is not None and not add:
+        if self._own is not None:
             self._own.open()
         try:
             if not shards:  # this batch has no rows for this rank

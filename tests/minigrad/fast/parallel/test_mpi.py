@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import multiprocessing
 import os
+import platform
 import re
 import shutil
 import signal
@@ -320,3 +322,118 @@ def test_wait_for_a_rank_that_does_not_come_ends_the_job_with_an_error(
     with pytest.raises(SystemExit):
         job.wait(patience)
     assert codes == [1]
+
+
+def raise_error(kind: type[BaseException]) -> None:
+    try:
+        raise kind("fault")
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+
+
+@pytest.mark.parametrize(
+    "events, code",
+    [
+        ([], None),
+        ([lambda: raise_error(ValueError)], 1),
+        ([lambda: raise_error(KeyboardInterrupt)], None),
+        ([lambda: sys.exit()], None),
+        ([lambda: sys.exit(0)], None),
+        ([lambda: sys.exit(130)], None),
+        ([lambda: sys.exit(3)], 3),
+        ([lambda: sys.exit("text")], 1),
+        ([lambda: sys.exit(3), lambda: sys.exit(0)], None),
+        ([lambda: sys.exit(0), lambda: sys.exit(4)], 4),
+    ],
+)
+@pytest.mark.parametrize("is_working", [False, True])
+def test_rank_ends_the_job_if_its_last_end_is_a_failure(
+    events: list[Any], code: int | None, is_working: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *rest: shown.append(kind))
+    monkeypatch.setattr(sys, "exit", shown.append)
+    monkeypatch.setattr(job.atexit, "register", calls.append)
+    monkeypatch.setattr(job, "_waiting", lambda: None)
+    monkeypatch.setattr(job, "abort", lambda code: calls.append(("abort", code)))
+    monkeypatch.setattr(job, "wait", lambda patience: calls.append(patience))
+    monkeypatch.setattr(job, "_is_working", is_working)
+    job._end_together()
+    for event in events:
+        event()
+    assert len(shown) == len(events)
+    at_exit = calls.pop()
+    at_exit()
+    ends = [] if code is None else [("abort", code)]
+    assert calls == [*ends, 10.0 if is_working else float("inf")]
+
+
+@pytest.mark.parametrize("text", ["error: full\n", ""])
+@pytest.mark.parametrize("rank", [0, 1, 5])
+def test_abort_prints_the_error_of_the_first_rank_at_once_and_those_of_others_later(
+    rank: int, text: str, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(job, "world", lambda: SimpleNamespace(rank=rank, Abort=calls.append))
+    monkeypatch.setattr(job.time, "sleep", lambda seconds: calls.append(("sleep", seconds)))
+    monkeypatch.setattr(job.os, "dup2", lambda *files: calls.append("silence"))
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    job.abort(3, text)
+    assert calls == [*[("sleep", 1.0)] * (rank > 0), "silence", 3]
+    start = f"rank {rank} on {platform.node()}: " if rank else ""
+    assert capfd.readouterr().err == (f"{start}error: full\n" if text else "")
+
+
+@pytest.mark.parametrize(
+    "variables, is_printed",
+    [
+        ({}, True),
+        ({**MPICH, "MPI_LOCALRANKID": "0"}, True),
+        ({**MPICH, "MPI_LOCALRANKID": "1"}, False),
+    ],
+)
+def test_abort_without_mpi4py_prints_once_for_each_machine(
+    variables: dict[str, str], is_printed: bool, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    def missing() -> None:
+        raise MissingExtraError("mpi4py")
+
+    in_job(monkeypatch, variables)
+    monkeypatch.setattr(job, "world", missing)
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    job.abort(3, "error: full")
+    assert capfd.readouterr().err == "error: full\n" * is_printed
+
+
+def test_abort_with_a_closed_standard_error_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, closed = list[int](), io.StringIO()
+    closed.close()
+    monkeypatch.setattr(job, "_stop", calls.append)
+    monkeypatch.setattr(job, "world", lambda: SimpleNamespace(rank=0))
+    monkeypatch.setattr(sys, "__stderr__", closed)
+    job.abort(3, "error: full")
+    assert calls == [3]
+
+
+def test_wait_looks_after_twice_the_time_up_to_a_twentieth_of_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, pauses = iter([False] * 8 + [True]), list[float]()
+    request = SimpleNamespace(Test=lambda: next(answers))
+    monkeypatch.setattr(job, "_waiting", lambda: SimpleNamespace(Ibarrier=lambda: request))
+    monkeypatch.setattr(job.time, "sleep", pauses.append)
+    job.wait()
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05, 0.05]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_job_of_one_rank_does_not_change_the_end_of_the_process(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comm, ends = SimpleNamespace(size=size), list[None]()
+    monkeypatch.setattr(job, "world", lambda: comm)
+    monkeypatch.setattr(job, "_end_together", lambda: ends.append(None))
+    job.begin.cache_clear()
+    assert job.begin() is job.begin() is comm and len(ends) == size - 1
+    job.begin.cache_clear()
