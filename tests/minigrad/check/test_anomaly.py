@@ -16,6 +16,7 @@ import pytest
 import minigrad as mg
 import nn
 from minigrad import AnomalyError, GradientError, Tensor, custom_op
+from minigrad.numpy.watch import Watch
 
 
 def leaf(*values: float) -> Tensor:
@@ -164,3 +165,18 @@ def test_second_derivative_of_watched_kernel_is_the_same(f: Any, watch: Any) -> 
             (g,) = mg.gradients((f(x) ** 3).sum(), x, create_graph=True)
             results.append(mg.gradients((g * g).sum(), x)[0].data)
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("block", [Watch, mg.detect_anomaly, mg.enable_grad])
+def test_number_may_be_taken_out_of_a_tensor_in_a_block_outside_of_derivatives(block: Any) -> None:
+    x = Tensor(2.0, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        with block():
+            return x * (x * 3.0).item()
+
+    assert f(x).item() == 12
+    with pytest.raises(mg.GradientError, match="would lose"):
+        mg.grad(f)(x)
+    with mg.no_grad(), block():
+        assert mg.is_grad_enabled() is (block is mg.enable_grad)
