@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ import nn
 from minigrad import DataParallel, Tensor, optim
 from minigrad.fast import parallel, runtime, stepper
 from minigrad.fast.parallel.captured_state import is_same
+from minigrad.fast.parallel.memory import FlatGradients
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -234,6 +236,66 @@ def test_processes_draw_different_numbers_that_repeat_from_seed() -> None:
 def test_data_parallel_with_invalid_argument_raises(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         DataParallel(optim.SGD([parameter()]), lambda s: s, **{"model": None} | options)
+
+
+@pytest.mark.parametrize(
+    "kind, obstacle, ranks, name, processes",
+    [
+        (None, "no", None, "SingleProcess", 1),
+        (1, "no", None, "SingleProcess", 1),
+        (1, "", 1, "SingleProcess", 1),
+        (2, "", None, "DataParallel", 2),
+        (3, "", 1, "DataParallel", 3),
+        (2, "no", None, "SingleProcess", 1),
+        (None, "no", 2, "MPIParallel", 1),
+        (2, "", 2, "MPIParallel", 2),
+        (2, "no", 3, "MPIParallel", 1),
+        (parallel.SingleProcess, "", 2, "SingleProcess", 1),
+    ],
+)
+def test_steps_are_taken_by_the_processes_and_ranks_there_are(
+    kind: Any, obstacle: str, ranks: Any, name: str, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class MPIParallel(parallel.SingleProcess):
+        def __init__(self, optimizer: Any, loss: Any, parts: int, *, model: Any) -> None:
+            super().__init__(optimizer, loss, model=model)
+            self.parts = parts
+
+    monkeypatch.setattr(parallel, "MPIParallel", MPIParallel)
+    monkeypatch.setattr(parallel, "fork_obstacle", lambda: obstacle)
+    monkeypatch.setattr(parallel, "launched", lambda: ranks and SimpleNamespace(size=ranks))
+    sgd, model = optim.SGD([parameter()]), nn.ModuleList([])
+    warns = pytest.warns(RuntimeWarning, match="parallel=2: no; training runs in one process")
+    with warns if kind == 2 and obstacle else nullcontext():
+        steps = parallel.start_parallel(kind, sgd, abs, model=model)
+    assert (type(steps).__name__, steps.parts) == (name, processes)
+    assert steps.optimizer is sgd and steps.loss is abs and steps.model is model
+
+
+@pytest.mark.parametrize("kind", [True, "2", 2.0, np.int64(2)])
+def test_steps_by_something_else_are_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="parallel must be None, a number of processes or a class"):
+        parallel.start_parallel(kind, optim.SGD([parameter()]), abs, model=None)
+
+
+def test_sums_over_one_process_are_its_numbers_in_a_new_list() -> None:
+    numbers = [1.0, 2.0]
+    sums = parallel.SingleProcess(optim.SGD([parameter()]), abs).sum(numbers)
+    assert sums == numbers and sums is not numbers
+
+
+def test_release_of_earlier_flat_gradients_leaves_those_that_are_used() -> None:
+    p = parameter()
+    sgd = optim.SGD([p])
+    sgd.stepper.follow()
+    vectors = [np.zeros(2), np.zeros(2)]
+    first, second = (FlatGradients(sgd.stepper.groups, [vector]) for vector in vectors)
+    first.release()
+    (p * 3.0).sum().backward()
+    assert [v.tolist() for v in vectors] == [[0, 0], [3, 3]]
+    second.release()
+    vectors[1].fill(0)
+    assert p.grad.tolist() == [3, 3]
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
