@@ -30,7 +30,7 @@ import minigrad as mg
 import nn
 from minigrad import DataParallel, Tensor, optim
 from minigrad.fast import parallel, runtime, stepper
-from minigrad.fast.parallel.captured_state import is_same
+from minigrad.fast.parallel.captured_state import captured_state, generators, is_same
 from minigrad.fast.parallel.memory import FlatGradients
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -62,6 +62,14 @@ def test_states_are_the_same_if_plain_values_are_equal_and_others_identical() ->
         copy = eval(repr(a))
         assert a == b and is_same([copy, len], [b, len]) and not is_same([copy], [b, b])
     assert not is_same([[]], [[]])
+
+
+def test_captured_state_has_a_shared_module_and_its_generator_once() -> None:
+    shared = nn.Dropout(0.5, generator=np.random.default_rng(3))
+    default = nn.Dropout(0.5, generator=mg.default_generator())
+    state = captured_state(nn.ModuleList([shared, nn.ModuleList([shared, default])]))
+    assert sum(value is shared for value in state) == 1
+    assert [*map(id, generators(state))] == [id(mg.default_generator()), id(shared.generator)]
 
 
 @pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])
@@ -348,9 +356,10 @@ def test_uses_that_would_lose_gradients_are_refused() -> None:
     assert p.tolist() == [-6, -6] and q.tolist() == [-2, -2]
 
 
-def test_backward_of_too_many_shards_raises() -> None:
-    with pytest.raises(ValueError, match="shards must be 1 to 2 batches, got 3"):
-        sum_in_parallel()[2].backward([1, 1, 1])
+@pytest.mark.parametrize("count", [0, 3])
+def test_backward_of_no_or_too_many_shards_raises(count: int) -> None:
+    with pytest.raises(ValueError, match=f"shards must be 1 to 2 batches, got {count}"):
+        sum_in_parallel()[2].backward([1] * count)
 
 
 def test_backward_of_loss_that_is_no_tensor_raises() -> None:
@@ -438,6 +447,29 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
 
 
 # -- memory ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_parameters_that_share_memory_are_changed_by_one_process(
+    shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several would change them at the same time."""
+    monkeypatch.setattr(parallel.forked, "_SMALL", 4)
+    first = parameter()
+    second = Tensor(first.data if shares else np.zeros(2), requires_grad=True)
+    sgd, kinds = optim.SGD([first, second], lr=1.0), list[str]()
+    with DataParallel(sgd, lambda shard: ((first + second) * shard).sum(), model=None) as together:
+        send = together._send
+        monkeypatch.setattr(
+            together,
+            "_send",
+            lambda workers, *message: (
+                [kinds.append(message[0]) for _ in workers] and send(workers, *message)
+            ),
+        )
+        run_step(together, 1.0, 2.0)
+    assert kinds == ["run", *["sum", "update"] * (not shares)]
+    assert first.tolist() == [-6, -6] if shares else [-3, -3]
 
 
 def test_parameters_that_share_memory_share_it_after_close() -> None:
