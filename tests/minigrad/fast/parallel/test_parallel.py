@@ -469,7 +469,21 @@ def test_parameters_that_share_memory_are_changed_by_one_process(
         )
         run_step(together, 1.0, 2.0)
     assert kinds == ["run", *["sum", "update"] * (not shares)]
-    assert first.tolist() == [-6, -6] if shares else [-3, -3]
+    assert first.tolist() == ([-6, -6] if shares else [-3, -3])
+
+
+def test_optimizer_takes_steps_by_gradients_of_its_own_process_after_close() -> None:
+    p = parameter()
+    adam = optim.Adam([p], lr=1.0)
+    with DataParallel(adam, lambda shard: (p * shard).sum(), model=None) as together:
+        run_step(together, 1.0, 2.0)
+        shared = adam.state[p]["exp_avg"]
+    adam.zero_grad()
+    (p * -5.0).sum().backward()
+    before = shared.copy()
+    adam.step()
+    assert_allclose(adam.state[p]["exp_avg"], 0.9 * before - 0.1 * 5)
+    assert_array_equal(shared, before)
 
 
 def test_parameters_that_share_memory_share_it_after_close() -> None:
