@@ -193,6 +193,8 @@ def test_search_with_an_index_encodes_lines_once(
     inside = f"{encoder} {lines} 'the dog' --index {encoder}/lines.safetensors"
     call(search.main, inside)  # the index is no part of the encoder
     assert call(search.main, inside).err[-1] == f"3 lines in {encoder}/lines.safetensors"
+    call(search.main, line)  # among other files
+    assert call(search.main, line).err[-1] == f"3 lines in {index}"
     assert again in call(search.main, f"{line} --int8").err
     assert call(search.main, f"{line} --int8").err[-1] == f"3 lines in {index}"
 
@@ -247,6 +249,16 @@ def test_generate_chat_continues_the_conversation(
     assert second == text.decode(nn.generate(model, prompt, max_len=4))
 
 
+def test_generate_chat_has_the_room_that_is_left(
+    gpt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms: list[int] = []
+    monkeypatch.setattr(nn, "stream_text", lambda *_, max_len, **__: rooms.append(max_len) or ["a"])
+    type_lines(monkeypatch, "the cat", "the dog", "why", "")
+    call(generate.main, f"{gpt} --chat")
+    assert rooms == [38, 35, 33]
+
+
 def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
     """Neither at 20 tokens, nor at the number of a setting."""
     model, text = opened(gpt)
@@ -261,8 +273,10 @@ def test_generate_chat_ends_at_the_end_of_the_context(gpt: Path) -> None:
     prompt = text.encode("the dog the cat ", special=False)
     assert done.result == [text.decode(nn.generate(model, prompt, max_len=2))]
     assert done.err[-1] == "(cut after 2 tokens by --max-len)"
-    error = error_of(generate.main, f"{gpt} --chat '{'the ' * 50}'")
-    assert "must have fewer tokens than the context of the model (40), got 50" in error
+    for count in (40, 50):
+        error = error_of(generate.main, f"{gpt} --chat '{'the ' * count}'")
+        assert f"must have fewer tokens than the context of the model (40), got {count}" in error
+    assert len(call(generate.main, f"{gpt} --chat '{'the ' * 39}'").result[0].split()) <= 1
     error = error_of(generate.main, f"{gpt} why --system 'the dog'")
     assert error.endswith("--system needs --chat")
 

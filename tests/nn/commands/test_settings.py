@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 import shlex
@@ -21,7 +22,7 @@ import minigrad
 import minigrad as mg
 import nn
 from minigrad import optim
-from nn.commands import fine_tune, main
+from nn.commands import fine_tune, inputs, main
 from nn.commands.answers import AnswerTask
 from nn.text.vocabulary import SPECIALS
 
@@ -205,6 +206,23 @@ def test_resumed_run_has_the_options_that_it_began_with(
     assert module.parse([*arguments, "--resume", *shlex.split(line)]) == again
 
 
+@pytest.mark.parametrize("error", [ValueError, MemoryError, FileNotFoundError])
+def test_errors_of_a_resumed_run_name_its_settings_or_another_file(
+    error: type[Exception], tmp_path: Path
+) -> None:
+    file, data = tmp_path / "settings.json", tmp_path / "data"
+    data.write_text("")
+    for is_there, resume, text in itertools.product(
+        (False, True), (False, True), ("lr must be 1", f"{data}: empty", f"{data} must be a", f"{data}x: no")
+    ):  # fmt: skip
+        if is_there:
+            file.write_text("{}")
+        named = is_there and resume and text in ("lr must be 1", f"{data}x: no")
+        with pytest.raises(error) as caught, inputs.naming_settings(file, resume):
+            raise error(text)
+        assert str(caught.value) == (f"{file}: {text}" if named else text)
+
+
 # -- fine-tuning -----------------------------------------------------------------------------------
 
 TEMPLATE = "{% for m in messages %}{{ m.content }} {% if m.role == 'assistant' %}[SEP] {% endif %}{% endfor %}"
@@ -386,6 +404,19 @@ def test_answers_that_begin_after_the_limit_are_left_out(
     lengths = [len(ids) for ids, _ in task.train]
     targets = sum(sum(mask) for _, mask in task.train)
     assert f"40 chats; for example: the the cat  →  dog\n{int(np.median(lengths))} tokens in the middle, {max(lengths)} at most; {targets} of {sum(lengths)} tokens are of answers\n" in said  # fmt: skip
+
+
+def test_answers_of_a_first_token_alone_are_left_out(
+    answers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No token predicts it."""
+    for mask, is_kept in (([True, False], False), ([True, True], True), ([False, True], True)):
+        monkeypatch.setattr("nn.commands.answers.encode_chat", lambda *_, m=mask: ([4, 5], m))
+        if is_kept:
+            assert len(answers().train) == 32
+            continue
+        with pytest.raises(ValueError, match="must have an answer before token 40, got none"):
+            answers()
 
 
 def test_report_prints_three_prompts_with_what_is_written_and_expected(

@@ -196,6 +196,7 @@ def test_explore_refuses_what_it_cannot_write(
     assert error_of(explore.main, [*line, "--out", "file/a.html"]).startswith("error: ")
     error = "error: --out must end in .html, .png, .svg, .pdf, got new/a.htm"
     assert error_of(explore.main, [*line, "--out", "new/a.htm"]) == error
+    assert "got a.PNG" in error_of(explore.main, [*line, "--out", "a.PNG"])
     error = "error: --out must end in .html with --backward, got a.png"
     assert error_of(explore.main, [*line, "--backward", "--out", "a.png"]) == error
     hide_packages(monkeypatch, "matplotlib")

@@ -49,6 +49,13 @@ def test_search_of_sources_of_different_lengths_equals_each_alone(convert: Any) 
             nn.generate(model, source=wrong)
 
 
+def test_translation_begins_with_a_token_of_any_number() -> None:
+    config = nn.EncoderDecoderConfig(9, 70_000, 4, 1, 1, 1, 4, bos_id=69_999, max_len=4)
+    model = nn.Transformer(config, np.random.default_rng(0)).eval()
+    expected = model([[4, 5]], [[69_999]]).data.argmax()
+    assert nn.generate(model, source=[[4, 5]], max_len=1) == [[expected]]
+
+
 SEARCHES: dict[str, Any] = {
     "greedy_search": lambda model: nn.greedy_search(model, prompt=[1, 2], max_len=3),
     "sample": lambda model: nn.sample(model, prompt=[1, 2], max_len=3),

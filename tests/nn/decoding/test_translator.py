@@ -133,6 +133,14 @@ def test_translations_are_at_most_twice_as_long_as_the_longest_source_plus_ten(
     assert found == [([1 + more, 2 + more], limits[0]), ([3 + more, 20 + more], limits[1])]
 
 
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 2), (1, 0), (3, 4), (3, 0)])
+def test_translate_with_more_translations_than_hypotheses_raises(
+    beam_size: int, n_best: int
+) -> None:
+    with pytest.raises(ValueError, match=f"n_best must be .*, got {n_best}"):
+        translator().translate(["a"], beam_size=beam_size, n_best=n_best)
+
+
 def test_translate_with_done_reports_the_number_of_sentences() -> None:
     counts: list[int] = []
     model = translator()

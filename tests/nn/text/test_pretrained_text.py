@@ -471,6 +471,8 @@ def test_generate_text_takes_and_returns_strings(tmp_path: Path) -> None:
         ("the", {"text": None}, "text must be a tokenizer from nn.text.load, got NoneType"),
         ("the", {"to": "fra_Latn"}, "to must be a token of the vocabulary, got 'fra_Latn'"),
         ("the", {"language": "eng"}, "model must translate if language is given"),
+        ("the", {"temperature": None}, "temperature must be a number, got None"),
+        ("the", {"temperature": -1.0}, "temperature must be above 0, got -1"),
         ([{"content": ""}], {}, "prompt must have at least one token, got .{'content': ''}."),
         (5, {}, "prompt must be a string or a list of messages, got 5"),
         ([["the"]], {}, r"prompt must be a string or a list of messages, got \['the'\]"),
@@ -494,6 +496,8 @@ def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     ids, *_ = text.batch(["the cat", "the"])
     tokens = nn.generate(model, source=ids, max_len=5, first=(text.id("dog"),), suppress=(0,))
     assert [row[0] for row in tokens] == [text.id("dog")] * 2 and found == text.decode(tokens)
+    first = nn.generate_text(model, text, "the cat", max_len=5, to="dog", first=[text.id("mat")])
+    assert first.startswith("mat")
     assert nn.generate_text(model, text, []) == []
 
 
