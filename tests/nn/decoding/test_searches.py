@@ -189,6 +189,14 @@ def test_beam_search_of_300_hypotheses_stops_when_all_are_finished() -> None:
     assert model.fed == [1]
 
 
+def test_beam_search_keeps_equal_hypotheses_in_the_order_in_which_they_end() -> None:
+    model = TableModel(4, 0)
+    for text in ((0,), (0, 1), (0, 3)):
+        model.tables[text] = np.zeros(4)
+    (found,) = nn.beam_search(model, prompt=[[0]], beam_size=5, n_best=5, eos=[0, 2], max_len=2)
+    assert [h.tokens for h in found] == [[0], [2], [1, 0], [1, 1], [1, 2]]
+
+
 def test_beam_search_extends_300_of_400_hypotheses() -> None:
     model = TableModel(400, 0)
     nn.beam_search(model, prompt=[[0]], max_len=3, beam_size=300, eos=[0])

@@ -79,7 +79,8 @@ def test_load_returns_a_translator_for_inference(saved: Translator, tmp_path: Pa
     expected, again = saved.translate(["a b c", "b"], max_len=5), Translator.load(tmp_path)
     assert again.translate(["a b c", "b"], max_len=5)[1].tokens == expected[1].tokens
     assert not any(p.requires_grad for p in again.model.parameters())
-    assert Translator.load(tmp_path, inference=False).model.train().training
+    model = Translator.load(tmp_path, inference=False).model
+    assert not model.training and model.train().training
 
 
 def test_load_with_another_dropout_and_length_accepts_them(

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,8 +20,8 @@ from support.runs import SumOfRows, assert_same_run
 import minigrad as mg
 import nn
 from minigrad import optim
-from minigrad.io.signals import ENDING, Terminated, terminate
-from nn.runs.interrupts import Interrupts
+from minigrad.io.signals import ENDING, SignalHandlers, Terminated, terminate
+from nn.runs.interrupts import Interrupts, Stopped
 
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(str(ROOT / part) for part in ("nn/runs/", "minigrad/io/", "minigrad/io/signals.py"))
@@ -162,6 +162,30 @@ def test_second_signal_decides_how_a_run_ends(first: Any, second: Any, ending: A
         signal.raise_signal(first)
         signal.raise_signal(second)
     assert type(ended.value) is ending
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("handler", ["default", "command", "own"])
+def test_signals_of_default_handlers_and_of_commands_are_noted(number: Any, handler: str) -> None:
+    """A signal with a handler of the user's keeps it."""
+    received: list[int] = []
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = {"default": defaults[number], "own": lambda number, frame: received.append(number)}
+    before = signal.signal(number, ours.get(handler, signal.SIG_DFL))
+    try:
+        with ExitStack() as stack:
+            if handler == "command":
+                signal.signal(number, defaults[number])
+                stack.enter_context(SignalHandlers(ENDING, terminate, (signal.SIG_DFL,)))
+            if handler != "own":
+                stack.enter_context(pytest.raises(Stopped))
+            interrupts = stack.enter_context(Interrupts())
+            signal.raise_signal(number)
+            assert interrupts.noted == (handler != "own")
+            assert received == ([number] if handler == "own" else [])
+            assert not interrupts.noted or interrupts.number == number
+    finally:
+        signal.signal(number, before)
 
 
 def test_interrupts_with_ctrl_c_at_exit_raise_it(monkeypatch: pytest.MonkeyPatch) -> None:

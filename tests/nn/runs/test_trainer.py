@@ -104,6 +104,10 @@ def test_progress_of_fit_shows_the_figures_of_its_history(monkeypatch: pytest.Mo
     assert len(validated) == 2 and [*shown] == [entry["step"] for entry in validated]
     for entry in validated:
         assert shown[entry["step"]] == {"valid_loss": f"{entry['valid_loss']:.4g}"}
+    for score, expected in ((-1e-12, "0"), (0.75 - 1e-9, "0.75"), (12.3456, "12.35")):
+        t = trainer(max_steps=1, score=lambda model, score=score: score)
+        t.fit()
+        assert shown[1]["score"] == expected
 
 
 @pytest.mark.parametrize("kind", [tuple, list, lambda parts: dict(zip("xy", parts))])

@@ -116,3 +116,24 @@ def test_batches_of_a_subclass_need_plan_and_take_alone() -> None:
     batches = Rows()
     assert [list(batches), list(batches)] == [[[e, 0], [e, 1], [e, 2]] for e in range(2)]
     assert list(batches.epoch(4, 2)) == [[4, 2]]
+
+
+@pytest.mark.parametrize("batches", [(x for x in [1]), iter([1]), map(abs, [1]), zip([1])])
+def test_batches_that_can_be_read_once_are_refused(batches: Any) -> None:
+    with pytest.raises(TypeError, match="batches must be a list, or a function .* runs once only"):
+        nn.as_batches(batches)
+
+
+@pytest.mark.parametrize("batches", ["ab", b"ab", 5, None])
+def test_batches_of_another_type_are_refused(batches: Any) -> None:
+    with pytest.raises(TypeError, match="batches must be an iterable of batches, or a function"):
+        nn.as_batches(batches)
+
+
+@pytest.mark.parametrize(
+    "batches", [{5: 6}, {5}, range(5, 6), dict.fromkeys([5]).keys(), lambda epoch: iter([5])]
+)
+def test_batches_of_any_iterable_or_function_are_read_again(batches: Any) -> None:
+    source = nn.as_batches(batches)
+    assert [[*source.epoch(epoch)] for epoch in range(2)] == [[5], [5]]
+    assert nn.as_batches(source) is source

@@ -348,6 +348,9 @@ def test_read_pairs_names_all_bad_lines_or_skips_them(tmp_path: Path) -> None:
     pairs = [("one", "eins"), ("four", "vier")]
     assert read_pairs(path, left_out=left_out, skip_bad=True) == pairs
     assert +left_out == {"that are bad": 3}
+    path.write_bytes(b"two\nfive\n")
+    with pytest.raises(ValueError, match=f"^{path}, lines 1, 2 must have 2 columns"):
+        read_pairs(path, skip_bad=True)  # all of them
 
 
 def test_read_pairs_of_parallel_files_skips_bad_lines_of_both(tmp_path: Path) -> None:
@@ -387,9 +390,10 @@ def test_pair_batches_with_encode_of_no_ids_raises() -> None:
     with pytest.raises(ValueError, match="PairBatches: both sides of pair 1 must have at least"):
         PairBatches("abc", encode=lambda text, generator: ([], []) if text == "b" else ([4], [4]))
     encode = lambda pair, generator: pair
-    batches = PairBatches([([1], [2])] * 1001 + [([1], [])], shuffle=False, encode=encode)
-    with pytest.raises(ValueError, match="PairBatches: both sides of pair 1001 must have at least"):
-        list(batches.epoch())
+    for shuffle in (False, True):
+        batches = PairBatches([([1], [2])] * 1001 + [([1], [])], shuffle=shuffle, encode=encode)
+        with pytest.raises(ValueError, match="PairBatches: both sides of pair 1001 must have at"):
+            list(batches.epoch())
 
 
 @pytest.mark.parametrize(
