@@ -157,7 +157,9 @@ def fine_tune(args: argparse.Namespace) -> float:
         if trainer.parallel.rank == 0:
             nn.load_weights(run.best, task.model)
             result = task.report()
-            save(args, task)
+            if args.save_adapter:
+                nn.save_adapter(args.save_adapter, task.model, base=args.model)
+            nn.save(args.out, nn.merge_lora(task.model), task.text)
             print(f"{len(task.held_out):,} {task.kind} texts; saved in {args.out}")
             return result
     return trainer.best or 0.0
@@ -278,10 +280,3 @@ def check_directories(args: argparse.Namespace) -> None:
             f"--out must be a directory without a run, got {args.out}; pass --resume to continue "
             "the run, or choose another directory"
         )
-
-
-def save(args: argparse.Namespace, task: LabelTask | AnswerTask) -> None:
-    """Write the model with its tokenizer, and the adapter if it was asked for."""
-    if args.save_adapter:
-        nn.save_adapter(args.save_adapter, task.model, base=args.model)
-    nn.save(args.out, nn.merge_lora(task.model), task.text)

@@ -262,6 +262,7 @@ def planned(line: str, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         ("encoder", "--save-adapter {}/adapter", 1e-3, "lora"),
         ("encoder", "--train head --lr 0.5", 0.5, "head"),
         ("encoder", "--train head", 1e-3, "head"),
+        ("encoder", "--lr 0", 0.0, "all"),
         ("gpt", "", 1e-3, "lora"),
         ("gpt", "--train all", 5e-5, "all"),
     ],
@@ -404,6 +405,18 @@ def test_answers_that_begin_after_the_limit_are_left_out(
     lengths = [len(ids) for ids, _ in task.train]
     targets = sum(sum(mask) for _, mask in task.train)
     assert f"40 chats; for example: the the cat  →  dog\n{int(np.median(lengths))} tokens in the middle, {max(lengths)} at most; {targets} of {sum(lengths)} tokens are of answers\n" in said  # fmt: skip
+
+
+def test_answers_to_one_prompt_are_in_one_part(
+    answers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(f"the cat {i}", f"{answer} {i}") for i in range(30) for answer in ("a", "b", "c")]
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    for name, method in (("_examples", lambda self, chats: chats), ("_print_facts", lambda *_: None), ("_loss", lambda *_: 0.0)):  # fmt: skip
+        monkeypatch.setattr(AnswerTask, name, method)
+    task = answers()
+    parts = [{chat[0]["content"] for chat in part} for part in (task.train, task.valid, task.held_out)]  # fmt: skip
+    assert all(parts) and sum(map(len, parts)) == len(set.union(*parts)) == 30
 
 
 def test_answers_of_a_first_token_alone_are_left_out(

@@ -77,6 +77,20 @@ def test_load_pairs_of_a_file_holds_out_at_most_a_sixth(n: int, test: int, valid
     assert {pair for part in parts for pair in part} == {(f"a {i}", f"b {i}") for i in range(n)}
 
 
+@pytest.mark.parametrize(("options", "sizes"), [("--valid", (27, 2, 3)), ("--test", (26, 4, 2))])
+def test_load_pairs_holds_out_what_no_file_has(
+    tmp_path: Path, options: str, sizes: tuple[int, ...]
+) -> None:
+    for name, n in (("a.tsv", 30), ("b.tsv", 2)):
+        (tmp_path / name).write_text("".join(f"{name} {i}\tb {i}\n" for i in range(n)))
+    line = f"--data {tmp_path}/a.tsv {options} {tmp_path}/b.tsv --out {tmp_path}/run"
+    size = "--test-size 3" if options == "--valid" else "--valid-size 4"
+    parts = train.load_pairs(train.parse([*line.split(), *size.split()]))
+    assert tuple(map(len, parts)) == sizes
+    of_file = [{source.split()[0] for source, _ in part} == {"b.tsv"} for part in parts]
+    assert of_file == [False, options == "--valid", options == "--test"]
+
+
 def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:
     args = train.parse(["--data", "pairs.tsv"])
     texts = {"我有一只猫": "char", "ねこがいる": "char", "고양이가 있다": "word", "a cat": "word"}
@@ -432,6 +446,9 @@ def test_train_prints_left_out_rows_in_one_line(
         "left out of 33 rows: 1 a row of headings, 1 with an empty side, 1 of more than 8 tokens"
     )
     assert expected in call(lambda argv: train.build(train.parse(argv)), line).err
+    monkeypatch.setattr(train, "MAX_LEN", 1)
+    error = error_of(train.main, line)
+    assert error == "error: PairBatches: pairs must contain at least one pair, got none"
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 129])

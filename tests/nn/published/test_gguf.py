@@ -701,6 +701,8 @@ def test_tokenizer_with_scores_has_bytes_only_if_they_are_tokens(tmp_path: Path)
     assert text.encode("\u00e9a")[2:] == [0, 6]
     joined = scored_vocabulary("<", "0", "x", "C", "3", ">", "<0", "x3", "<0xC3>", types=[1] * 8 + [6])  # fmt: skip
     assert text_of(tmp_path, joined).encode("<0xC3>")[2:] == [10, 6, 7, 8, 9]
+    halves = scored_vocabulary(*"<0xC3>", "<0", "<0x", "<0xC", "3>", "<0xC3>", types=[1] * 10 + [6])
+    assert text_of(tmp_path, halves).encode("<0xC3>")[2:] == [12, 13]
 
 
 @pytest.mark.parametrize("scores", [(-1.0, -2.0), (-2.0, -1.0), (0.0, 0.0)])

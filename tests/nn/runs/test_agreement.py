@@ -217,6 +217,20 @@ def test_patience_counts_validations_since_the_best_one(
     assert run.step == ends and run.best == max(scores[:ends])
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
+def test_weights_of_the_last_validations_are_kept_also_of_worse_ones(
+    count: int, tmp_path: Path
+) -> None:
+    model = nn.Linear(1, 1)
+    run = nn.Trainer(
+        model, SGD(model.parameters(), 0.1), [np.ones((1, 1))], objective=lambda model, x: model(x).sum(), run_dir=tmp_path,
+        score=lambda model: -run.step, validate_every=2, keep_last=count, max_steps=6, progress=False,
+    )  # fmt: skip
+    run.fit()
+    kept = [2, 4, 6][-count:] if count else []
+    assert [p.name for p in run.run.checkpoints()] == [f"weights-{n:07}.safetensors" for n in kept]
+
+
 @pytest.mark.parametrize(("weight", "factor"), [(1, 1.0), (0.125, 1.0), (3, 1.0), (1, 0.0)])
 def test_loss_of_a_step_is_divided_by_the_count_of_its_objective(
     weight: float, factor: float

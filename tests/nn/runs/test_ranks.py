@@ -171,6 +171,12 @@ def test_run_of_ranks_that_is_stopped_and_resumed_equals_one_process(
     assert names[0] == names[1]
 
 
+def test_ranks_and_processes_are_settings_of_their_own(tmp_path: Path) -> None:
+    kinds = (None, 2, partial(Rank, Job(2), 0))
+    found = [made(tmp_path, parallel=kind)._settings()["ranks"] for kind in kinds]
+    assert found == [[1, 1], [1, 2], [2, 1]]
+
+
 def test_score_of_a_run_of_ranks_is_that_of_the_first(tmp_path: Path) -> None:
     def fit(rank: int) -> nn.Trainer:
         score = lambda model: -t.step if rank == 0 else 99.0

@@ -37,6 +37,7 @@ MERGES = [
     "e \u00cc",
     "e\u00cc \u0123",
     "\u00c3 \u00a9",
+    "' S",
 ]  # the last ones: e and an accent
 
 
@@ -131,6 +132,7 @@ def test_special_tokens_around_texts_are_those_of_the_class(
         ("GPTNeoXTokenizer", {}, "12", "12"),
         ("Qwen2Tokenizer", {}, "12", "1 2"),  # each digit alone
         ("GPT2Tokenizer", {}, "t'S", "t ' S"),
+        ("Qwen2Tokenizer", {}, "t'S", "t 'S"),
     ],
 )
 def test_byte_level_tokenizers_split_by_the_rules_of_the_class(

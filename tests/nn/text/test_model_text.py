@@ -384,6 +384,9 @@ def test_generated_text_is_that_of_the_tokens(row: list[int], most: int) -> None
     expected = text.decode(tokens)
     assert "".join(stream) == expected == nn.generate_text(LM, text, prompt, max_len=most)
     assert [i for i in recorded if i != EOS] == [i for i in tokens if i != EOS]
+    for stop in (["zzz", *expected.split()[-1:]], [*expected.split()[:1], "zzz"]):
+        pieces = nn.stream_text(LM, text, prompt, max_len=most, stop=stop)
+        assert "".join(pieces) == "".join(until_stop([expected], stop))
     for options in ({"temperature": 0}, {"do_sample": False}):
         assert nn.generate_text(LM, text, [prompt], max_len=most, **options) == [expected]
     for options in ({"temperature": 1.0}, {"top_k": 4}, {"top_p": 0.9}, {"min_p": 0.1}):
@@ -431,6 +434,9 @@ def test_options_of_a_directory_are_those_of_its_generation_config() -> None:
         "bad_words": [],
     }
     assert options_of_directory(model, {}, 3) == sampled
+    model.origin.generation = Settings({"num_beams": 1, "max_new_tokens": 3}, "x")
+    assert "num_beams" not in options_of_directory(model, {}, 3, streams=True)
+    model.origin.generation = Settings({"max_length": 9}, "x")
     with pytest.raises(ValueError, match="max_length must be above the 9 tokens of the prompt"):
         options_of_directory(model, {}, 9)
 

@@ -96,6 +96,7 @@ def test_bpe_tokenizer_splits_and_joins_any_text(bpe: BPETokenizer) -> None:
     assert tokenizer_named(**bpe.to_dict())("wider low") == bpe("wider low")
     with pytest.raises(ValueError, match="a text must be valid UTF-8, got .*udcff"):
         bpe("\udcff")
+    assert BPETokenizer.train(["AB AB"] * 9, 260, lowercase=True)("AB Ab") == ["Ġab"] * 2
 
 
 def test_bpe_tokenizer_with_whole_words_merges_between_spaces() -> None:
