@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,19 @@ def test_options_of_the_loss_count_in_training_alone() -> None:
     for wrong in (True, "0.5", 1.001, -0.001, np.nan):
         with pytest.raises(ValueError, match="label_smoothing must be a number from 0 to 1, got"):
             nn.ModelLoss(label_smoothing=wrong)
+
+
+@pytest.mark.parametrize("missing", ["count", "total", "split"])
+def test_objective_without_a_method_is_no_objective(missing: str) -> None:
+    methods = {name: (lambda *_: 0) for name in ("count", "total", "split") if name != missing}
+    model = nn.Linear(1, 1)
+    make = lambda objective: nn.Trainer(model, SGD(model.parameters(), 0.1), [], objective=objective, max_steps=1)  # fmt: skip
+    with pytest.raises(TypeError, match="objective must be a function .* or an Objective, got"):
+        make(SimpleNamespace(**methods))
+    with pytest.raises(TypeError, match="objective must be given, since Linear has no loss"):
+        make(None)
+    whole = SimpleNamespace(**methods, **{missing: lambda *_: 0})
+    assert make(whole).objective is whole
 
 
 @pytest.mark.parametrize(
