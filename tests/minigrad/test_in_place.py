@@ -225,14 +225,18 @@ def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[...
         y.backward()
 
 
-def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array() -> None:
+@pytest.mark.parametrize("by_data", [True, False])
+def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array(by_data: bool) -> None:
     parts = [(i, j) for i in range(5) for j in range(i + 1, 5)]
     for saved, written in itertools.product(parts, parts):
         memory = np.ones(4)
         x = Tensor(np.ones(np.ptp(saved)), requires_grad=True)
         y = (x * memory[slice(*saved)]).sum()
         other = Tensor(memory[slice(*written)])
-        other += 1
+        if by_data:
+            other.data += 1
+        else:
+            other += 1
         if saved[0] < written[1] and written[0] < saved[1]:
             with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
                 y.backward()

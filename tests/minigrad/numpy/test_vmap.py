@@ -547,3 +547,10 @@ def test_write_of_examples_into_memory_that_they_share_raises(
     xs = mg.Tensor(np.arange(6.0).reshape(2, 3), requires_grad=has_gradient)
     with pytest.raises(mg.GradientError, match="values that differ by example .* np.zeros_like"):
         mg.vmap(f)(xs)
+
+
+@pytest.mark.parametrize("dtype", [None, np.float32, float, int])
+def test_tensor_made_of_an_example_has_its_dtype(dtype: Any) -> None:
+    x = np.array([[1.5, 2.5], [3.5, 4.5]])
+    y = mg.vmap(lambda row: mg.Tensor(row.detach(), dtype=dtype) * 2)(x)
+    np.testing.assert_array_equal(y.data, x.astype(dtype or float) * 2, strict=True)
