@@ -270,8 +270,7 @@ class Optimizer(OptimizerMethods):
 
 def sum_of_squares(arrays: Iterable[np.ndarray]) -> float:
     """Return Σ x² over arrays, computed in their dtype, so it may overflow or underflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return sum(float(np.vdot(x, x)) for x in arrays)
+    return sum(float(np.vdot(x, x)) for x in arrays)
 
 
 def norm_of(arrays: Sequence[np.ndarray], squares: float | None = None) -> float:

@@ -523,3 +523,20 @@ def test_matrix_is_not_multiplied_in_place_by_fewer_axes(matrix: Any) -> None:
         ):
             t @= other
         assert (t.data == 1).all()
+
+
+class Indices(np.ndarray):
+    """An array of another class, as `np.memmap` is."""
+
+
+@pytest.mark.parametrize("change", [lambda i: i, lambda i: (i,), lambda i: (i, ...)])
+@pytest.mark.parametrize("kind", [np.asarray, Tensor, lambda i: i.view(Indices)])
+@pytest.mark.parametrize("index", [np.array([0, 2]), np.array([True, False, True])], ids=str)
+def test_selection_keeps_its_index_if_the_array_changes_afterwards(
+    index: Any, kind: Any, change: Any
+) -> None:
+    x, memory = Tensor(np.ones((3, 3)), requires_grad=True), index.copy()
+    y = x[change(kind(memory))]
+    memory[:] = np.roll(index, 1)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.data.tolist() == [[1] * 3, [0] * 3, [1] * 3]

@@ -620,3 +620,13 @@ def test_cho_solve_keeps_no_inverse_of_a_factor_that_is_written() -> None:
     for passes in range(1, 3):
         y.backward(retain_graph=True)
         np.testing.assert_allclose(x.grad.data, passes * (expected + expected.T) / 2, 1e-11)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_operand_that_is_not_chosen_gets_exactly_0(create_graph: bool) -> None:
+    condition, g = np.array([True, False] * 3), np.repeat([np.inf, np.nan, -np.inf], 2)
+    a, b = (mg.Tensor(np.ones(6), requires_grad=True) for _ in range(2))
+    y = np.where(condition, a, b)
+    ga, gb = mg.gradients(y, [a, b], g, create_graph=create_graph)
+    np.testing.assert_array_equal(ga.data, np.where(condition, g, 0))
+    np.testing.assert_array_equal(gb.data, np.where(condition, 0, g))

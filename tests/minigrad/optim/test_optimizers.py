@@ -115,6 +115,24 @@ def test_graph_that_needs_a_gradient_is_refused_after_a_write_to_it(write: Any) 
         y.backward()
 
 
+def test_group_may_be_one_tensor() -> None:
+    p, q = leaf(gradient=[1, 2]), leaf(gradient=[3, 4])
+    sgd = optim.SGD([{"params": p}], lr=1.0)
+    sgd.add_param_group({"params": q, "lr": 0.5})
+    sgd.step()
+    assert p.tolist() == [0, -1] and q.tolist() == [-0.5, -1]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_parameter_of_half_precision_that_would_be_changed_is_refused(frozen: bool) -> None:
+    p = leaf(dtype=np.float16, gradient=[1, 1])
+    p.requires_grad = not frozen
+    with pytest.raises(TypeError, match="is float16, whose steps would be rounded away"):
+        optim.SGD([leaf(), p])
+    p.grad, p.requires_grad = None, False
+    assert len(optim.SGD([leaf(), p]).state) == 1
+
+
 def test_groups_of_a_caller_do_not_change_and_make_several_optimizers() -> None:
     groups = [{"params": [leaf()]}, {"params": (leaf(),), "momentum": 0.5}]
     before = [dict(group) for group in groups]
