@@ -69,8 +69,8 @@ class Targets:
         weights = (counts * weights).astype(dtype, copy=False)
         total = weights.sum()
         self.divisor: Array = total + (total == 0)  # 1 if all rows are ignored
-        self.on_target = weights * dtype.type(1 - smoothing)
-        self.on_all = (counts * dtype.type(smoothing / classes)).astype(dtype)
+        self.on_target = weights * dtype.type(1 - float(smoothing))
+        self.on_all = (counts * dtype.type(float(smoothing) / classes)).astype(dtype)
 
 
 def _checked_target(name: str, shape: Shape, target: Ids, weight: Array, smoothing: float) -> Array:

@@ -567,4 +567,4 @@ class SequentialLR(_Rates):
         """
         for schedule, part in zip(self.schedulers, state["schedulers"], strict=True):
             schedule.load_state_dict(part)
-        self._set(state["count"])
+        self.count = state["count"]

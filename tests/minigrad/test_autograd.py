@@ -102,9 +102,12 @@ def test_node_is_freed_before_the_rules_of_its_parents_run() -> None:
     assert alive == [3, 2, 1]
 
 
-def test_second_backward_without_retain_graph_is_refused() -> None:
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_second_backward_without_retain_graph_is_refused(is_kept: bool) -> None:
     x = leaf(3)
     h = x * x
+    if is_kept:
+        h.retain_grad()
     a, b = h.sum(), h.mean()
     a.backward(retain_graph=True)
     a.backward()

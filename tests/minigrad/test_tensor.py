@@ -32,6 +32,10 @@ def test_tensor_of_array_shares_its_memory_and_tensor_function_copies() -> None:
     "data, message",
     [
         ([None], "an array must contain numbers .* write np.array"),
+        *[
+            (x, "Tensor: data must be numbers or booleans, got dtype")
+            for x in ("text", ["a"], np.datetime64("2020"), np.array(1, "m8[s]"))
+        ],
         ([Tensor(1.0, True)], "this tensor requires gradients, which an ndarray cannot have"),
     ],
 )

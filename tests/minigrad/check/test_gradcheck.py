@@ -382,3 +382,13 @@ def test_custom_op_refuses_gradients_that_do_not_fit(rules: Any, message: str) -
 def test_custom_op_refuses_unknown_names(rules: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         custom_op(**rules)(lambda x: x)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_custom_op_needs_one_gradient_for_each_operand(count: int, create_graph: bool) -> None:
+    product = custom_op(vjp=lambda g, a, b: (g * b,) * count)(lambda a, b: a * b)
+    x = Tensor(np.ones(2), requires_grad=True)
+    for operands in ((x, x), (x, np.ones(2)), (np.ones(2), x)):
+        with pytest.raises(GradientError, match=f"vjp must return 2 gradients, .* got {count}"):
+            product(*operands).sum().backward(create_graph=create_graph)

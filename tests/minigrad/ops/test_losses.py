@@ -348,3 +348,15 @@ def test_cross_entropy_refuses_smoothing_outside_of_0_to_1(target: Any, smoothin
 def test_cross_entropy_of_bad_shapes_is_refused(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("smoothing", [0, 1e-6, np.float64(0.1), np.float32(0.5), 1, True])
+@pytest.mark.parametrize("dtype", [np.float32, float])
+def test_smoothing_of_any_size_and_type_has_its_formula(smoothing: Any, dtype: Any) -> None:
+    x, target = np.array([[1.0, 2.0, -30.0]]), np.array([1])
+    logp = x - np.log(np.exp(x).sum())
+    expected = (smoothing - 1) * logp[0, 1] - smoothing * logp.mean()
+    for weight in (None, np.ones(3)):
+        y = mg.cross_entropy(x.astype(dtype), target, weight, label_smoothing=smoothing)
+        assert y.dtype == dtype
+        np.testing.assert_allclose(y.data, expected, rtol=1e-6 if dtype is np.float32 else 1e-12)

@@ -145,10 +145,13 @@ def test_one_cycle_of_groups_moves_between_its_points_with_momentum_against_it(
 def test_one_cycle_has_a_rate_for_each_of_its_steps_and_no_other(three_phase: bool) -> None:
     optimizer = optim.Adam([leaf()], betas=(0.9, 0.5))
     schedule = optim.OneCycleLR(optimizer, 1.0, 10, three_phase=three_phase, pct_start=0.4)
-    rates = [schedule.lr]
+    rates, momenta = [schedule.lr], [optimizer.param_groups[0]["betas"][0]]
     for _ in range(9):
         schedule.step()
         rates.append(schedule.lr)
+        momenta.append(optimizer.param_groups[0]["betas"][0])
+    ends = [0, 3, 6, 9] if three_phase else [0, 3, 9]
+    assert [momenta[i] for i in ends] == pytest.approx([0.95, 0.85, 0.95, 0.95][: len(ends)])
     assert rates[3] == max(rates) == 1.0 and rates[0] == pytest.approx(1 / 25)
     assert (rates[6] == pytest.approx(1 / 25)) == three_phase
     assert rates[9] == pytest.approx(1 / 25 / 1e4)
@@ -289,3 +292,19 @@ def test_schedule_step_after_a_group_was_added_is_refused() -> None:
 def test_schedule_refuses_argument(make: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         make(sgd())
+
+
+def test_sequence_resumed_after_a_rate_set_by_hand_keeps_it() -> None:
+    def make() -> tuple[Any, Any]:
+        optimizer = sgd()
+        parts = [optim.StepLR(optimizer, 2, 0.5), optim.ExponentialLR(optimizer, 0.9)]
+        return optimizer, optim.SequentialLR(optimizer, parts, [3])
+
+    optimizer, whole = make()
+    whole.step()
+    optimizer.param_groups[0]["lr"] = 0.77
+    other, resumed = make()
+    resumed.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    for _ in range(5):
+        assert resumed.get_last_lr() == whole.get_last_lr()
+        whole.step(), resumed.step()

@@ -49,6 +49,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("tile", lambda: torch.tile(T, (2, 1)), np.tile(A, (2, 1))),
     ("repeat_interleave", lambda: torch.repeat_interleave(T, 2, 1), A.repeat(2, 1)),
     ("t", lambda: torch.t(T), A.T),
+    ("t of a square", lambda: torch.t(T[:, :2]), A[:, :2].T),
     ("t of a vector", lambda: torch.t(T[0]), A[0]),
     ("method t", lambda: T.t(), A.T),
     ("flatten of a number", lambda: mg.flatten(Tensor(2.0)), [2.0]),

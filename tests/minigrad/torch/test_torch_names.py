@@ -125,6 +125,7 @@ def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
         (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
         (lambda: X.to("cuda"), TypeError, "or the device 'cpu', got 'cuda'"),
         (lambda: X.view(np.int64), TypeError, "view: shape must be integers, got .*; convert to a"),
+        (lambda: X.view(float, 6), TypeError, "view: shape must be integers, got <class 'float'>"),
         (lambda: X.view("int64"), TypeError, "view: shape must be integers, got 'int64'"),
         (lambda: X.to("quick"), TypeError, "a tensor, or the device 'cpu', got 'quick'"),
     ],
