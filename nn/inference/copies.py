@@ -97,8 +97,7 @@ class _ReadOnly(Module):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
             "this is a copy for inference, which is read-only: change the model it was made of, "
-            "and call "
-            "nn.for_inference again"
+            "and call nn.for_inference again"
         )
 
     load_state_dict = astype = prune_heads = requires_grad_ = _refuse

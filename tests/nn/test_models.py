@@ -17,6 +17,7 @@ import pytest
 import minigrad as mg
 import nn
 from nn import models
+from nn.block import InputEmbedding
 from nn.layers import TrailingNorm
 from nn.options.padding import warn_of_batch
 from nn.published.weights import load_model, model_to_dict
@@ -498,6 +499,17 @@ def test_initial_weights_of_tied_tables_are_those_of_embeddings(tie: Any) -> Non
     assert np.std(model.output.weight.data) == pytest.approx(std, rel=0.05)
     tied = nn.LanguageModel(nn.DecoderOnlyConfig(500, 64, 2, 1, 8), np.random.default_rng(0))
     assert np.std(tied.output.weight.data) == pytest.approx(0.02, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("std", [None, 0.0, 0.1])
+def test_embedding_of_the_book_has_any_scale_and_spread(scale: float, std: float | None) -> None:
+    config = nn.LanguageModelConfig(900, 8, 2, 1, 8, max_len=5)
+    embed = InputEmbedding(config, 900, np.random.default_rng(0), scale=scale, std=std).eval()
+    expected = 1 / scale if std is None else std
+    assert embed.tokens.weight.data.std() == pytest.approx(expected, rel=0.05)
+    x = embed.tokens([[4, 5]]).data * scale + embed.positions.weight.data[:2]
+    np.testing.assert_allclose(embed([[4, 5]]).data, x, rtol=1e-6)
 
 
 def test_embedding_without_positions_begins_at_position_0() -> None:

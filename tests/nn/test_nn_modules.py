@@ -427,6 +427,8 @@ def test_modules_evaluate_until_the_outermost_block_ends() -> None:
 
 def test_registered_buffer_can_be_replaced_but_no_other_attribute() -> None:
     m, other = Small(), Small()
+    m.register_buffer("shared", array := np.ones(2), persistent=False)
+    assert m.shared is array
     m.register_buffer("count", [1, 2], persistent=False)
     m.register_buffer("table", None)
     assert m.count.tolist() == [1, 2] and list(m.state_dict()) == NAMES
