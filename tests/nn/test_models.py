@@ -501,6 +501,40 @@ def test_initial_weights_of_tied_tables_are_those_of_embeddings(tie: Any) -> Non
     assert np.std(tied.output.weight.data) == pytest.approx(0.02, rel=0.05)
 
 
+BOOK = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_len": 7}
+PAIR = {
+    "source_vocab_size": 9,
+    "target_vocab_size": 9,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+}
+ALONE = {"vocab_size": 9, "num_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("positions", "dtype"), [("sinusoidal", "float16"), ("learned", "float64")]
+)
+@pytest.mark.parametrize(
+    ("kind", "make", "sizes"),
+    [(nn.Transformer, nn.TransformerConfig, PAIR), (nn.Transformer, nn.EncoderDecoderConfig, PAIR),
+     (nn.LanguageModel, nn.LanguageModelConfig, ALONE), (nn.LanguageModel, nn.DecoderOnlyConfig, ALONE)],
+)  # fmt: skip
+def test_tables_of_a_model_have_the_settings_of_its_configuration(
+    kind: Any, make: Any, sizes: Any, positions: str, dtype: str
+) -> None:
+    """A padding token that also ends sequences is trained."""
+    for ends in (2, (3, 0)):
+        config = make(**BOOK, **sizes, pad_id=0, eos_id=ends, positions=positions, dtype=dtype)
+        model = kind(config, np.random.default_rng(0))
+        assert {a.dtype for a in model.state_dict().values()} == {np.dtype(dtype)}
+        parts = [m for m in model.modules() if isinstance(m, InputEmbedding)]
+        assert len(parts) == (2 if kind is nn.Transformer else 1)
+        for part in parts:
+            assert part.tokens.padding_idx == (0 if ends == 2 else None)
+            assert part.positions.weight.shape == (7, 8) and part.positions.weight.dtype == dtype
+            assert part.positions.max_len == 7
+
+
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("std", [None, 0.0, 0.1])
 def test_embedding_of_the_book_has_any_scale_and_spread(scale: float, std: float | None) -> None:
