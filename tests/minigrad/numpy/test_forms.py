@@ -211,10 +211,10 @@ def derivative(call: Call, order: int, step: float, seed: int) -> float:
     ys = tracked_in(flat(outcome(call, move)))
     y: Any = sum((y * rng.standard_normal(y.shape)).sum() for y in ys)
     with np.errstate(all="ignore"):
-        for _ in range(order):
+        for left in reversed(range(order)):
             if not tracked_in([y]):
                 return 0.0
-            (y,) = mg.gradients(y, [t], create_graph=True)
+            (y,) = mg.gradients(y, [t], create_graph=left > 0)
     return float(y.item())
 
 
