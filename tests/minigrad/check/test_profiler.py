@@ -46,20 +46,20 @@ def test_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     x = Tensor(np.ones((4, 8)), requires_grad=True)
     with mg.profile() as p:
         y = slow(x)
-        loss = (y * x).sum() + y.sum()
+        loss = (y * x).sum() + (x * y).sum()
         passed(5.0, None)
         loss.backward()
     rows = {name: (row.calls, row.saved) for name, row in p.rows.items()}
     # `multiply` saves both operands, of which x is a leaf that is kept anyway
-    assert rows == {"slow": (1, 0), "multiply": (1, 4 * 8 * 8), "sum": (2, 0), "add": (1, 0)}
+    assert rows == {"slow": (1, 0), "multiply": (2, 2 * 4 * 8 * 8), "sum": (2, 0), "add": (1, 0)}
     assert (p.rows["slow"].forward, p.rows["slow"].backward, p.seconds) == (3.0, 2.0, 10.0)
     _, first, *_, outside, last = [line.split() for line in str(p).splitlines()]
     assert (first[0], first[-1]) == ("slow", "50.0%")
-    assert last == ["all,", "10000.00", "ms", "5", "3000.00", "2000.00", "0.00"]
+    assert last == ["all,", "10000.00", "ms", "6", "3000.00", "2000.00", "0.00"]
     assert (outside[0], outside[-1]) == ("outside", "50.0%")
     p.save_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert len(events) == 5 + 7  # five calls, and a rule for each operand
+    assert len(events) == 6 + 9  # six calls, and a rule for each operand
     assert events[0].items() >= {"name": "slow", "cat": "forward", "ph": "X", "dur": 3e6}.items()
 
 
