@@ -33,6 +33,7 @@ X = Tensor(VALUES, requires_grad=True)
         (lambda x: x.flatten(order="F"), lambda x: x.T.ravel()),
         (lambda x: x.add(1).mul(2).sub(3).div(4), lambda x: ((x + 1) * 2 - 3) / 4),
         (lambda x: x.std(dim=0, unbiased=True), lambda x: x.std(0, ddof=1)),
+        (lambda x: x.var(dim=0, ddof=1), lambda x: x.var(0, ddof=1)),
         (lambda x: x[:, None].expand(-1, 4, 3), lambda x: np.repeat(x[:, None], 4, 1)),
     ],
 )

@@ -381,10 +381,11 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
     assert again.history == t.history[:1] + t.history[2:]
     assert metrics.read_bytes() == b"".join([first, *rest])
     metrics.write_bytes(first + line)
+    (tmp_path / "metrics-damaged-2.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.warns(UserWarning, match="metrics.jsonl: 1 line cannot be read"):
         scaled_trainer(tmp_path, log_every=1).resume()
-    copies = [(tmp_path / f"metrics-damaged-{i}.jsonl").read_bytes() for i in (1, 2)]
-    assert copies == [damaged, first + line]
+    copies = [(tmp_path / f"metrics-damaged-{i}.jsonl").read_bytes() for i in (1, 3)]
+    assert copies == [damaged, first + line] and not (tmp_path / "elsewhere").exists()
 
 
 # -- values that are not finite ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable
 
@@ -74,3 +75,12 @@ def test_corpus_of_too_many_pairs_raises() -> None:
     draw: Callable[[np.random.Generator], corpora.Pair] = lambda rng: (str(rng.integers(3)), "x")
     with pytest.raises(ValueError, match="n must be at most about 3, .*, got 5"):
         corpora._distinct(draw, 5, 0, [])
+
+
+def test_corpus_whose_sentences_are_drawn_seldom_has_all_of_them() -> None:
+    numbers = itertools.count()
+    draw: Callable[[np.random.Generator], corpora.Pair] = lambda rng: (
+        str(next(numbers) // 6_000),
+        "x",
+    )
+    assert [a for a, _ in corpora._distinct(draw, 4, 0, [])] == [*"0123"]
