@@ -29,12 +29,16 @@ INDEXED = load("indexed_pairs")
 
 
 def model_and_optimizer(dropout: float = 0.0) -> tuple[nn.Transformer, optim.Adam]:
-    """Return the same small model and optimizer on every rank."""
+    """Return the same small model and optimizer, with two groups, on every rank."""
     mg.manual_seed(0)
     model = nn.Transformer(
         nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64")
     )
-    return model, optim.Adam(model.parameters(), lr=5e-3, clip_norm=0.5)
+    weights, others = (
+        [p for p in model.parameters() if (p.ndim > 1) == is_weight] for is_weight in (True, False)
+    )
+    groups = [{"params": weights}, {"params": others, "lr": 2e-3}]
+    return model, optim.Adam(groups, lr=5e-3, clip_norm=0.5)
 
 
 def batch(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray]:

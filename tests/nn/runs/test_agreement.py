@@ -88,6 +88,18 @@ def test_run_directory_that_is_entered_twice_stays_locked_until_the_last_exit(
         pass
 
 
+def test_run_directory_that_cannot_be_read_is_not_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, other = nn.RunDirectory(tmp_path), nn.RunDirectory(tmp_path)
+    monkeypatch.setattr(Path, "iterdir", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError), run:
+        pass
+    monkeypatch.undo()
+    with other:
+        pass
+
+
 def test_files_of_an_earlier_run_are_those_that_are_not_empty(tmp_path: Path) -> None:
     run = nn.RunDirectory(tmp_path)
     run.metrics.write_text("")
