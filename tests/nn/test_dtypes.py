@@ -110,6 +110,13 @@ def test_first_line_of_a_pytorch_user_works(create: Any) -> None:
     assert nn.Linear(3, 4)(mg.tensor([[1.0, 2, 3]])).shape == (1, 4)
 
 
+def test_layer_in_float64_keeps_large_integers() -> None:
+    layer = nn.Linear(1, 1, bias=False, dtype=float)
+    layer.weight.data[...] = 1
+    for x in (np.array([[2**24 + 1]]), Tensor([[2**53 - 1]]), np.array([[1 + 2**-40]])):
+        assert layer(x).item() == x.item()
+
+
 def test_layer_in_vmap_converts_the_examples() -> None:
     layer, x = nn.Linear(3, 2), np.random.default_rng(0).standard_normal((4, 3))
     np.testing.assert_allclose(mg.vmap(layer)(mg.tensor(x)).data, layer(x).data, 1e-5, 1e-6)

@@ -359,6 +359,19 @@ def test_transformer_with_batches_of_different_sizes_raises() -> None:
 # -- the Transformer -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["rotary", "sinusoidal", "learned", "relative", "alibi"])
+def test_source_after_padding_has_the_positions_of_one_without(kind: str) -> None:
+    model = transformer(positions=kind).eval()
+    alone, target = np.array([[4, 5, 6]]), [[1, 7], [1, 7]]
+    padded = np.array([[0, 0, 4, 5, 6], [4, 5, 6, 0, 0]])
+    for rows, part in ((slice(0, 1), slice(2, None)), (slice(1, 2), slice(0, 3))):
+        found = model.encode(padded).data[rows, part]
+        np.testing.assert_allclose(found, model.encode(alone).data, rtol=1e-9)
+    expected = model(alone, target[:1]).data
+    for row in model(padded, target).data:
+        np.testing.assert_allclose(row, expected[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("attention", "inner"), [(None, None), (0.0, None), (None, 0.25), (None, 0.0)]
 )
@@ -376,6 +389,8 @@ def test_transformer_dropouts_override_dropout(attention: Any, inner: float | No
         (np.zeros((1, 0), int), [[4]], "source must have at least one token in each sequence, got"),
         ([4, 5], [[4]], r"source must be integer token ids \(N, L\), got int\d+ \(2,\)"),
         ([[4]], [[4] * 25], "x must have at most 24 positions, got 25"),
+        ([[True]], [[4]], r"source must be integer token ids \(N, L\), got bool"),
+        ([[4]], [[1.0]], r"target must be integer token ids \(N, L\), got float64"),
     ],
 )
 def test_transformer_bad_ids_raise(source: Any, target: Any, message: str) -> None:
