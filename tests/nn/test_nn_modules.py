@@ -73,6 +73,9 @@ def test_load_state_dict_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(KeyError, match=message) as error:
         m.load_state_dict(state | {"first.weight": np.zeros((4, 5)), "other": np.zeros(1)})
     assert "missing: scale" in str(error.value) and "unexpected: other" in str(error.value)
+    for name in before:
+        with pytest.raises(KeyError, match=f"missing: {name}$"):
+            m.load_state_dict({other: x for other, x in before.items() if other != name})
     with pytest.raises(KeyError, match="missing: "):
         m.load_state_dict({})
     np.testing.assert_equal(m.state_dict(), before)
@@ -100,6 +103,16 @@ def test_load_state_dict_of_other_values_changes_nothing(
     np.testing.assert_equal(m.state_dict(), before)
 
 
+def test_load_state_dict_converts_each_array_to_its_own_dtype() -> None:
+    m = nn.Linear(2, 1).astype(np.float16)
+    m.register_buffer("wide", np.zeros(1))
+    m.register_buffer("count", np.zeros(1, np.int64))
+    state = {"weight": [[1, 2]], "bias": [0.5], "wide": [1e300], "count": [2**40 + 1]}
+    m.load_state_dict(state)
+    assert {name: x.tolist() for name, x in m.state_dict().items()} == state
+    assert [x.dtype.name for x in m.state_dict().values()] == [*["float16"] * 2, "float64", "int64"]
+
+
 def test_load_state_dict_keeps_infinite_values() -> None:
     m = nn.Linear(2, 1).astype(np.float16)
     m.load_state_dict({"weight": [[np.inf, np.nan]], "bias": [True]})
@@ -110,6 +123,11 @@ def test_load_state_dict_keeps_infinite_values() -> None:
 def test_slice_of_modules_is_a_container_of_its_kind() -> None:
     modules = [nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)]
     x = np.ones((4, 2), np.float32)
+    for i in range(-3, 3):
+        assert nn.ModuleList(modules)[i] is modules[i]
+    for i in (-4, 3):
+        with pytest.raises(IndexError):
+            nn.ModuleList(modules)[i]
     first = nn.Sequential(*modules)[:2]
     assert type(first) is nn.Sequential and [*first] == modules[:2]
     np.testing.assert_array_equal(first(x).data, modules[1](modules[0](x)).data)
