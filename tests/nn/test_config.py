@@ -155,6 +155,17 @@ def test_check_sizes_refuses_arrays_larger_than_those_of_a_file(config: Any, mes
         check_sizes(config, {f"layer {i}": (2048, 512) for i in range(6)}, "f")
 
 
+def test_check_sizes_compares_the_patches_of_images_and_layers_that_are_used_again() -> None:
+    shapes = {f"layer {i}": (64, 32) for i in range(6)}
+    config = nn.EncoderConfig(**{**SIZES, "num_layers": 900}, shared_layers=True, positions="learned", max_len=64)  # fmt: skip
+    check_sizes(config, shapes, "f")
+    check_sizes(replace(config, patch_size=64, image_size=448), shapes, "f")  # 50 positions
+    with pytest.raises(ValueError, match="image_size must be at most 64"):
+        check_sizes(replace(config, patch_size=64, image_size=512), shapes, "f")
+    with pytest.raises(ValueError, match="num_layers must be at most 6"):
+        check_sizes(replace(config, shared_layers=False), shapes, "f")
+
+
 @pytest.mark.parametrize("kind", [nn.LanguageModelConfig, nn.DecoderOnlyConfig])
 def test_numbers_of_a_configuration_are_refused_beyond_their_limits(kind: Any) -> None:
     for name in ("d_model", "num_heads", "d_ff", "max_len"):
@@ -339,7 +350,8 @@ def test_tied_tables_need_the_width_of_the_model(size: int | None) -> None:
     cases = {
         "none": (lambda: pair("none"), False), "embeddings": (lambda: pair("embeddings"), False),
         "target": (lambda: pair("target"), True), "all": (lambda: pair("all"), True),
-        "True": (lm(tie=True, embeddings=embeddings), True), "False": (lm(tie=False, embeddings=embeddings), False),
+        "True": (lm(tie=True, embeddings=embeddings), True), "after": (lm(tie=True, norm_first=False, embeddings=embeddings), True),
+        "False": (lm(tie=False, embeddings=embeddings), False),
     }  # fmt: skip
     for make, is_shared in cases.values():
         if is_shared and size == 4:

@@ -243,6 +243,14 @@ def test_vector_is_written_to_parameters_of_an_iterator() -> None:
         init.orthogonal_(layer.bias)
 
 
+@pytest.mark.parametrize("fill", [init.kaiming_uniform_, init.kaiming_normal_])
+def test_kaiming_rules_refuse_unknown_names(fill: Any) -> None:
+    with pytest.raises(ValueError, match="mode must be .*got 'fan_avg'"):
+        fill(mg.zeros(2, 2), mode="fan_avg")
+    with pytest.raises(ValueError, match="nonlinearity must be .*got 'tanh'"):
+        fill(mg.zeros(2, 2), nonlinearity="tanh")
+
+
 def test_orthogonal_values_have_both_signs_on_the_diagonal() -> None:
     """Without the signs of the diagonal of R, all first elements would be negative."""
     rng = np.random.default_rng(0)
