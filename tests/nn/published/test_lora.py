@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,12 @@ def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     names = {name for name, p in lm.named_parameters() if p.requires_grad}
     path = "layers.layers.{}.feed_forward.linear2.lora_{}"
     assert names == {path.format(i, part) for i in (0, 1) for part in "ab"}
-    assert nn.lora(classifier()).output.weight.requires_grad
+    config = replace(classifier().config, head_norm=True)
+    head = nn.lora(nn.EncoderClassifier(config), 2, 4, "k_proj")
+    names = {name for name, p in head.named_parameters() if p.requires_grad}
+    ends = {f"{part}.{end}" for part in ("dense", "norm", "output") for end in ("weight", "bias")}
+    assert names - ends == {f"encoder.layers.0.self_attention.k_proj.lora_{x}" for x in "ab"}
+    assert names > ends
 
 
 def test_lora_adapts_queries_and_values_by_default() -> None:
@@ -65,6 +71,17 @@ def test_lora_adapts_queries_and_values_by_default() -> None:
     for targets in ([], "proj", "inear1", ["v_proj", "layers.linear1"], "attention_q_proj"):
         with pytest.raises(ValueError, match="targets must be ends of names of linear layers"):
             nn.lora(model(), targets=targets)
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("rank", (0, -1, 1.5, True, "2", None)), ("alpha", (-1, np.nan, np.inf, "2", None)), ("dropout", (1, 1.5, -0.1, np.nan, "0")),
+])  # fmt: skip
+def test_lora_refuses_other_numbers(name: str, values: tuple[Any, ...]) -> None:
+    lm = model()
+    for value in values:
+        with pytest.raises((TypeError, ValueError), match=f"lora: {name} must be"):
+            nn.lora(lm, **{name: value})
+    assert nn.lora(lm, 1, 0.0).layers.layers[0].self_attention.q_proj.scale == 0.0
 
 
 @pytest.mark.parametrize("number", [int, float, np.float64, np.int64, np.float32])
@@ -90,7 +107,7 @@ def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
 
 
 def test_drawn_parameters_are_those_of_the_generator(tmp_path: Path) -> None:
-    """A of adapters, and the head of a loaded encoder."""
+    """A of adapters, the head of a loaded encoder, and the masks of dropout."""
     encoder_folder(tmp_path)
 
     def drawn(seed: int) -> list[np.ndarray]:
@@ -99,7 +116,12 @@ def test_drawn_parameters_are_those_of_the_generator(tmp_path: Path) -> None:
         lm = nn.lora(model(), 2, 4, "linear2", generator=generator)
         layers = [linear, *(layer.feed_forward.linear2 for layer in lm.layers.layers)]
         head = nn.load(tmp_path, "classes", num_classes=5, generator=generator)
-        return [*(layer.lora_a.data for layer in layers), head.output.weight.data]
+        base = nn.Linear(3, 2, bias=False)
+        base.weight.data[...] = 0
+        dropped = nn.LoRALinear(base, 2, 1.0, dropout=0.5, generator=generator)
+        dropped.lora_b.data[...] = 1
+        output = dropped(np.ones((9, 3), np.float32)).data
+        return [*(layer.lora_a.data for layer in layers), head.output.weight.data, output]
 
     first, again, other = map(drawn, (1, 1, 2))
     assert all(map(np.array_equal, first, again))

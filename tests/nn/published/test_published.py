@@ -526,6 +526,13 @@ def test_bart_that_forces_the_first_token_reads_it_from_config_json(
     assert found.get("top_k") == (file or {}).get("top_k")
 
 
+def test_translator_that_was_trained_here_forces_no_token(tmp_path: Path) -> None:
+    """Marian's class of transformers forces EOS at the longest length by default."""
+    settings = json.loads((folder(tmp_path, "marian") / "config.json").read_text())
+    assert settings["forced_eos_token_id"] is None and settings["is_encoder_decoder"] is True
+    assert "forced_eos_token_id" not in nn.load(tmp_path).origin.generation
+
+
 def test_load_reads_the_first_token_of_a_translation_from_generation_config(tmp_path: Path) -> None:
     path = folder(tmp_path, "marian")
     (path / "generation_config.json").write_text('{"decoder_start_token_id": 4}')
