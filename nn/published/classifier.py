@@ -121,7 +121,6 @@ class Reranker(_TextModel):
 
         The longer one of a pair is cut off first.
         """
-        check_texts([question])
         texts = check_texts(texts)
         return self._logits(texts, batch_size, [question] * len(texts))[:, 0]
 

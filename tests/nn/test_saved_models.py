@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -109,6 +110,32 @@ def test_translator_loaded_from_its_directory_translates_alike(
         again = nn.Translator.load(directory)
         translations = [t.text for t in again.translate(sentences, max_len=5)]
     assert translations == [t.text for t in translator.translate(sentences, max_len=5)]
+
+
+MODEL = nn.EncoderConfig(9, 8, 2, 1, 8, max_len=5, num_classes=2, positions="learned")
+MAY_DIFFER: list[tuple[dict[str, Any], str]] = [
+    *(({name: 0.3}, "") for name in ("dropout", "activation_dropout", "head_dropout")),
+    ({"attention": nn.AttentionConfig(dropout=0.3)}, ""), ({"dtype": "float64"}, ""), ({}, ""),
+    ({"positions": "sinusoidal", "max_len": 6}, "positions.kind='sinusoidal' (expected 'learned')"),
+    ({"activation": "tanh"}, "activation='tanh' (expected 'relu')"), ({"pad_id": 3}, "pad_id=3 (expected 0)"),
+    ({"norm_eps": 1e-3}, "norm_eps=0.001 (expected 1e-05)"), ({"max_len": 4}, "max_len=4 (expected 5)"),
+    ({"num_heads": 4}, "num_heads=4 (expected 2)"), ({"d_ff": 7}, "d_ff=7 (expected 8)"),
+    ({"attention": nn.AttentionConfig(scale=1.0)}, "attention.scale=1.0 (expected None)"),
+]  # fmt: skip
+"""Changes of a configuration, and the differences that `load_weights` names."""
+
+
+def test_load_weights_names_options_that_differ_but_dropout_and_dtype(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    nn.save_weights(path, nn.EncoderClassifier(MODEL), note=1)
+    for changes, message in MAY_DIFFER:
+        model = nn.EncoderClassifier(replace(MODEL, **changes))
+        if message:
+            whole = f"{path}: the weights of another model: this one has {message}"
+            with pytest.raises(ValueError, match=f"^{re.escape(whole)}$"):
+                nn.load_weights(path, model)
+        else:
+            assert nn.load_weights(path, model) == {"note": 1}, changes
 
 
 @pytest.mark.parametrize("array", [np.ones(3, "f"), np.full(2, np.nan, "f")], ids=["shape", "NaN"])

@@ -223,6 +223,19 @@ def test_metadata_of_every_type_are_plain_data(
     assert repr(dict(metadata)) == repr(expected) and metadata.get("g") is None
 
 
+def test_metadata_of_the_largest_and_smallest_numbers(tmp_path: Path) -> None:
+    """They tell signed from unsigned types, and floats of both sizes."""
+    for kind, code in CODES.items():
+        dtype = np.dtype(code)
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype if code != "?" else "u1")
+        numbers = np.array([False, True] if code == "?" else [limits.min, limits.max], dtype)
+        entries = [entry(f"k{i}", kind, x.tobytes()) for i, x in enumerate(numbers)]
+        entries.append(entry("all", 9, array(kind, 2, numbers.tobytes())))
+        found = dict(read(tmp_path / "m.gguf", gguf_bytes([], entries)).metadata)
+        first, last = numbers.tolist()
+        assert repr(found) == repr({"k0": first, "k1": last, "all": [first, last]}), code
+
+
 def sparse(path: Path, data: bytes, size: int) -> Path:
     """Write a file whose other bytes are zero and take no space."""
     path.write_bytes(data)

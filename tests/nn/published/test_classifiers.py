@@ -31,7 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """Return directories of encoders with a head, by the number of outputs."""
     encoder = encoder_folder(tmp_path_factory.mktemp("encoder"))
     found = {}
-    for outputs in (1, 3):
+    for outputs in (1, 2, 3):
         rng = np.random.default_rng(outputs)
         model = nn.load(encoder, "classes", num_classes=outputs, generator=rng)
         model.output.weight.data[...] = 3 * rng.standard_normal((outputs, 16))
@@ -117,7 +117,7 @@ def test_texts_are_cut_at_the_shortest_limit(
     ("read", "outputs", "settings", "message"),
     [
         (nn.classifier, 1, {}, "must have at least 2 classes, got 1; nn.reranker scores"),
-        (nn.reranker, 3, {}, "must have one output, got 3; nn.classifier returns"),
+        *((nn.reranker, n, {}, f"must have one output, got {n}; nn.classifier returns") for n in (2, 3)),
         *((nn.classifier, 3, {"model_max_length": x}, "model_max_length must be at least 1") for x in (0, -1)),
         (nn.classifier, 3, {"problem_type": "regression"}, "problem_type must be null or single_label"),
         (nn.classifier, 3, {"problem_type": "multi_label_classification"}, "problem_type must be null"),
@@ -158,6 +158,7 @@ def test_no_texts_give_no_scores(folders: dict[int, Path]) -> None:
     labels, probabilities = nn.classifier(folders[3])([])
     assert labels == [] and probabilities.shape == (0, 3)
     assert nn.reranker(folders[1])(WORDS[4], []).shape == (0,)
+    assert nn.classifier(folders[2])(WORDS[4:6])[1].shape == (2, 2)
     label, alone = nn.classifier(folders[3])("")
     assert label in ("LABEL_0", "LABEL_1", "LABEL_2") and alone.shape == (3,)
 

@@ -644,6 +644,7 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     """Ids of a file without keys: 1 before a text, 2 for its end, 0 for unknown characters."""
     text = text_of(tmp_path, scored_vocabulary("a", "b"))
     assert (text.bos_id, text.eos_id, text.pad_id, text.vocab_size) == (1, 2, None, 6)
+    assert text.settings["unk_token"] == "<unk>"  # a variable of chat templates
     assert text.encode("ab") == [1, 3, 4, 5] and text.encode("axxb") == [1, 3, 4, 0, 5]
     assert text.encode("a", "b") == [1, 3, 4, 1, 3, 5]
     keys = dict.fromkeys(("add_bos_token", "add_eos_token"), (True, BOOL))

@@ -250,7 +250,10 @@ def test_save_adapter_keeps_the_names_of_the_classes(tmp_path: Path) -> None:
     path, config = tmp_path / "adapter" / "labels.json", tmp_path / "encoder" / "config.json"
     path.unlink()
     numbered = tuple(f"LABEL_{i}" for i in range(3))
-    for names, expected in ((labels, tuple(labels.values())), ({"0": "a", "1": "b"}, numbered)):
+    more = {str(i): "abcd"[i] for i in range(4)}  # of another number of classes
+    for names, expected in (
+        (labels, tuple(labels.values())), ({"0": "a", "1": "b"}, numbered), (more, numbered),
+    ):  # fmt: skip
         config.write_text(json.dumps(json.loads(config.read_text()) | {"id2label": names}))
         classify = nn.classifier(tmp_path / "encoder", adapter=tmp_path / "adapter")
         assert classify.labels == expected

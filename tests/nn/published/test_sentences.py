@@ -200,8 +200,10 @@ def test_encode_with_bad_arguments_raises(
 ) -> None:
     change(folder / "1_Pooling/config.json", include_prompt=False)
     change(folder / OURS, prompts={"query": "why "}, default_prompt_name=None)
+    encoder = nn.sentence_encoder(folder)
     with pytest.raises((TypeError, ValueError), match=message):
-        nn.sentence_encoder(folder).encode(sentences, **options)
+        encoder.encode(sentences, **options)
+    np.testing.assert_array_equal(encoder.encode("a", prompt=""), encoder.encode("a"))
 
 
 def test_encode_in_batches_with_an_empty_prompt_equals_each_alone(folder: Path) -> None:

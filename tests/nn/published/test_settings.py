@@ -185,6 +185,7 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
       for key, value in (("truncate", False), ("mscale", 0.5), ("mscale_all_dim", 0.7), ("beta_fast", 30), ("beta_slow", 2),
                          ("attention_factor", 1.2))),
     *(("bert", {"position_embedding_type": kind}, {}) for kind in ("absolute", None)),
+    ("distilbert", {}, {"norm_eps": 1e-12}), ("llama", {"pad_token_id": 0}, {"pad_id": 0}),
     *((name, {"pad_token_id": -1}, {"pad_id": None}) for name in ("llama", "mistral", "qwen3", "gemma2")),
     *((name, {"is_causal": value, "use_bidirectional_attention": None}, {}) for value in (True, None) for name in ("gpt2", "opt", "gpt_neox", "llama")),
 ]  # fmt: skip
@@ -234,6 +235,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     *((name, {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor must be 1.0") for name in ("llama", "phi3")),
     *((name, {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 2}, "layer_types must be full_attention or sliding_attention for each")
       for name in ("qwen2", "qwen3", "gemma2", "gemma3_text", "modernbert")),
+    ("qwen2", {"num_hidden_layers": 1, "layer_types": []}, "layer_types must be full_attention or sliding_attention"),
     ("smollm3", {"num_hidden_layers": 3, "no_rope_layers": [1, 1]}, "no_rope_layers must be 1 or 0 for each layer"),
     ("t5", {"feed_forward_proj": "gated-odd"}, "feed_forward_proj must be one of gelu, .*, or gated-"),
     *((name, {"pad_token_id": -2}, "pad_token_id must be at least 0, got -2") for name in ("llama", "gemma", "gpt2", "bert")),
