@@ -138,12 +138,13 @@ def test_gradients_by_arguments_have_their_order_and_refuse_booleans() -> None:
         mg.grad(f)(np.array([True]), np.array([3.0]))
 
 
-def test_zero_grad_replaces_a_recorded_gradient_by_zeros() -> None:
-    x = leaf(2)
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_zero_grad_replaces_a_recorded_gradient_by_zeros(dtype: Any) -> None:
+    x = Tensor(np.ones(2, dtype), requires_grad=True)
     (x * x).sum().backward(create_graph=True)
     assert x.grad.requires_grad
     optim.SGD([x]).zero_grad(set_to_none=False)
-    assert x.grad.tolist() == [0, 0] and not x.grad.requires_grad
+    assert x.grad.tolist() == [0, 0] and not x.grad.requires_grad and x.grad.dtype == dtype
 
 
 def test_write_beside_the_memory_that_a_graph_needs_is_allowed() -> None:

@@ -65,6 +65,29 @@ def test_public_functions_and_classes_can_be_sent_to_another_process(package: An
             assert pickle.loads(pickle.dumps(value)) is value, name
 
 
+@pytest.mark.parametrize("value", [1, True, 1j, [1], [1 + 0j], np.uint8(1)])
+def test_tensor_of_no_floating_dtype_requires_no_gradient(value: Any) -> None:
+    x = Tensor(value)
+    calls = [
+        lambda: Tensor(value, requires_grad=True),
+        x.requires_grad_,
+        lambda: setattr(x, "requires_grad", True),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="requires_grad: the dtype must be floating-point, got"):
+            call()
+    assert not x.requires_grad and not x.requires_grad_(False).requires_grad
+
+
+def test_tensor_of_detached_memory_stays_constant() -> None:
+    w, x = Tensor(3.0, requires_grad=True), Tensor(np.zeros(2))
+    x[0] = w
+    constants = [x.detach(), Tensor(x.detach()), Tensor(Tensor(x.detach()))]
+    x[1] = w * 2
+    assert x.requires_grad and not any((c * 2).requires_grad for c in constants)
+    assert [c.tolist() for c in constants] == [[3, 6]] * 3
+
+
 def test_tensor_has_the_attributes_of_an_array() -> None:
     t = Tensor([[1.0, 2.0, 3.0]])
     assert (t.shape, t.ndim, t.size, t.dtype, t.nbytes, len(t)) == ((1, 3), 2, 3, float, 24, 1)

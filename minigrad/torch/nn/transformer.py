@@ -298,9 +298,8 @@ class Transformer(Module):
     ) -> None:
         encoder_layer = TransformerEncoderLayer(d_model, nhead, *sizes, **options)
         decoder_layer = TransformerDecoderLayer(d_model, nhead, *sizes, **options)
-        norms = deepcopy(encoder_layer.norm1), deepcopy(encoder_layer.norm1)
-        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norms[0])
-        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norms[1])
+        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, encoder_layer.norm1)
+        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, decoder_layer.norm1)
         for parameter in self.parameters():
             if parameter.ndim > 1:
                 init.xavier_uniform_(parameter)
