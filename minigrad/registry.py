@@ -63,7 +63,6 @@ from . import protocols as protocols  # sets NumPy's protocols on Tensor
 from .arrays import Array, ArrayLike, Function, Options
 from .caller import caller
 from .graph import Backward, Node
-from .modes import enable_grad
 from .tensor import DISPATCH, Tensor, wrap
 
 __all__: list[str] = []
@@ -272,15 +271,14 @@ def vjp_of(
     function: Callable[..., Tensor], operands: list[Array], options: Options, g: Tensor
 ) -> list[Array]:
     """Return the recorded gradients of `function(*operands, **options)`; None if none is needed."""
-    with enable_grad():
-        stops = [alias(x) if isinstance(x, Tensor) and x._node is not None else x for x in operands]
-        y = function(*stops, **options)
-        nodes = [x._node if isinstance(x, Tensor) else None for x in stops]
-        if y._node is None:
-            return [None] * len(operands)
-        grads = Backward(wrap, True, True).run(
-            [(y._node, g)], [node for node in nodes if node is not None]
-        )
+    stops = [alias(x) if isinstance(x, Tensor) and x._node is not None else x for x in operands]
+    y = function(*stops, **options)
+    nodes = [x._node if isinstance(x, Tensor) else None for x in stops]
+    if y._node is None:
+        return [None] * len(operands)
+    grads = Backward(wrap, True, True).run(
+        [(y._node, g)], [node for node in nodes if node is not None]
+    )
     return [None if node is None else grads.get(node) for node in nodes]
 
 

@@ -117,9 +117,25 @@ def test_gradcheck_accepts_errors_up_to_its_tolerances(
         assert found == (part < 1)
 
 
-def test_gradcheck_of_a_result_that_is_nan_shows_the_gradient() -> None:
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_gradcheck_of_a_result_that_is_nan_shows_the_gradient(elementwise: bool) -> None:
     with pytest.raises(GradcheckError, match="derivative .* must be nan, got nan"):
-        mg.gradcheck(lambda x: x * np.nan, A)
+        mg.gradcheck(lambda x: x * np.nan, A, directions=1 - elementwise, elementwise=elementwise)
+
+
+@pytest.mark.parametrize("check", [mg.gradcheck, mg.gradgradcheck])
+def test_gradcheck_takes_its_directions_from_its_seed(check: Any) -> None:
+    def points(**options: Any) -> list[Any]:
+        seen: list[Any] = []
+
+        def square(x: Any) -> Any:
+            seen.append(mg.as_tensor(x).data.tolist())
+            return x * x
+
+        assert check(square, np.ones(2), elementwise=False, **options)
+        return seen
+
+    assert points() == points(seed=0) != points(seed=1) == points(seed=1)
 
 
 def test_gradcheck_of_a_function_without_gradients_accepts_it() -> None:

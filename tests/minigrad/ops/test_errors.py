@@ -314,3 +314,23 @@ def test_checked_numbers_are_whole_or_real_and_no_booleans(value: Any) -> None:
         error = ValueError if is_right else TypeError
         with pytest.raises(error, match="^f: n must be "):
             check("f", "n", value, 1)
+
+
+FREE = {(0, 1), (0, 2), (2, 3)}
+"""Heads and length of a query, and width of a value, by operand and axis; 4 heads are a multiple."""
+
+
+@pytest.mark.parametrize(("operand", "axis"), [(i, j) for i in range(3) for j in range(4)])
+@pytest.mark.parametrize("length", [1, 4])
+def test_attention_needs_shapes_that_fit_in_each_axis(operand: int, axis: int, length: int) -> None:
+    shapes = [[2, 4, 3, 6], [2, 2, 5, 6], [2, 2, 5, 7]]
+    shapes[operand][axis] = length
+    if (operand, axis) in FREE and (axis, length) != (1, 1):
+        q, v = shapes[0], shapes[2]
+        assert attend(*map(tuple, shapes)).shape == (2, q[1], q[2], v[3])
+        return
+    with pytest.raises(ValueError, match="query, key and value must have shapes"):
+        attend(*map(tuple, shapes))
+    for missing in (shapes[operand][1:], [1, *shapes[operand]]):
+        with pytest.raises(ValueError, match="query, key and value must have shapes"):
+            attend(*[tuple(missing if i == operand else s) for i, s in enumerate(shapes)])
