@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib.util
 import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -50,12 +52,26 @@ def test_minigrad_with_replaced_nn_warns(tmp_path: Path) -> None:
     assert "replaced or removed minigrad's package nn; run: pip uninstall nn, then" in answer.stderr
 
 
-def test_minigrad_with_removed_nn_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = ModuleSpec("nn", None, is_package=True)
-    spec.submodule_search_locations = [str(ROOT / "nn")]
+@pytest.mark.parametrize(
+    ("place", "source", "message"),
+    [
+        ("nn", None, "has replaced or removed minigrad's package nn; run: pip uninstall nn, then"),
+        ("nn", "import torch", "has replaced or removed minigrad's package nn"),
+        ("nn", "from minigrad import Tensor", None),
+        ("other/nn", "from minigrad import Tensor", "`import nn` imports another package, .*other"),
+    ],
+)
+def test_nn_that_is_not_the_package_beside_minigrad_is_noticed(
+    place: str, source: str | None, message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader: Any = None if source is None else SimpleNamespace(get_source=lambda name: source)
+    spec = ModuleSpec("nn", loader, origin=source and "__init__.py", is_package=True)
+    spec.submodule_search_locations = [str(ROOT / place)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    with pytest.warns(UserWarning, match="has replaced or removed minigrad's package nn"):
+    with pytest.warns(UserWarning, match=message) if message else contextlib.nullcontext():
         check_nn_package()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    check_nn_package()
 
 
 PUBLIC_MODULES = {
