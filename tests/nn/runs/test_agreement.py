@@ -286,8 +286,9 @@ def test_steps_that_are_left_out_are_counted_in_the_metrics(skipped: int) -> Non
     model, factors = nn.Linear(1, 1), iter([np.nan] * skipped + [1.0] * 4)
     run = nn.Trainer(
         model, SGD(model.parameters(), 0.1), [np.ones((1, 1))], objective=lambda model, x: model(x).sum() * next(factors),
-        skip_nonfinite=2, max_steps=4, log_every=4, progress=False,
+        skip_nonfinite=2, max_steps=4, log_every=4, schedule=lambda step: 1 / step, progress=False,
     )  # fmt: skip
     entry = run.fit()[0]
+    assert run.step == 4 and run.lr == pytest.approx(0.1 / 5)
     assert entry.get("skipped", 0) == skipped == run.skipped
     assert np.isfinite(entry["loss"]) and ("skipped" in entry) == (skipped > 0)

@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +213,49 @@ def test_resume_with_another_schedule_takes_its_rates(tmp_path: Path) -> None:
     again = made("b")
     again.fit(resume=True)
     assert_same_run(t, again)
+
+
+@contextmanager
+def suppress_warnings() -> Iterator[None]:
+    """Ignore warnings that come before an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "none": lambda optimizer: None,
+    "function": lambda optimizer: optim.cosine_schedule(20, 2),
+    "milestones": lambda optimizer: optim.MultiStepLR(optimizer, [2, 4]),
+    "cosine": lambda optimizer: optim.CosineAnnealingLR(optimizer, 7),
+    "plateau": lambda optimizer: optim.ReduceLROnPlateau(optimizer, patience=0),
+}
+
+
+@pytest.mark.parametrize("began", SCHEDULES)
+def test_resume_with_every_other_kind_of_schedule_warns_or_raises(
+    tmp_path: Path, began: str
+) -> None:
+    def made(kind: str) -> nn.Trainer:
+        model = Scaled()
+        optimizer = sgd(model)
+        schedule = SCHEDULES[kind](optimizer)
+        return nn.Trainer(model, optimizer, BATCHES, valid=BATCHES, schedule=schedule, max_steps=2, run_dir=tmp_path, progress=False)  # fmt: skip
+
+    of_steps = {"function", "milestones", "cosine"}
+    made(began).fit()
+    for kind in SCHEDULES:
+        if kind == began:
+            assert made(kind).resume()
+        elif {kind, began} <= of_steps or (began, kind) == ("plateau", "none"):
+            with pytest.warns(UserWarning, match="learning rates differ from those the run began"):
+                assert made(kind).resume()
+        else:
+            with (
+                pytest.raises(ValueError, match="last.safetensors: schedule "),
+                suppress_warnings(),
+            ):
+                made(kind).resume()
 
 
 def test_resume_with_another_kind_of_score_raises(tmp_path: Path) -> None:
@@ -436,6 +481,26 @@ def test_fit_with_nonfinite_step_raises_or_skips_it(
     saved, _ = load_arrays(tmp_path / "last.safetensors")
     for trained in (weights(failing), {name: saved[f"model.{name}"] for name in weights(plain)}):
         assert_equal(trained, weights(plain))
+
+
+@pytest.mark.parametrize("error", [OverflowError, ZeroDivisionError, FloatingPointError])
+def test_fit_skips_no_other_errors_than_values_that_are_not_finite(error: Any) -> None:
+    t = scaled_trainer(skip_nonfinite=1, max_steps=2)
+    steps = iter([error("odd"), 1.0])
+
+    def step() -> float:
+        result: Any = next(steps)
+        if isinstance(result, Exception):
+            raise result
+        return float(result)
+
+    t.parallel.step = step
+    if error is FloatingPointError:
+        t.fit()
+        assert (t.step, t.skipped) == (2, 1)
+    else:
+        with pytest.raises(error, match="^step 1: odd$"):
+            t.fit()
 
 
 def test_fit_skips_a_step_and_restores_buffers_that_are_not_saved() -> None:

@@ -119,6 +119,17 @@ def test_every_second_row_of_a_batch_of_any_form_has_that_form(kind: Any) -> Non
     assert type(half) is type(kind([x, y]))
     first, second = half.values() if isinstance(half, dict) else half
     assert first.tolist() == [[2, 3], [6, 7]] and second == [1, 1]
+    for parts in ([y, y], [mg.tensor(x), y], [mg.tensor(x), mg.tensor(x)], [y, 5]):
+        assert _rows(kind(parts)) == 4
+        first, *_ = (
+            _every(kind(parts), 1, 2).values()
+            if kind not in (tuple, list)
+            else _every(kind(parts), 1, 2)
+        )
+        assert len(first) == 2
+    for parts in ([x, y[1:]], [y, y[1:]], [mg.tensor(x), y[1:]], [5, 6]):
+        with pytest.raises(ValueError, match="must contain arrays with the same number of rows"):
+            _rows(kind(parts))
 
 
 @pytest.mark.parametrize("full", [0, 1])

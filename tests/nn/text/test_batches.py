@@ -76,6 +76,8 @@ def test_no_rows_have_no_columns() -> None:
     [
         ([X, Y[:-1]], r"one length, got shapes \[\(23, 4\), \(22,\)\]"),
         ([np.array(1.0)], "one length"),
+        ([{"x": X}, Y], "one length"),
+        ([{}], "one length"),
         ([iter(X)], "with a length and indices, got .* make a list"),
         ([{1, 2}], "with a length and indices, got .* make a list"),
         ([[X[0], X[0, :2]]], "samples must have one structure and shape"),

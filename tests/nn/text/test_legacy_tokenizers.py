@@ -329,7 +329,9 @@ def test_marian_has_the_ids_of_its_vocabulary_around_its_pieces(
     assert text.encode("cab\n>>fra<<")[:4] == [2, 3, 4, 1]  # a code at the beginning alone
     assert text.encode(">>fra<< c<<") == [6, 2, 3, 1, 1, 0]  # which ends at the first mark
     assert text.encode("c", "a") == [2, 3, 2, 4, 0]
-    assert text.decode([7, 2, 3, 0, 8]) == "chat c"
+    assert text.decode([7, 2, 3, 0, 8]) == "chat c" and text.decode([2, 7, 2]) == "chat"
+    settings = {"add_bos_token": True, "add_eos_token": False}  # which others have
+    assert marian(tmp_path, monkeypatch, tokenizer_config=settings).encode("ca t")[-1] == 0
 
 
 def test_marian_with_two_vocabularies_decodes_with_the_second(

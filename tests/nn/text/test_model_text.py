@@ -387,7 +387,7 @@ def test_generated_text_is_that_of_the_tokens(row: list[int], most: int) -> None
     for stop in (["zzz", *expected.split()[-1:]], [*expected.split()[:1], "zzz"]):
         pieces = nn.stream_text(LM, text, prompt, max_len=most, stop=stop)
         assert "".join(pieces) == "".join(until_stop([expected], stop))
-    for options in ({"temperature": 0}, {"do_sample": False}):
+    for options in ({"temperature": 0}, {"do_sample": False}, {"top_k": None, "top_p": None}):
         assert nn.generate_text(LM, text, [prompt], max_len=most, **options) == [expected]
     for options in ({"temperature": 1.0}, {"top_k": 4}, {"top_p": 0.9}, {"min_p": 0.1}):
         drawn = nn.generate(
@@ -434,6 +434,9 @@ def test_options_of_a_directory_are_those_of_its_generation_config() -> None:
         "bad_words": [],
     }
     assert options_of_directory(model, {}, 3) == sampled
+    for top_k, expected in ((0, None), (None, None), (7, 7)):
+        model.origin.generation = Settings({"do_sample": True, "top_k": top_k}, "x")
+        assert options_of_directory(model, {}, 3)["top_k"] == expected
     model.origin.generation = Settings({"num_beams": 1, "max_new_tokens": 3}, "x")
     assert "num_beams" not in options_of_directory(model, {}, 3, streams=True)
     model.origin.generation = Settings({"max_length": 9}, "x")

@@ -213,6 +213,16 @@ def test_types_of_tokens_beyond_those_of_pairs_raise(tmp_path: Path, kind: int) 
             text.batch(["the"], ["cat"])
 
 
+def test_special_tokens_that_the_vocabulary_lacks_are_not_added(tmp_path: Path) -> None:
+    """Those with an id in a text must be there."""
+    text_files(tmp_path, mask_token="<none>", unk_token="[UNK]")
+    text = nn.text.load(tmp_path)
+    assert text.id("<none>") is None and len(text) == 19
+    text_files(tmp_path, eos_token="<none>")
+    with pytest.raises(ValueError, match="eos_token must be a token of the vocabulary"):
+        nn.text.load(tmp_path)
+
+
 def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
     bert(tmp_path)
     path = tmp_path / "tokenizer.json"
@@ -498,6 +508,35 @@ def test_generate_text_with_bad_arguments_raises(
         nn.generate_text(model, **{"text": text, "prompt": prompt, **options})
 
 
+@pytest.mark.parametrize("has_bos", [False, True])
+def test_generate_text_begins_with_bos_without_other_tokens_alone(
+    tmp_path: Path, has_bos: bool
+) -> None:
+    model = nn.load(language_model_folder(tmp_path))
+    text_files(tmp_path, False, bos_token="[CLS]" if has_bos else None)
+    text = nn.text.load(tmp_path)
+    expected = text.decode(nn.generate(model, [4, 5], max_len=5))
+    assert nn.generate_text(model, text, "the cat", max_len=5) == expected
+    if has_bos:
+        expected = text.decode(nn.generate(model, [1], max_len=5))
+        assert nn.generate_text(model, text, "", max_len=5) == expected
+    else:
+        with pytest.raises(ValueError, match="prompt must have at least one token, got ''"):
+            nn.generate_text(model, text, "", max_len=5)
+
+
+@pytest.mark.parametrize(
+    ("stop", "message"),
+    [("ab", "put a string in a list"), (5, "got 5"), ([5], r"got \[5\]"), (["a", ""], "not empty, got ''")],
+)  # fmt: skip
+def test_stream_text_with_other_than_a_list_of_strings_to_stop_at_raises(
+    tmp_path: Path, stop: Any, message: str
+) -> None:
+    model = nn.load(language_model_folder(tmp_path))
+    with pytest.raises((TypeError, ValueError), match=f"stop must .*{message}"):
+        nn.stream_text(model, nn.text.load(tmp_path), "the", stop=stop)
+
+
 def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     model = nn.load(translator_folder(tmp_path))
     text = nn.text.load(tmp_path)
@@ -507,6 +546,12 @@ def test_generate_text_with_language_translates(tmp_path: Path) -> None:
     assert [row[0] for row in tokens] == [text.id("dog")] * 2 and found == text.decode(tokens)
     first = nn.generate_text(model, text, "the cat", max_len=5, to="dog", first=[text.id("mat")])
     assert first.startswith("mat")
+    asked: list[Any] = []
+    batch = text.batch
+    text.batch = lambda texts, language: asked.append(language) or batch(texts)
+    for language in (None, "fr"):
+        nn.generate_text(model, text, "the cat", max_len=5, language=language)
+    assert asked == [None, "fr"]
     assert nn.generate_text(model, text, []) == []
 
 

@@ -38,7 +38,7 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
     [
         (WordTokenizer(), "Don't stop (really): it's 3.5 km!", "Don't stop ( really ) : it's 3 . ￭ 5 km !"),
         (WordTokenizer(), "a@b.org , ▁", "a ￭ @ ￭ b . ￭ org ▁ , ▁▁"),
-        (WordTokenizer(lowercase=True), "Ab C", "ab c"),
+        (WordTokenizer(lowercase=True), "Ab C Straße", "ab c straße"),
         (WordTokenizer(), '"a" b "c" d "e"', '" a " b " c " d " e "'),
         (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
         (WordTokenizer(), "𑀩𑁆𑀭𑀸!", "𑀩𑁆𑀭𑀸 !"),
@@ -316,6 +316,11 @@ def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
             "a\tb\n".encode("utf-16"),
             "x.tsv, line 1 must be UTF-8, got a zero byte, as in UTF-16, at byte 3; save the file",
         ),
+        (
+            "x.tsv",
+            "a\tb\n".encode("utf-16-be"),
+            "x.tsv, line 1 must be UTF-8, got a zero byte, as in UTF-16, at byte 0; save the file",
+        ),
         ("x.tsv", b"", "x.tsv: the file is empty"),
         ("x.tsv", b"\n\n", "x.tsv must have at least one pair of sentences, got none"),
         ("x.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], "x.tsv.gz: not a whole .gz file"),
@@ -325,7 +330,16 @@ def test_read_pairs_of_parallel_files(tmp_path: Path) -> None:
             "line 2 must have at most 10,000,000 b",
         ),
     ],
-    ids=["one column", "not UTF-8", "UTF-16", "empty", "no pairs", "cut", "long"],
+    ids=[
+        "one column",
+        "not UTF-8",
+        "UTF-16",
+        "UTF-16, big-endian",
+        "empty",
+        "no pairs",
+        "cut",
+        "long",
+    ],
 )
 def test_read_pairs_of_damaged_file_names_the_line(
     tmp_path: Path, name: str, data: bytes, message: str
@@ -408,3 +422,5 @@ def test_pair_batches_with_encode_of_no_ids_raises() -> None:
 def test_pair_batches_bad_pairs_raise(pairs: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"PairBatches: {message}"):
         PairBatches(pairs, 8)
+    for encode in (None, lambda pair, generator: pair):  # as long as a batch
+        assert len([*PairBatches([([1] * 8, [1])], 8, encode=encode).epoch()]) == 1
