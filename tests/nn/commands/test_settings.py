@@ -152,6 +152,11 @@ def test_options_of_training_reach_the_model_and_its_trainer(tmp_path: Path) -> 
     assert trainer.optimizer.clip_norm == 1.0 and type(trainer.optimizer) is optim.Adam
     rates = [trainer.schedule.rates(step)[0] / 0.5 for step in range(1, 8)]
     assert rates == pytest.approx([optim.linear_schedule(7, 2)(step) for step in range(1, 8)])
+    longer = train.build(train.parse([*line.split(), "--steps", "9999"]))[1]
+    total = 3 * len(longer.train)
+    for step in (3, total - 1, total):  # which ends with the epochs
+        expected = 0.5 * optim.linear_schedule(total, 2)(step)
+        assert longer.schedule.rates(step) == pytest.approx([expected])
     assert trainer.objective.options == {"label_smoothing": 0.2}
     assert (trainer.max_epochs, trainer.max_steps, trainer.keep_last) == (3, 7, 4)
     assert trainer.parallel.parts == 2 and trainer.run.path == tmp_path / "run"

@@ -668,6 +668,9 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     assert end_ids(plain | {f"{GG}model": "gpt2"}, "") == []
     assert end_ids({f"{GG}tokens": ["a", "b"], f"{GG}model": "llama"}, "") == []
     assert end_ids({}, "") == [] and end_ids({f"{GG}eos_token_id": 7}, "") == [7]
+    for tokens in ([], ["a", "a"]):
+        with pytest.raises(ValueError, match="tokens must be 1 to 1,000,000 different tokens"):
+            end_ids({f"{GG}tokens": tokens}, "")
 
 
 def test_tokens_of_bytes_are_not_joined_from_characters(tmp_path: Path) -> None:
