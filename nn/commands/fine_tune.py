@@ -145,10 +145,8 @@ def fine_tune(args: argparse.Namespace) -> float:
         try:
             trainer.fit(resume=args.resume)
         except KeyboardInterrupt:
-            ending = (
-                f"stopped at step {trainer.step}; continue with the same arguments and --resume"
-            )
-            raise KeyboardInterrupt(ending) from None
+            text = f"stopped at step {trainer.step}; continue with the same arguments and --resume"
+            raise KeyboardInterrupt(text) from None
         if trainer.step < steps:
             note(
                 f"ended at step {trainer.step:,} of {steps:,}: {args.patience} validations were "

@@ -88,9 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         require("sacrebleu", "minigrad translate --references")
     announce(args.references)
     references = list(read_lines(args.references)) if args.references else []
-    check, translate = (
-        make_run_functions(args) if is_run(args.model) else make_published_functions(args)
-    )
+    make_functions = make_run_functions if is_run(args.model) else make_published_functions
+    check, translate = make_functions(args)
     texts: list[str] = []
     status = 0
     for sentences in read_batches(args.text):

@@ -53,9 +53,8 @@ class SharedLosses:
 
     def parts(self, source: Any, batch: Any) -> list[Any]:
         """Return the parts of a batch that the processes of this rank work on."""
-        rank, ranks = (
-            (0, 1) if self._by_rows(source) else (self._together.rank, self._together.size)
-        )
+        together = self._together
+        rank, ranks = (0, 1) if self._by_rows(source) else (together.rank, together.size)
         if batch is None:
             return []
         if ranks * self.parallel.parts == 1:

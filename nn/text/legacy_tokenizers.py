@@ -86,8 +86,7 @@ def _end_of_word(library: Any, directory: Path, settings: Settings) -> Any:
     """Return a BPE tokenizer whose tokens mark the end of a word by </w>, as that of HerBERT."""
     unknown = settings.text("unk_token", "<unk>")
     tokenizer = _bpe(library, directory, unk_token=unknown, end_of_word_suffix="</w>")
-    normalizer = library.normalizers.BertNormalizer(lowercase=False, strip_accents=False)
-    tokenizer.normalizer = normalizer
+    tokenizer.normalizer = library.normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = library.decoders.BPEDecoder(suffix="</w>")
     return tokenizer

@@ -271,9 +271,8 @@ class BPETokenizer(Tokenizer):
 
         Parameters: as `Tokenizer.split`.
         """
-        return [
-            word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(self.normal(text))
-        ]
+        pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str(self.normal(text))
+        return [word for word, _ in pieces]
 
     def split(self, text: str) -> list[str]:
         """Return the pieces of a string."""

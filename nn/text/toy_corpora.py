@@ -107,13 +107,10 @@ def _chinese_sentence(rng: np.random.Generator) -> Pair:
         words["很"], words["is"] = ("不", "is not") if rng.random() < 0.3 else ("很", "is")
     elif kind == "where":
         words["place"], words["at"] = _one(rng, _CHINESE["places"])
-        kind = (
-            "where not"
-            if rng.random() < 0.3
-            else "where question"
-            if rng.random() < 0.4
-            else "where"
-        )
+        if rng.random() < 0.3:
+            kind = "where not"
+        elif rng.random() < 0.4:
+            kind = "where question"
     else:
         words["phrase"], words["object"] = _chinese_phrase(rng, noun)
         if kind in ("where from", "past") and verb not in _CHINESE["deeds"]:

@@ -197,8 +197,9 @@ def test_explore_refuses_what_it_cannot_write(
     error = "error: --out must end in .html, .png, .svg, .pdf, got new/a.htm"
     assert error_of(explore.main, [*line, "--out", "new/a.htm"]) == error
     assert "got a.PNG" in error_of(explore.main, [*line, "--out", "a.PNG"])
-    error = "error: --out must end in .html with --backward, got a.png"
-    assert error_of(explore.main, [*line, "--backward", "--out", "a.png"]) == error
+    for name in ("a.png", "a.svg", "a.pdf"):
+        error = f"error: --out must end in .html with --backward, got {name}"
+        assert error_of(explore.main, [*line, "--backward", "--out", name]) == error
     hide_packages(monkeypatch, "matplotlib")
     monkeypatch.setattr(explore, "require", require)
     error = "error: minigrad explore --out b.png needs matplotlib: pip install matplotlib"
