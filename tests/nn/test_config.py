@@ -155,15 +155,11 @@ def test_check_sizes_refuses_arrays_larger_than_those_of_a_file(config: Any, mes
         check_sizes(config, {f"layer {i}": (2048, 512) for i in range(6)}, "f")
 
 
-def test_check_sizes_compares_the_patches_of_images_and_layers_that_are_used_again() -> None:
-    shapes = {f"layer {i}": (64, 32) for i in range(6)}
-    config = nn.EncoderConfig(**{**SIZES, "num_layers": 900}, shared_layers=True, positions="learned", max_len=64)  # fmt: skip
-    check_sizes(config, shapes, "f")
+def test_check_sizes_compares_the_number_of_patches_of_images() -> None:
+    shapes, config = {"a": (64, 32), "b": (1,)}, nn.EncoderConfig(**SIZES, positions="learned")
     check_sizes(replace(config, patch_size=64, image_size=448), shapes, "f")  # 50 positions
     with pytest.raises(ValueError, match="image_size must be at most 64"):
         check_sizes(replace(config, patch_size=64, image_size=512), shapes, "f")
-    with pytest.raises(ValueError, match="num_layers must be at most 6"):
-        check_sizes(replace(config, shared_layers=False), shapes, "f")
 
 
 @pytest.mark.parametrize("kind", [nn.LanguageModelConfig, nn.DecoderOnlyConfig])
@@ -341,6 +337,11 @@ def test_effective_configuration_has_values_in_place_of_none(bias: bool) -> None
     assert config.attention.scale == 0.5 and config.positions.rotary_dim == 4
     assert (config.embeddings.scale, config.embeddings.size) == (1.0, 8)
     assert config.effective == config
+    config = lm(attention=nn.AttentionConfig(head_dim=16, num_kv_heads=1), positions="rotary")()
+    assert config.effective.attention == nn.AttentionConfig(
+        head_dim=16, num_kv_heads=1, scale=0.25, bias=True, dropout=0.1
+    )
+    assert config.effective.positions.rotary_dim == 16
 
 
 @pytest.mark.parametrize("size", [4, 8, None])
