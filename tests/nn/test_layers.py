@@ -289,6 +289,7 @@ def test_new_norm_of_a_configuration_only_normalizes(kind: str, dtype: Any) -> N
     centred = x - x.mean(-1, keepdims=True) if kind.startswith("layer") else x
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 0.25)
     np.testing.assert_allclose(norm(x).data, expected, rtol=1e-5, atol=1e-6)
+    assert norm_named(kind, 4, 1e-12, dtype).eps == 1e-12
     for name in ("layer_bias", "Layer", ""):
         with pytest.raises(ValueError, match="norm must be one of|norm must be 'layer'"):
             norm_named(name, 4, 0.25, dtype)
@@ -374,7 +375,14 @@ def test_images_of_other_sizes_and_dtypes_are_refused() -> None:
     layer = nn.PatchEmbedding(config)
     assert layer(np.zeros((0, 3, 4, 4))).shape == (0, 5, 4)
     assert layer(np.zeros((2, 3, 4, 4), np.float16)).dtype == np.float32
-    for shape in ((2, 3, 4, 6), (2, 3, 6, 6), (2, 1, 4, 4), (3, 4, 4), (1, 2, 3, 4, 4)):
+    for shape in (
+        (2, 3, 4, 6),
+        (2, 3, 6, 4),
+        (2, 3, 6, 6),
+        (2, 1, 4, 4),
+        (3, 4, 4),
+        (1, 2, 3, 4, 4),
+    ):
         with pytest.raises(ValueError, match=r"images must be floats \(N, 3, 4, 4\), got float64"):
             layer(np.zeros(shape))
     with pytest.raises(ValueError, match="images must be floats .*, got uint8"):

@@ -202,6 +202,7 @@ def test_rows_that_begin_or_end_with_two_tokens_of_padding_warn(
     for batch, warns in (
         ((ids,), expected), ((np.ones(3), ids[0], ids), expected), ((ids, ids > 0), False), ((ids, ids, None, ids > 0), False),
         ((ids.astype(float),), False), ((ids[..., None] * [1, 1],), False),
+        ((ids.astype(np.uint8),), expected),
     ):  # fmt: skip
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -568,7 +569,7 @@ def test_embedding_without_positions_begins_at_position_0() -> None:
     np.testing.assert_allclose(embed([[4, 5]]).data, x, rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_types", [1, 2])
+@pytest.mark.parametrize("num_types", [1, 3])
 def test_embedding_adds_types_and_drops_before_its_projection(num_types: int) -> None:
     embeddings = nn.EmbeddingConfig(scale=False, size=64)
     options: dict[str, Any] = {"num_types": num_types, "positions": "none", "dropout": 0.5}
@@ -609,6 +610,24 @@ def test_padding_of_any_row_of_a_target_must_be_at_the_right() -> None:
         with pytest.raises(ValueError, match="target_mask must have its padding at the right"):
             model.loss(source, target, target_mask=np.array(mask, bool))
     assert model.num_targets(source, target, target_mask=np.tri(2, 3, 1, dtype=bool)) == 3
+
+
+@pytest.mark.parametrize("norm", ["rms", "rms_zero_centred"])
+def test_attentions_of_a_model_have_the_options_of_its_configuration(norm: str) -> None:
+    attention = nn.AttentionConfig(
+        num_kv_heads=1, head_dim=6, scale=0.3, bias="qo", qk_norm=True, softcap=0.7, window=2, dropout=0.25
+    )  # fmt: skip
+    options: dict[str, Any] = {"norm": norm, "norm_eps": 1e-4, "attention": attention}
+    encoder = nn.EncoderModel(encoder_config(**options))
+    for model in (transformer(**options), language_model(**options), encoder):
+        for name, part in nn.attentions_of(model).items():
+            assert (part.num_kv_heads, part.d_k, part.scale, part.softcap) == (1, 6, 0.3, 0.7)
+            assert part.window == (None if "cross" in name else 2) and part.dropout == 0.25
+            has_bias = [getattr(part, f"{x}_proj").bias is not None for x in ("q", "k", "v", "out")]
+            assert has_bias == [True, False, False, True]
+            for of_heads in (part.q_norm, part.k_norm):
+                assert (of_heads.eps, of_heads.normalized_shape) == (1e-4, (6,))
+                assert of_heads.zero_centred == (norm == "rms_zero_centred")
 
 
 @pytest.mark.parametrize("windows", [None, (1,), (0, 2)])

@@ -160,7 +160,8 @@ FIRST, SECOND = (f"layers.layers.{i}.self_attention" for i in range(2))
     ("heads", "error", "message"),
     [
         ({FIRST: [1], SECOND: [0, 1, 2, 3]}, ValueError, "heads must leave at least one of"),
-        ({FIRST: [1], "layers": [0]}, KeyError, "heads must have names of attentions .*, got layers"),
+        ({FIRST: [1], "layers": [0]}, KeyError, "heads must have names of attentions .*, got layers'$"),
+        ({"b": [0], FIRST: [1], "a": []}, KeyError, "heads must have names of attentions .*, got a, b'$"),
     ],
 )  # fmt: skip
 def test_model_prune_heads_with_an_error_changes_nothing(
@@ -171,6 +172,21 @@ def test_model_prune_heads_with_an_error_changes_nothing(
     with pytest.raises(error, match=message):
         model.prune_heads(heads)
     assert model.config is config and model.layers.layers[0].self_attention.num_heads == 4
+
+
+def test_heads_that_are_pruned_one_after_another_are_all_recorded() -> None:
+    model = nn.LanguageModel(nn.LanguageModelConfig(13, 8, 4, 2, 12))
+    for name, head, expected in (
+        (FIRST, 2, {FIRST: [2]}),
+        (SECOND, 0, {FIRST: [2], SECOND: [0]}),
+        (FIRST, 1, {FIRST: [1, 2], SECOND: [0]}),
+    ):
+        model.prune_heads({name: [head]})
+        assert model.config.pruned_heads == expected
+        for again in expected[name]:
+            with pytest.raises(ValueError, match=rf"got \[{again}\], which are pruned already"):
+                model.prune_heads({name: [again]})
+    assert model.config.pruned_heads == expected
 
 
 def test_heads_of_a_model_can_be_an_iterator() -> None:
