@@ -288,6 +288,12 @@ class FastAttention(FastLayer, ExtendedAttention):  # type: ignore[misc]
     ) -> np.ndarray:
         if not isinstance(memory, FastMemory) or len(memory.keys) != 1:
             return self._compute(x, memory, mask, cache, value, positions)
+        of_positions = (self.rotary, self.window, self.position_bias)
+        is_alike = mask is None or (mask.shape[-2] == 1 and (mask == mask[:1]).all())
+        if of_positions != (None, None, None) or not is_alike:
+            rows = np.zeros(len(x), int)
+            memory = KeysAndValues(memory.keys[rows], memory.values[rows])
+            return self._compute(x, memory, mask, cache, value, positions)
         queries = x.reshape(1, -1, x.shape[-1])  # of all hypotheses, as one sequence
         if mask is None and Absorbed.is_worthwhile(self, memory):
             memory.absorbed = memory.absorbed or Absorbed(self, memory)

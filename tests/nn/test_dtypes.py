@@ -131,7 +131,10 @@ def test_inference_copy_converts_as_the_layer_does(name: str, wrap: Any) -> None
     layer, shape = INPUTS[name]
     layer.eval()
     x = wrap(np.random.default_rng(0).standard_normal(shape))
-    y = call(nn.for_inference(nn.Sequential(layer))[0], x)
+    quick = nn.for_inference(nn.Sequential(layer))[0]
+    with pytest.raises(TypeError, match="x must be real numbers, .* got complex128"):
+        call(quick, x * 1j)
+    y = call(quick, x)
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.data, call(layer, x).data, rtol=1e-5, atol=1e-6)
 

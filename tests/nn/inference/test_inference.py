@@ -475,6 +475,28 @@ def test_for_inference_norm_of_one_row_equals_the_norm_of_any_size(kind: Any, ep
                 np.testing.assert_array_equal(quick(zeros).data, layer(zeros).data)
 
 
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize("option", [None, "rotary", "window", "position_bias", "softcap", "scale", "query_size"])  # fmt: skip
+@pytest.mark.parametrize("mask", [None, (1, 1, 1), (3, 1, 1), (1, 2, 2), (3, 2, 2), (2,)])
+def test_for_inference_attends_to_one_source_as_to_equal_ones(
+    length: int, option: str | None, mask: Any
+) -> None:
+    """Projections of a short source are multiplied beforehand, without a mask."""
+    values = {"rotary": nn.RotaryPositions(4), "window": 1, "position_bias": nn.ALiBi(2, float), "softcap": 0.5, "scale": 2.0, "query_size": 6}  # fmt: skip
+    options = {} if option is None else {option: values[option]}
+    layer = nn.ExtendedAttention(8, 2, **options, dtype=float, generator=np.random.default_rng(0))
+    quick = nn.for_inference(nn.Sequential(layer.eval()))[0]
+    query, memory = normal(0, 3, 2, options.get("query_size", 8)), normal(1, 1, length, 8)
+    if mask is not None:
+        mask = np.random.default_rng(2).random((*mask, length)) < 0.5
+    sources = layer.keys_and_values(np.repeat(memory, 3, 0))
+    expected = layer(query, sources, mask, positions=1).data
+    source = quick.keys_and_values(memory)
+    for _ in range(2):
+        found = quick(query, source, mask, positions=1)
+        np.testing.assert_allclose(found.data, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("mask", [None, np.tri(2, 3, 1, dtype=bool)])
 def test_for_inference_of_a_layer_attends_to_other_sequences(mask: Any) -> None:
     """Not by the fused projections of one sequence."""
