@@ -390,6 +390,7 @@ MANY = np.arange(1.0, 602.0) / 7
         Call(np.gradient, [np.array([False, True]), np.array([0.0, 1.0])]),
         Call(np.gradient, [SQUARES[0], np.array([0, 1, 2 + 1e-6, 3])]),  # nearly equal steps
         Call(np.add, [SQUARES, 1.0], {"dtype": np.dtype("f4")}),
+        *(Call(np.linalg.matrix_power, [REGULAR.astype("f4"), n]) for n in (-1, 0, 1, np.int8(2))),
         *(Call(np.clip, [SQUARES, 0, 1], {name: 1}) for name in ("min", "max")),
         *(Call(f, [SINGLE, 2.0]) for f in (np.dot, np.inner, np.outer, np.kron, np.append)),
         *(Call(np.tensordot, [SQUARES, SQUARES.T, n]) for n in (np.int64(1), np.int8(0))),

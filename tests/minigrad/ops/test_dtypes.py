@@ -159,9 +159,26 @@ def test_indices_are_integers_or_empty(dtype: str, size: int) -> None:
         assert integers("f", indices).dtype.kind in "iu"
         assert mg.one_hot(indices, 3).shape == (size, 3)
         assert mg.one_hot(indices).shape == (size, size)
+        assert mg.one_hot(indices).dtype == np.float32
+        assert (
+            mg.one_hot(indices, 3, dtype=int).dtype == mg.one_hot(indices, dtype=int).dtype == int
+        )
     else:
         with pytest.raises(TypeError, match="f: indices must be integers, got dtype"):
             integers("f", indices)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "g", ">f8"])
+def test_activation_keeps_the_dtype(dtype: str) -> None:
+    """Of ordinary tensors, and of the examples of vmap; also the gradient."""
+    x = np.array([[-3.0, -0.5], [0.0, 2.0]], dtype)
+    for f in (mg.relu, mg.sigmoid, mg.softplus, mg.silu, mg.elu, mg.leaky_relu, mg.log_sigmoid,
+              mg.erf, mg.gelu, lambda x: mg.gelu(x, approximate="tanh"), mg.rsqrt, mg.softmax,
+              mg.log_softmax, mg.logsumexp, lambda x: mg.xlogy(x, 2.0), lambda x: mg.softplus(x, 2.0)):  # fmt: skip
+        leaf = Tensor((abs(x) + (f is mg.rsqrt)).astype(dtype), requires_grad=True)
+        for y in (f(leaf), mg.vmap(f)(leaf)):
+            (g,) = mg.gradients(y.sum(), leaf)
+            assert y.dtype in (dtype, np.dtype(dtype).newbyteorder()) and g.dtype == dtype
 
 
 def test_gradients_beside_integers_are_floats() -> None:
