@@ -656,6 +656,32 @@ def test_array_for_the_result_may_be_followed_by_other_arguments(f: Any) -> None
         y.sum().backward()
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, option: np.diff(x, prepend=option),
+        lambda x, option: np.diff(x, append=option),
+        lambda x, option: np.clip(x, min=option),
+        lambda x, option: np.clip(x, a_min=0.0, a_max=option),
+        lambda x, option: np.full_like(x, fill_value=option),
+        lambda x, option: np.linspace(x, stop=option, num=3),
+        lambda x, option: np.average(x, weights=option + x),
+        lambda x, option: np.trapezoid(x, dx=option),
+        lambda x, option: np.interp(x, [0.0, 9.0], fp=np.multiply(option, [1.0, 2.0])),
+        lambda x, option: np.append(x, values=option),
+        lambda x, option: np.insert(x, 0, values=option),
+    ],
+)
+def test_option_that_requires_gradients_has_one_beside_constants(f: Any) -> None:
+    option = Tensor(0.7, requires_grad=True)
+    step, slopes = 1e-6, []
+    x = np.array([0.5, 2.0, 1.0])
+    for operand in (Tensor(x), Tensor(x, requires_grad=True)):
+        slopes.append(mg.gradients(np.sin(f(operand, option)).sum(), option)[0].item())
+    high, low = (np.sin(f(x, value)).sum() for value in (0.7 + step, 0.7 - step))
+    np.testing.assert_allclose(slopes, (high - low) / (2 * step), rtol=1e-6)
+
+
 def test_ufunc_of_one_operand_at_an_index_invalidates_graphs() -> None:
     w, t = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 1.0])
     y = w * t
