@@ -87,7 +87,7 @@ def _share(dtype: Any) -> Any:
 def _offsets(values: Any) -> Any:
     """Return what moves rising values apart that are equal up to rounding; 0 for all others."""
     steps = values - np.cumsum(np.abs(values) * _share(values.dtype), -1)
-    return (np.maximum.accumulate(steps, -1) - steps).astype(values.dtype)
+    return np.maximum.accumulate(steps, -1) - steps
 
 
 def _last(x: Any, /) -> Any:

@@ -322,6 +322,9 @@ np.add.reduce(x, axis=0, where=m[:, :1])
 [y := x[0, 0, ...], np.add(y, 1, out=y), x][2]
 [np.matmul(s, s, out=s), s][1]
 np.add(n, 1, out=n)
+[y := v[0], v.__setitem__(0, 9.0), y][2]
+[y := x[0], x.__setitem__(0, 9.0), y][2]
+[y := v[0, ...], v.__setitem__(0, 9.0), y][2]
 """.strip().splitlines()
 """Calls of what a rule may use, with defaults, options and operands that all examples share."""
 
