@@ -54,7 +54,7 @@ class ArgumentAdapter:
         ours = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         count = most = sum(p.default is p.empty for p in ours)
         for p, name in zip(ours[count:], list(self._defaults)[count:]):
-            if p.name != name or name in _SPECIAL:
+            if p.name != name:
                 break
             most += 1
         return count, range(count, most + 1), frozenset(names)

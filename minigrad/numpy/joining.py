@@ -35,9 +35,7 @@ __all__ = [
 @function(numpy=np.append)
 def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     """Join x and `values` along `axis`, or both flattened by default."""
-    # as arrays, Python numbers contribute their dtype
-    parts = [np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)]
-    return concatenate(parts, axis)
+    return concatenate([x, values], axis)
 
 
 @function(numpy=np.vstack)
