@@ -45,7 +45,6 @@ class BatchedArray(NDArrayOperatorsMixin, OtherArray):
     """Array of examples, whose first axis is hidden; `shape`, `ndim` and `size` are of one."""
 
     __slots__ = ("values",)
-    __array_priority__ = 100.0
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values

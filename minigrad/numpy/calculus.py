@@ -138,12 +138,14 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     first, last = take(fp, i), take(fp, j)
     with np.errstate(over="ignore", invalid="ignore"):
         rise = last - first
-    steep = ~np.isfinite(rise.data)
-    y = first + where(steep, 0, rise) * fraction
-    if not all_true(~steep):  # the position gets no gradient, and a weight of 0 does not read inf
-        weight = fraction.data
-        first, last = where(weight == 1, 0, first), where(weight == 0, 0, last)
-        y = where(steep, first * (1 - weight) + last * weight, y)
+        steep = ~np.isfinite(rise.data)
+        y = first + where(steep, 0, rise) * fraction
+        if not all_true(
+            ~steep
+        ):  # no gradient by x; a weight of 0 does not read inf
+            weight = fraction.data
+            first, last = where(weight == 1, 0, first), where(weight == 0, 0, last)
+            y = where(steep, first * (1 - weight) + last * weight, y)
     return where(high, getitem(fp, -1), where(low, getitem(fp, 0), y))
 
 

@@ -390,8 +390,31 @@ def test_asarray_without_a_copy_returns_a_tensor_of_this_dtype_itself() -> None:
     assert xp.astype(z, np.complex64).dtype == np.complex64 and xp.astype(x, float, copy=False) is x
 
 
+def test_other_device_is_refused_by_every_function_that_takes_one() -> None:
+    x = Tensor([1.0])
+    for call in (
+        lambda device: xp.asarray(x, device=device),
+        lambda device: xp.asarray(1j * Tensor(1.0, requires_grad=True), device=device),
+        lambda device: xp.astype(x, float, device=device),
+        lambda device: xp.from_dlpack(np.ones(1), device=device),
+        lambda device: xp.zeros(1, device=device),
+        lambda device: x.to_device(device),
+    ):
+        assert isinstance(call("cpu"), Tensor)
+        with pytest.raises(ValueError, match="cuda"):
+            call("cuda")
+
+
+def test_functions_of_ndarrays_return_tensors() -> None:
+    for f in (xp.log, xp.exp, xp.sum, xp.linalg.norm if hasattr(xp.linalg, "norm") else xp.max):
+        assert type(f(np.ones(2))) is Tensor
+
+
+@pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("descending", [False, True])
-def test_order_of_equal_elements_is_kept(descending: bool) -> None:
+def test_order_of_equal_elements_is_kept(descending: bool, stable: bool) -> None:
     x = np.arange(300) % 3
     expected = np.argsort(-x if descending else x, kind="stable")
-    assert xp.argsort(Tensor(x), descending=descending).tolist() == expected.tolist()
+    options = {"descending": descending, "stable": stable}
+    assert xp.argsort(Tensor(x), **options).tolist() == expected.tolist()
+    assert xp.sort(Tensor(x), **options).tolist() == x[expected].tolist()

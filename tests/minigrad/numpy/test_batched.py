@@ -322,6 +322,9 @@ np.add.reduce(x, axis=0, where=m[:, :1])
 [y := x[0, 0, ...], np.add(y, 1, out=y), x][2]
 [np.matmul(s, s, out=s), s][1]
 np.add(n, 1, out=n)
+x[None][[0, 0], :, [1, 2]]
+x[None][:, [2, 1], [0, 3]]
+x[True]
 [y := v[0], v.__setitem__(0, 9.0), y][2]
 [y := x[0], x.__setitem__(0, 9.0), y][2]
 [y := v[0, ...], v.__setitem__(0, 9.0), y][2]
@@ -345,6 +348,7 @@ np.add.reduce(x, axis=(0, 2))
 x[3]
 x[..., 0, ..., 0]
 len(n)
+x.astype(int, casting='safe')
 """.strip().splitlines()
 """Calls that raise an error, with one example and with several."""
 

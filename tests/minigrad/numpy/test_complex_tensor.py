@@ -131,7 +131,8 @@ def test_transform_of_no_values_is_0(f: Any) -> None:
         "np.abs(np.prod((x + 1j * x**2).reshape(2, 3), axis=(0, 1)) * np.prod(1j * x[:0]))",
         "np.linalg.norm(x + 1j * W) + np.linalg.norm((x + 1j).reshape(2, 3), axis=1).sum()",
         "np.linalg.norm(x + 1j, 2) * np.linalg.norm((x + 1j * W).reshape(2, 3), 1, keepdims=True)",
-        "np.linalg.norm((x + 1j).reshape(2, 3), 'fro') + np.angle(x + 1j * W, deg=True)",
+        "np.linalg.norm((x + 1j).reshape(2, 3), 'fro') + np.angle(x + 1j * W, deg=1)",
+        "np.linalg.norm((x + 1j * W).reshape(2, 3), 2, axis=1) + np.angle(x[:2] + 1j, deg=0)",
         "np.abs(np.prod((x + 1j).reshape(2, 3)[:, :0], axis=1) * np.prod(x + 1j))",
         "np.abs(np.prod((x + 1j).reshape(2, 3)[:0], axis=0)).sum() * np.abs(np.prod(x + 1j))",
         "np.imag(np.polyval([1.0, 2, 3], x * 1j + W) + np.polyval(x * 1j, x[:, None] - 1j * W))",
@@ -165,7 +166,7 @@ LINEAR = """
     np.where(W > 0, z, V) | np.where(W > 0, W, z) | z.real + V | V - z.real | z.real * V | z.real / V | z.real @ V
     R @ m.real @ (R * 1j) | np.concatenate([z.real, V]) | np.concatenate([m.real, R.T * 1j], axis=1)
     np.where(W > 0, z.real, V) | np.where(W > 0, V, z.real) | np.diff(m, 2) | np.diff(m, axis=0)
-    np.polyval([], z) | np.polyval(V[:3] * 0, z) | np.vdot(R, m) | np.pad(z, 1, constant_values=1j)
+    np.polyval([], z) | z * [1j, 2, 0.5, 1, 1j, 3] | [1, 1j] @ m | np.polyval(V[:3] * 0, z) | np.vdot(R, m) | np.pad(z, 1, constant_values=1j)
     z + z.real | z.real - z | np.prod(m[:0], axis=0) | np.stack([z.real, z]) | np.fft.fft(z.real) + z
 """
 VALUES = """
@@ -357,6 +358,7 @@ def test_vmap_and_jacobian_of_a_transform_equal_a_loop() -> None:
 def test_complex_tensor_keeps_the_precision_of_its_parts() -> None:
     z = np.fft.rfft(mg.Tensor(X.astype(np.float32), requires_grad=True)) * 2 + 1j
     assert isinstance(z, ComplexTensor) and z.requires_grad and "complex_tensor" in repr(z)
+    assert "j" in repr(z) and "complex64" in repr(z)
     assert z.dtype == np.complex64 and np.abs(z).dtype == np.float32
     assert (z.shape, z.size, z.ndim, len(z)) == ((4,), 4, 1, 4)
     assert not z.detach().requires_grad and z.detach().dtype == np.complex64
@@ -373,6 +375,8 @@ def test_complex_tensor_keeps_the_precision_of_its_parts() -> None:
         lambda z: np.maximum(z, 1),
         *[lambda z, ord=ord: np.linalg.norm(z.reshape(2, 3), ord) for ord in (2, -2, "nuc")],
         lambda z: mg.multiply(z, z),
+        lambda z: np.linalg.norm(z.reshape(1, 2, 3), 2, axis=(1, 2)),
+        lambda z: mg.custom_op(p=lambda g: g)(lambda p, /: p * 1j)(z.real),
         lambda z: np.add(z, 1, out=np.ones(6, complex)),
         lambda z: z.backward(),
         lambda z: mg.grad(lambda x: 1j * x)(1.0),

@@ -667,6 +667,7 @@ def test_array_for_the_result_may_be_followed_by_other_arguments(f: Any) -> None
         lambda x, option: np.linspace(x, stop=option, num=3),
         lambda x, option: np.average(x, weights=option + x),
         lambda x, option: np.trapezoid(x, dx=option),
+        lambda x, option: np.gradient(x, option),
         lambda x, option: np.interp(x, [0.0, 9.0], fp=np.multiply(option, [1.0, 2.0])),
         lambda x, option: np.append(x, values=option),
         lambda x, option: np.insert(x, 0, values=option),

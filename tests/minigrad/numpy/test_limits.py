@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,24 @@ def test_interpolation_at_knots_and_beside_them_equals_numpy(knots: np.ndarray, 
     at = np.concatenate([xp, np.nextafter(xp, 9), np.nextafter(xp, -9), np.arange(-0.5, 6, 0.5)])
     for x, y in zip(at, mg.interp(at, xp, fp).data):
         np.testing.assert_allclose(y, np.interp(x, xp, fp), rtol=1e-12, atol=1e-14)
+
+
+def test_interpolation_between_infinities_and_large_values_equals_numpy_without_a_warning() -> None:
+    values = [-np.inf, np.inf, 8e307, -8e307, 0.0, 1.0]
+    at = np.array([-1.0, 0.0, 0.25, 1.0, 2.0])
+    for fp in itertools.product(values, repeat=2):
+        expected = np.interp(at, [0.0, 1.0], fp)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = mg.interp(at, [0.0, 1.0], fp).data
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_gradient_of_booleans_is_refused_as_in_numpy() -> None:
+    for f in ([True, False, True], np.ones((2, 2), bool)):
+        for numpy in (np, mg):
+            with pytest.raises(TypeError, match="boolean subtract"):
+                numpy.gradient(f)
 
 
 @pytest.mark.parametrize("q", [0, 1, 0.5, 1.0, [0.5, 0], [0, 1], np.float32(0.5), np.array([0.5], "f4"), np.array(0.5), []], ids=repr)  # fmt: skip

@@ -325,6 +325,7 @@ def test_vmap_moves_axes_and_takes_trees_of_them() -> None:
         (lambda x: x if x.sum() > 0 else -x, TypeError, "contains all examples"),
         (lambda x: x * np.asarray(x), TypeError, "contains all examples"),
         (lambda x: x[x > 0], TypeError, "the same for all examples if it is a mask"),
+        (lambda x: x[x[0] > 0], TypeError, "the same for all examples if it is a mask"),
         (lambda x: np.nonzero(x)[0], TypeError, "np.nonzero has no batching rule"),
         (lambda x: np.add.reduceat(x.data, [0]), TypeError, "np.add.reduceat has no batching rule"),
         (

@@ -182,6 +182,12 @@ VALUES: list[tuple[str, Any, Any, Any]] = [
     ),
     ("quantile below an infinity", lambda x: mg.quantile(x, 0.5), [1.0, 2.0, INF], 2),
     ("softmax of integers", mg.softmax, [1, 1], [0.5, 0.5]),
+    (
+        "softplus by beta",
+        lambda x: mg.softplus(x, -2.0),
+        [0.5, -1],
+        -np.log1p([math.exp(-1), math.exp(2)]) / 2,
+    ),
     ("softplus far above 0", mg.softplus, 1000.0, 1000),
 ]
 
