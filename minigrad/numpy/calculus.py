@@ -138,11 +138,9 @@ def interp(x: Any, xp: Any, fp: Any) -> Tensor:
     first, last = take(fp, i), take(fp, j)
     with np.errstate(over="ignore", invalid="ignore"):
         rise = last - first
-        steep = ~np.isfinite(rise.data)
-        y = first + where(steep, 0, rise) * fraction
-        if not all_true(
-            ~steep
-        ):  # no gradient by x; a weight of 0 does not read inf
+        steep, is_last = ~np.isfinite(rise.data), fraction.data == 1  # exact at the last point
+        y = where(is_last, last, first) + where(steep, 0, rise) * (fraction - is_last)
+        if not all_true(~steep):  # no gradient by x; a weight of 0 does not read inf
             weight = fraction.data
             first, last = where(weight == 1, 0, first), where(weight == 0, 0, last)
             y = where(steep, first * (1 - weight) + last * weight, y)
