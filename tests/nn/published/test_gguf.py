@@ -645,6 +645,8 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     text = text_of(tmp_path, scored_vocabulary("a", "b"))
     assert (text.bos_id, text.eos_id, text.pad_id, text.vocab_size) == (1, 2, None, 6)
     assert text.settings["unk_token"] == "<unk>"  # a variable of chat templates
+    text = text_of(tmp_path, scored_vocabulary("a", "b"), unknown_token_id=(5, UINT32))
+    assert text.settings["unk_token"] == "b"
     assert text.encode("ab") == [1, 3, 4, 5] and text.encode("axxb") == [1, 3, 4, 0, 5]
     assert text.encode("a", "b") == [1, 3, 4, 1, 3, 5]
     keys = dict.fromkeys(("add_bos_token", "add_eos_token"), (True, BOOL))
@@ -671,6 +673,32 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     for tokens in ([], ["a", "a"]):
         with pytest.raises(ValueError, match="tokens must be 1 to 1,000,000 different tokens"):
             end_ids({f"{GG}tokens": tokens}, "")
+
+
+@pytest.mark.parametrize(("kind", "is_shown"), [(1, True), (2, False), (3, False), (4, True)])
+def test_byte_level_tokens_are_added_by_their_types(
+    tmp_path: Path, kind: int, is_shown: bool
+) -> None:
+    metadata = byte_level("gpt-2")[1]
+    tokens, types = metadata[f"{GG}tokens"][0], metadata[f"{GG}token_type"][0]
+    text = text_of(tmp_path, metadata, tokens=([*tokens, "<a>"], ARRAY, STRING),
+                   token_type=([*types, kind], ARRAY, INT32))  # fmt: skip
+    ids = text.encode("the<a>cat")
+    assert (len(tokens) in ids) == (kind != 1)
+    assert text.decode(ids) == ("the<a>cat" if is_shown else "thecat")
+
+
+def test_number_of_tokens_is_at_most_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = scored_vocabulary("a")
+    for most in (4, 5, 6):
+        monkeypatch.setattr("nn.text.gguf_tokenizer.MAX_TOKENS", most)
+        if most < 5:
+            with pytest.raises(ValueError, match="tokens must be 1 to 4 different tokens"):
+                text_of(tmp_path, metadata)
+        else:
+            assert len(text_of(tmp_path, metadata)) == 5
 
 
 def test_tokens_of_bytes_are_not_joined_from_characters(tmp_path: Path) -> None:

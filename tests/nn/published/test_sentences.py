@@ -112,6 +112,7 @@ MODULES: list[tuple[list[dict[str, str]], str]] = [
     (modules("Transformer", "Pooling", "Normalize", "Dense"), ORDER),
     (modules("Transformer", "Normalize"), ORDER),
     (modules("Transformer"), ORDER),
+    (modules("Transformer", "pooling"), ORDER),
     (modules("Pooling", "Transformer"), ORDER),
     (modules("Transformer", "Pooling", "WordWeights"), ORDER),
     ([], ORDER),

@@ -185,6 +185,7 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
       for key, value in (("truncate", False), ("mscale", 0.5), ("mscale_all_dim", 0.7), ("beta_fast", 30), ("beta_slow", 2),
                          ("attention_factor", 1.2))),
     *(("bert", {"position_embedding_type": kind}, {}) for kind in ("absolute", None)),
+    ("vit", {"hidden_dropout_prob": 0.2}, {"head_dropout": 0.0, "dropout": 0.2}),
     ("distilbert", {}, {"norm_eps": 1e-12}), ("llama", {"pad_token_id": 0}, {"pad_id": 0}),
     *((name, {"pad_token_id": -1}, {"pad_id": None}) for name in ("llama", "mistral", "qwen3", "gemma2")),
     *((name, {"is_causal": value, "use_bidirectional_attention": None}, {}) for value in (True, None) for name in ("gpt2", "opt", "gpt_neox", "llama")),
