@@ -12,8 +12,8 @@ from numpy.testing import assert_equal
 
 import minigrad as mg
 import nn
-from minigrad.io import save_arrays
-from minigrad.io.safetensors import SafetensorsFile
+from minigrad.io import load_arrays, save_arrays
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 
 def test_load_returns_saved_object(tmp_path: Path) -> None:
@@ -28,6 +28,28 @@ def test_load_returns_saved_object(tmp_path: Path) -> None:
     expected = {**saved, "a": [x.data, *saved["a"][1:]], "c.d": [*saved["c.d"]]}
     assert_equal(mg.load(tmp_path / "x"), expected)
     assert "a.1.b" in SafetensorsFile(tmp_path / "x")
+
+
+def test_load_returns_saved_object_of_any_depth(tmp_path: Path) -> None:
+    """Within the depth of JSON; numbers of NumPy become those of Python."""
+    obj: Any = [np.arange(2), np.int64(3), np.bool_(True), np.str_("a")]
+    for i in range(100):
+        obj = {"a": obj} if i % 2 else [obj]
+    mg.save(obj, tmp_path / "x")
+    found = mg.load(tmp_path / "x")
+    assert_equal(found, obj)
+    for i in range(100):
+        found = found["a" if i % 2 == 0 else 0]
+    assert [type(x) for x in found[1:]] == [int, bool, str]
+
+
+def test_load_arrays_returns_metadata_of_other_programs(tmp_path: Path) -> None:
+    """Those that are JSON become plain data."""
+    notes = {"format": "pt", "count": "3", "list": "[1, null]", "deep": "[" * 9999, "empty": ""}
+    write_safetensors(tmp_path / "x", {"a": np.ones(1)}, notes)
+    for mapped in (False, True):
+        _, found = load_arrays(tmp_path / "x", mapped)
+        assert found == notes | {"count": 3, "list": [1, None]}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,17 @@ def test_batch_of_texts_has_the_ids_of_each(
         assert not ids[i][~is_real].any() and not types[i][~is_real].any()
 
 
+def test_empty_second_text_is_one_and_no_second_texts_are_none() -> None:
+    text, word = word_text(), WORDS[4]
+    single, empty = text.encode(word), [BOS, 4, EOS, EOS]
+    assert single == [BOS, 4, EOS] and text.encode(word, "") == empty
+    assert text.encode([word], [""]) == [empty] and text.encode([], []) == []
+    assert text.batch([word], [""])[0].tolist() == [empty]
+    for pair in ([], [word, word]):
+        with pytest.raises(ValueError, match=r"pair must have as many texts as text \(1\), got"):
+            text.encode([word], pair)
+
+
 @given(rows)
 def test_text_is_decoded_whole_and_in_pieces(row: list[int]) -> None:
     text, ids = word_text(), [BOS, *row, EOS]
