@@ -146,7 +146,8 @@ def _old_files(source: Path, directory: Path, groups: Iterable[Collection[str]])
             raise OSError(0, "a link leads out of the directory", str(parent))
     for group in groups:
         if any(any(source.glob(pattern)) for pattern in group):
-            old.update(path for pattern in group for path in directory.glob(pattern))
+            for pattern in group:  # which finds no links to missing files in some versions
+                old.update([directory / pattern, *directory.glob(pattern)])
     return [path for path in old if os.path.lexists(path)]
 
 

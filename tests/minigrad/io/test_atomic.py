@@ -260,6 +260,68 @@ OLD = dict.fromkeys(["config.json", "a.json", "a.txt", "b.json", "b.txt", "sub/c
 GROUPS = [("a.*",), ("b.json", "b.txt"), ("sub/*",)]
 
 
+def test_links_are_removed_with_their_group_and_not_read_as_new_files(tmp_path: Path) -> None:
+    """A link to a missing file is an old file, and a link is no directory of new files."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    for name in ("a.txt", "a.json", "config.json"):
+        (directory / name).symlink_to(tmp_path / "missing")
+    with replace_together(directory, "config.json", [("a.txt", "a.json")]) as part:
+        for name in ("config.json", "a.txt"):
+            (part / name).write_text("new")
+    assert files_of(directory) == {"config.json": "new", "a.txt": "new"}
+    assert not (directory / "a.json").is_symlink()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.json").write_text("other")
+    (directory / ".config.json.exchange").symlink_to(other)
+    with read_together(directory, "config.json") as source:
+        assert source == directory
+
+
+def test_replaced_files_keep_their_permissions_if_the_system_has_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files in directories below keep them too. Some network drives refuse to set them."""
+    names = ("config.json", "sub/a", "sub/deep/b")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old")
+        (tmp_path / name).chmod(0o604)
+
+    def replace_all(text: str) -> None:
+        with replace_together(tmp_path, "config.json") as part:
+            for name in names:
+                (part / name).parent.mkdir(parents=True, exist_ok=True)
+                (part / name).write_text(text)
+
+    names = (*names, "new/deep/c")
+    replace_all("new")
+    (tmp_path / "new/deep/c").chmod(0o604)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in names} == {0o604}
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    replace_all("newer")
+    write_atomically(tmp_path / "sub/a", lambda path: path.write_text("newest"))
+    texts = [(tmp_path / name).read_text() for name in names]
+    assert texts == ["newer", "newest", "newer", "newer"]
+
+
+def test_directory_of_new_files_without_the_last_one_is_removed(tmp_path: Path) -> None:
+    """Another program may have removed it. The other new files are not installed."""
+    write_both(tmp_path, "old")
+    (tmp_path / ".config.json.exchange").mkdir()
+    (tmp_path / ".config.json.exchange/weights").write_text("odd")
+    with read_together(tmp_path, "config.json") as source:
+        assert source == tmp_path
+    with replace_together(tmp_path, "config.json") as part:
+        (part / "config.json").write_text("new")
+    assert files_of(tmp_path) == {"config.json": "new", "weights": "old"}
+
+
 @pytest.mark.parametrize(
     ("new", "removed"),
     [

@@ -99,6 +99,9 @@ def test_text_is_decoded_whole_and_in_pieces(row: list[int]) -> None:
     assert text.encode(text_of(row)) == ids and text.encode(text_of(row), special=False) == row
     assert text.decode(ids) == text_of(row) == "".join(text.stream(ids))
     assert text.decode([ids, row], special=True) == [f"<s> {text_of(row)} </s>", text_of(row)]
+    for rows_of in (np.array, tuple, lambda x: np.array(x, np.int32)):
+        assert text.decode(rows_of([ids, ids])) == 2 * [text_of(row)]
+        assert text.decode(rows_of(ids)) == text_of(row)
     assert text.tokens([0, len(WORDS), *row]) == ["<pad>", "", *text_of(row).split()]
 
 
