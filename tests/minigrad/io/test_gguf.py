@@ -223,6 +223,22 @@ def test_metadata_of_every_type_are_plain_data(
     assert repr(dict(metadata)) == repr(expected) and metadata.get("g") is None
 
 
+def test_every_byte_of_padding_must_be_zero(tmp_path: Path) -> None:
+    """Behind the header, between arrays and after the last one."""
+    tensors: list[Tensor] = [(Kind.F16, (3,)), (Kind.F16, (5,))]
+    data, path = gguf_bytes(tensors), tmp_path / "m.gguf"
+    header = read(path, data)
+    used = {i for x in header.tensors.values() for i in range(x.start, x.end)}
+    padding = sorted({*range(len(data) - 96, len(data))} - used)
+    first = header.tensors["t0"].start
+    assert len(padding) > 26 + 22 and data[first - 1] == 0
+    for i in [i for i in padding if i >= first or i == first - 1]:
+        changed = bytearray(data)
+        changed[i] = 1
+        with pytest.raises(ValueError, match="its offset must be .*, behind zeros|must end at"):
+            read(path, bytes(changed))
+
+
 def test_metadata_of_the_largest_and_smallest_numbers(tmp_path: Path) -> None:
     """They tell signed from unsigned types, and floats of both sizes."""
     for kind, code in CODES.items():
