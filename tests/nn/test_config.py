@@ -162,6 +162,15 @@ def test_check_sizes_compares_the_number_of_patches_of_images() -> None:
         check_sizes(replace(config, patch_size=64, image_size=512), shapes, "f")
 
 
+def test_value_that_equals_a_default_but_has_another_type_is_refused() -> None:
+    default = nn.EncoderConfig()
+    for name, value in default.flatten(default.to_dict()).items():
+        if type(value) in (bool, int) and name != "embeddings.scale":  # which may be a number
+            other = int(value) if isinstance(value, bool) else float(value)
+            with pytest.raises(ValueError, match=f"{name} must be .*, got {other}"):
+                nn.EncoderConfig.from_dict({name: other})
+
+
 @pytest.mark.parametrize("kind", [nn.LanguageModelConfig, nn.DecoderOnlyConfig])
 def test_numbers_of_a_configuration_are_refused_beyond_their_limits(kind: Any) -> None:
     for name in ("d_model", "num_heads", "d_ff", "max_len"):
