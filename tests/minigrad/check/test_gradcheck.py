@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -342,6 +342,19 @@ def test_custom_op_rule_of_a_number_may_return_any_number(c: Any) -> None:
 def test_custom_op_of_a_ufunc_has_the_derivative_of_its_rule() -> None:
     exp2 = custom_op(x=lambda g, y: g * y * np.log(2.0))(np.exp2)
     assert mg.gradcheck(exp2, A) and mg.gradgradcheck(exp2, A)
+
+
+def test_custom_op_with_a_rule_that_a_class_decorates_has_it() -> None:
+    class Doubled:
+        def __call__(self, g: Any) -> Any:
+            return g * 2.0
+
+    rule = update_wrapper(Doubled(), lambda g: g)
+    assert mg.gradcheck(custom_op(x=rule)(lambda x: 2.0 * x), A)
+
+
+def test_gradcheck_with_a_result_in_single_precision_without_gradient_compares_the_others() -> None:
+    assert mg.gradcheck(lambda x: (x * 2, Tensor(np.ones(2, np.float32))), A)
 
 
 def test_custom_op_rule_that_returns_an_array_twice_gives_gradients_of_their_own() -> None:

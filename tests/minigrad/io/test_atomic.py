@@ -229,6 +229,22 @@ def test_file_lock_whose_file_was_removed_is_lost(tmp_path: Path, remove: Any) -
     assert not lock.is_lost() and not path.exists()
 
 
+def test_file_lock_of_a_file_removed_before_it_was_locked_is_of_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock_file = tmp_path / "lock", locks._lock
+    removals = iter([path.unlink])
+
+    def locked(file: Any) -> bool:
+        for remove in removals:  # once, as by the process that held it
+            remove()
+        return lock_file(file)
+
+    monkeypatch.setattr(locks, "_lock", locked)
+    with FileLock(path) as lock:
+        assert path.exists() and not lock.is_lost()
+
+
 def test_file_lock_released_in_a_forked_process_stays_with_the_first(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with FileLock(path) as lock:

@@ -176,6 +176,8 @@ def test_tensor_has_the_attributes_of_the_standard() -> None:
     assert x.to_device(x.device) is x
     with pytest.raises(ValueError, match="to_device: stream must be None, got 0"):
         x.to_device("cpu", stream=0)
+    with pytest.raises(ValueError, match="device"):
+        x.to_device("cuda")
 
 
 # -- values

@@ -176,6 +176,12 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.select([], []), ValueError, "same length, at least 1, got 0 and 0"),
     (lambda: mg.select([TWO > 0] * 2, [TWO]), ValueError, "same length, at least 1, got 2 and 1"),
     (lambda: mg.select([TWO], [TWO]), TypeError, "select: condlist must contain booleans"),
+    (lambda: mg.select([TWO > 0, TWO], [TWO] * 2), TypeError, "condlist must contain booleans"),
+    (
+        lambda: np.cov(Tensor(MATRIX, True), ddof=0.5),
+        ValueError,
+        "ddof must be an integer, got 0.5",
+    ),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),

@@ -393,6 +393,20 @@ def test_step_after_adding_group_trains_it_in_all_processes() -> None:
     assert p.tolist() == [-3, -3] and q.tolist() == [-6, -6]
 
 
+def test_step_that_is_interrupted_ends_the_other_processes() -> None:
+    p = parameter()
+    together = DataParallel(optim.SGD([p], lr=1.0), lambda s: (p * s).sum(), model=None)
+    together.backward([1, 2])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    together.reduce = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        together.step()
+    assert not together._workers
+
+
 class Scaled(nn.Module):
     """A parameter times a setting, a buffer, a part and a function; it keeps its last results."""
 
