@@ -119,8 +119,6 @@ class MPIParallel(SingleProcess):
         stepper = self.stepper
         stepper.follow()
         if self._own is None or self._own.groups is not stepper.groups:
-            if self._own is not None:
-                self._own.release()
             vectors = [np.zeros(group.size, group.dtype) for group in stepper.groups]
             self._own = FlatGradients(stepper.groups, vectors)
             for group, vector in zip(stepper.groups, vectors):

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,8 @@ from support.environment import needs
 from support.runs import copying, timeless
 from support.tiny_folders import encoder_folder
 
-from minigrad import MissingExtraError
+import nn
+from minigrad import MissingExtraError, MPIParallel, Tensor, optim
 from minigrad.fast.launcher import launched
 from minigrad.fast.parallel import SingleProcess, job, mpi
 from minigrad.fast.runtime import available_cores
@@ -118,6 +120,121 @@ def test_two_forked_ranks_take_the_steps_of_one_process(monkeypatch: pytest.Monk
     finally:
         code = exit_code(process)
     assert code == 0
+
+
+class SameRanks:
+    """Communicator of one of `size` ranks, which all have the same gradients."""
+
+    rank = 0
+
+    def __init__(self, size: int, others: Callable[[str], list[str]] = lambda text: []) -> None:
+        self.size, self.others = size, others
+
+    def allgather(self, text: str) -> list[str]:
+        return [text, *self.others(text)]
+
+    def Allreduce(self, _: Any, array: np.ndarray) -> None:
+        array *= array.dtype.type(self.size)
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Begin a job with a communicator of `SameRanks`."""
+    monkeypatch.setattr(mpi, "require", lambda *names: SimpleNamespace(IN_PLACE=None))
+    monkeypatch.setattr(job, "wait", lambda: None)
+    monkeypatch.setattr(job, "_is_working", False)
+
+    def begin(*arguments: Any) -> None:
+        monkeypatch.setattr(job, "begin", lambda: SameRanks(*arguments))
+
+    return begin
+
+
+@pytest.mark.parametrize("size", [1, 2, 256])
+def test_ranks_sum_gradients_in_messages_and_count_them(
+    size: int, begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(size)
+    monkeypatch.setattr(mpi, "_MESSAGE_SIZE", 2)
+    p, late = (Tensor(np.zeros(n), requires_grad=True) for n in (5, 2))
+    sgd = optim.SGD([p], lr=1.0)
+    with MPIParallel(sgd, lambda shard: (p.sum() + late.sum()) * shard, model=None) as steps:
+        for step in (1, 2):
+            assert steps.backward([3.0]) == [0.0] or step == 2
+            assert steps.step() == pytest.approx(3 * size * 5**0.5)
+            assert p.tolist() == [-3 * size * step] * 5
+            count = step if size > 1 else 0
+            assert (steps.messages, steps.bytes) == (3 * count, 40 * count)
+        late.grad = None
+        sgd.add_param_group({"params": [late]})
+        steps.backward([1.0])
+        steps.step()
+    assert p.tolist() == [-7 * size] * 5 and late.tolist() == [-size] * 2
+    assert p.grad.tolist() == [size] * 5
+    p.grad = None
+    (p * 2.0).sum().backward()
+    sgd.step()
+    assert p.tolist() == [-7 * size - 2] * 5
+
+
+def test_one_rank_with_two_processes_sends_no_messages(begin: Any) -> None:
+    begin(1)
+    p = Tensor(np.zeros(2), requires_grad=True)
+    with MPIParallel(optim.SGD([p], lr=1.0), lambda s: (p * s).sum(), 2, model=None) as steps:
+        steps.backward([1.0, 2.0])
+        steps.step()
+    assert p.tolist() == [-3, -3] and steps.messages == 0
+
+
+def test_batch_norm_in_training_is_refused_by_two_ranks(begin: Any) -> None:
+    model = nn.BatchNorm1d(2)
+    for size in (1, 2):
+        begin(size)
+        with (
+            pytest.raises(ValueError, match="MPIParallel: model must not")
+            if size > 1
+            else nullcontext()
+        ):
+            MPIParallel(optim.SGD([*model.parameters()]), abs, model=model)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("before, cores", [(1, 8), (8, 2)])
+def test_block_of_ranks_limits_threads_and_waits_for_the_others_unless_it_fails(
+    fails: bool, before: int, cores: int, begin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(2)
+    events: list[Any] = []
+    monkeypatch.setattr(mpi, "get_num_threads", lambda: before)
+    monkeypatch.setattr(mpi, "available_cores", lambda: cores)
+    monkeypatch.setattr(mpi, "threads", lambda n: nullcontext(events.append(n)))
+    monkeypatch.setattr(job, "wait", lambda: events.append("wait"))
+    steps = MPIParallel(optim.SGD([Tensor(np.zeros(1), True)]), abs, model=None)
+    monkeypatch.setattr(steps, "close", lambda: events.append("close"))
+    with pytest.raises(KeyError) if fails else nullcontext(), steps:
+        assert job._is_working
+        if fails:
+            raise KeyError
+    assert events == [min(before, cores), "close", *["wait"] * (not fails)]
+    assert job._is_working is fails
+
+
+@pytest.mark.parametrize(
+    "others, message",
+    [
+        ([{}], ""),
+        ([{"a": [1, 3]}], r"a must be .* got \[1, 3\] on rank 1 \(\S+\) and \[1, 2\] on rank 0"),
+        ([{}, {"b": "x"}], r"b must be .* got 'x' on rank 2 \(\S+\) and '3' on rank 0"),
+        ([{"c": 1}], r"c must be .* got 1 on rank 1 .* and None on rank 0"),
+        ([{"a": None}], r"a must be .* got None on rank 1 .* and \[1, 2\] on rank 0"),
+        ([{"": "node"}], ""),
+    ],
+)
+def test_facts_of_all_ranks_must_be_the_same(others: Any, message: str, begin: Any) -> None:
+    begin(2, lambda text: [json.dumps({**json.loads(text), **other}) for other in others])
+    steps = MPIParallel(optim.SGD([Tensor(np.zeros(1), True)]), abs, model=None)
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        steps.agree({"a": (1, 2), "b": np.int64(3)})
 
 
 @under_mpiexec
@@ -306,11 +423,11 @@ def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch
         job.world()
 
 
-@pytest.mark.parametrize("patience", [0.0, 0.003])
+@pytest.mark.parametrize("patience", [0, 3])
 def test_wait_for_a_rank_that_does_not_come_ends_the_job_with_an_error(
-    patience: float, monkeypatch: pytest.MonkeyPatch
+    patience: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    codes: list[int] = []
+    codes, clock, pauses = list[int](), iter(range(9)), list[float]()
 
     def stop(code: int) -> None:
         codes.append(code)
@@ -319,9 +436,11 @@ def test_wait_for_a_rank_that_does_not_come_ends_the_job_with_an_error(
     request = SimpleNamespace(Test=lambda: False)
     monkeypatch.setattr(job, "_waiting", lambda: SimpleNamespace(Ibarrier=lambda: request))
     monkeypatch.setattr(job, "_stop", stop)
+    monkeypatch.setattr(job.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(job.time, "sleep", pauses.append)
     with pytest.raises(SystemExit):
         job.wait(patience)
-    assert codes == [1]
+    assert codes == [1] and len(pauses) == patience
 
 
 def raise_error(kind: type[BaseException]) -> None:
