@@ -644,9 +644,11 @@ def test_function_without_a_rule_refuses_tensors_by_position_and_by_name(f: Any)
         lambda t, out: np.take(t, [0], 0, out, "clip"),
         lambda t, out: np.mean(t[:1], 0, None, out, True),
         lambda t, out: np.any(t[:1], 0, out, True),
+        lambda t, out: np.mean(t[:1], 0, keepdims=True, out=out),
+        lambda t, out: np.round(t[:1], out=out),
     ],
 )
-def test_array_for_the_result_may_be_followed_by_other_arguments(f: Any) -> None:
+def test_array_for_the_result_by_position_or_name_is_written_and_invalidates_graphs(f: Any) -> None:
     out = np.zeros((1, 4))
     w = Tensor(out + 1, requires_grad=True)
     y = w * out

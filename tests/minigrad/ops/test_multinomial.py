@@ -65,6 +65,12 @@ def test_scale_of_each_row_has_no_effect() -> None:
     assert draw([WEIGHTS * 1e-300, WEIGHTS * 1e300]) == draw([WEIGHTS, WEIGHTS])
 
 
+def test_each_row_draws_by_its_own_sum() -> None:
+    rows = np.array([[5.0, 0, 0], [1, 1, 1], [0, 0, 9]])
+    draws = mg.multinomial(rows, 50, True, generator=np.random.default_rng(0)).data
+    assert [{*row.tolist()} for row in draws] == [{0}, {0, 1, 2}, {2}]
+
+
 class Constant(np.random.Generator):
     """Generator whose numbers from [0, 1) have one value."""
 

@@ -713,6 +713,26 @@ def test_processes_share_memory_of_parameters_and_state() -> None:
 # -- threads ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["scipy_openblas_f64_", "scipy_openblas_f", "openblas_f64_", "openblas_f", "f"])  # fmt: skip
+def test_function_of_openblas_is_found_in_each_spelling(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda file: SimpleNamespace(**{name: len}))
+    assert runtime._openblas.__wrapped__("f") is (None if name == "f" else len)
+
+
+@pytest.mark.parametrize(
+    "dependencies, expected",
+    [({}, True), ({"blas": {}}, False), ({"blas": {"found": True}}, True), (None, True)],
+)
+def test_numpy_has_a_blas_unless_it_was_built_without(
+    dependencies: Any, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"Build Dependencies": dependencies}
+    monkeypatch.setattr(np, "show_config", lambda mode: config)
+    assert runtime.has_blas.__wrapped__() is expected
+
+
 def test_set_num_threads_sets_threads_of_blas() -> None:
     before = mg.get_num_threads()
     try:
