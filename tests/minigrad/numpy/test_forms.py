@@ -353,6 +353,13 @@ MANY = np.arange(1.0, 602.0) / 7
             for ord in (np.inf, 1, 2)
         ),
         *(Call(np.insert, [SINGLE, 1, value]) for value in (2.5, SQUARES[0, 1:2])),
+        *(
+            Call(np.pad, [SQUARES, 1], {"constant_values": value})
+            for value in (np.array([1.5, 2.5]), (1.5, 2.5), ((1, 2), (3, 4)), np.array([[1], [2]]))
+        ),
+        *(Call(np.pad, [SQUARES, 1, "edge"], {"constant_values": value}) for value in (0, 1)),
+        Call(np.insert, [SQUARES, [], np.zeros(0)]),
+        Call(np.insert, [SQUARES, [], np.zeros((0, 4)), 0]),
         *(Call(np.pad, [np.array(2.0), width]) for width in (-1, 1.5, ((1, 2), (1, 2)))),
         *(Call(f, [np.array(x), 0]) for f in (np.cumprod, np.cumsum) for x in (0.0, 2.0)),
         Call(
@@ -719,6 +726,33 @@ def test_each_array_that_a_ufunc_writes_into_invalidates_graphs(which: int) -> N
         assert arrays[which].tolist() == [[2, 1], [1, 1]][which]
         with pytest.raises(mg.GradientError):
             y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "f, shape",
+    [
+        (lambda t, out: np.add.reduce(t, axis=1, out=out), 3),
+        (lambda t, out: np.multiply.accumulate(t, 1, out=out), (3, 4)),
+        (lambda t, out: np.subtract.outer(t[0], t[1, :2], out=out), (4, 2)),
+        (lambda t, out: np.add.reduceat(t, [0, 2], out=out), (2, 4)),
+    ],
+)
+def test_method_of_a_ufunc_writes_its_result_into_an_array_or_a_tensor(f: Any, shape: Any) -> None:
+    expected = f(SQUARES, None)
+    for out in (np.zeros(shape), mg.zeros(shape)):
+        assert f(Tensor(SQUARES), out) is out
+        np.testing.assert_array_equal(np.asarray(out), expected)
+    with pytest.raises(TypeError):
+        f(Tensor(SQUARES, requires_grad=True), np.zeros(shape))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_result_of_two_with_a_gradient_cannot_be_written_into_an_array(which: int) -> None:
+    t, array = Tensor([5.0, 3.5], requires_grad=True), np.zeros(2)
+    out = (array, None) if which == 0 else (None, array)
+    with pytest.raises(TypeError, match="divmod: the result of a tensor that requires gradients"):
+        np.divmod(t, 2.0, out=out)
+    assert not array.any()
 
 
 def test_second_result_can_be_written_into_a_tensor_alone() -> None:
