@@ -358,6 +358,7 @@ MANY = np.arange(1.0, 602.0) / 7
             for value in (np.array([1.5, 2.5]), (1.5, 2.5), ((1, 2), (3, 4)), np.array([[1], [2]]))
         ),
         *(Call(np.pad, [SQUARES, 1, "edge"], {"constant_values": value}) for value in (0, 1)),
+        Call(np.broadcast_arrays, [SQUARES[0], np.array(1.0), SQUARES]),
         Call(np.insert, [SQUARES, [], np.zeros(0)]),
         Call(np.insert, [SQUARES, [], np.zeros((0, 4)), 0]),
         *(Call(np.pad, [np.array(2.0), width]) for width in (-1, 1.5, ((1, 2), (1, 2)))),
@@ -753,6 +754,10 @@ def test_one_result_of_two_with_a_gradient_cannot_be_written_into_an_array(which
     with pytest.raises(TypeError, match="divmod: the result of a tensor that requires gradients"):
         np.divmod(t, 2.0, out=out)
     assert not array.any()
+
+
+def test_no_arrays_of_at_least_some_axes_are_no_arrays() -> None:
+    assert mg.atleast_1d() == mg.atleast_3d() == ()
 
 
 def test_second_result_can_be_written_into_a_tensor_alone() -> None:

@@ -200,6 +200,10 @@ def test_ufunc_of_scipy_is_known_by_its_name_and_module(monkeypatch: pytest.Monk
     np.testing.assert_allclose(mg.gradients(y, b, a)[0].data, a * a**b.data * np.log(a))
     with pytest.raises(TypeError, match="float_power: a must not require gradients, because the"):
         np.float_power(b, b)
+    monkeypatch.setitem(RULES, "float_power", (lambda g: 2 * g, rules[1]))
+    scipy_special.op_of.cache_clear()
+    grads = mg.gradients(np.float_power(t := Tensor([2.0], True), b[:1]).sum(), [t, b])
+    assert [g.data[0] for g in grads] == pytest.approx([2, 2 * math.log(2)])
     with pytest.raises(TypeError, match=r"float_power.outer has no rule for Tensors"):
         np.float_power.outer(a, b)
     scipy_special.op_of.cache_clear()

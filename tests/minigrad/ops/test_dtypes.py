@@ -72,6 +72,7 @@ SIGNED = np.array([[-128, 100], [127, 2]], np.int8)
         *[(f, [SIGNED > 0]) for f in (mg.logsumexp, mg.softmax, mg.log_softmax)],
         (lambda x: mg.quantile(x, 0.3), [SIGNED[0]]),
         (mg.median, [np.array([], int)]),
+        (mg.expm, [np.array([[1, 2], [0, 3]], np.int8)]),
         *[(f, [SMALL, SMALL[::-1]]) for f in (mg.l1_loss, mg.mse_loss, mg.huber_loss, mg.kl_div)],
         (mg.binary_cross_entropy_with_logits, [SMALL, SMALL % 2]),
         (mg.smooth_l1_loss, [SMALL, SMALL[::-1]]),

@@ -110,6 +110,14 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         )
         for mode in ("reflect", "symmetric", "constant")
     ],
+    *[
+        (
+            lambda mode=mode: mg.pad(THREE, 1, mode, constant_values=0),
+            ValueError,
+            f"unsupported keyword arguments for mode '{mode}'",
+        )
+        for mode in ("edge", "reflect", "symmetric", "wrap")
+    ],
     (lambda: mg.block((TWO, TWO)), TypeError, "arrays is a tuple"),
     (
         lambda: mg.gradient(THREE, Tensor([0.0, 1.0, 3.0], requires_grad=True)),
