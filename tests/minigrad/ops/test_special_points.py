@@ -101,6 +101,12 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
         [0.0, 1.0],
         [0, math.log(2)],
     ),
+    (
+        "copysign of a zero",
+        lambda a: np.copysign(a, [1.0, -1.0] * 2),
+        [0.0, 0.0, -0.0, -0.0],
+        [0] * 4,
+    ),
     ("copysign by a negative zero", lambda a: np.copysign(a, -0.0), [2.0, -3.0], [-1, 1]),
     *[
         (f"{f.__name__} with NaN", lambda x, f=f: f(x, [1.0, NAN]) + f(2.0, x), [NAN, 1.0], [2, k])
