@@ -200,6 +200,10 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "quantile: x must have elements over axis 0",
     ),
+    *[
+        (lambda args=args: mg.cov(*args), ValueError, "cov: m must have 1 or 2 axes, got shape")
+        for args in ([CUBE], [TWO, CUBE])
+    ],
     (lambda: mg.cross(TWO, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     (lambda: mg.cross(THREE, TWO), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     # losses
