@@ -42,6 +42,14 @@ def test_attention_page_stores_weights_as_bytes_and_tokens() -> None:
         "cross": (TARGET, SOURCE),
         "other": (SOURCE, SOURCE),
     }
+    labels = {e["name"]: (e["queries"]["label"], e["keys"]["label"]) for e in data["maps"]}
+    assert labels == {
+        **dict.fromkeys(("encoder", "other"), ("source", "source")),
+        "decoder": ("target", "target so far"),
+        "cross": ("target", "source"),
+    }
+    alone = data_of(attention_page({"self": MAPS["encoder"]}, SOURCE))["maps"][0]
+    assert alone["queries"]["label"] == alone["keys"]["label"] == "sequence"
     for entry in data["maps"]:
         expected = np.array(maps[entry["name"]])
         stored = [stored_weights(layer, *expected.shape[1:]) for layer in entry["layers"]]
@@ -108,6 +116,7 @@ WEIGHTS = MAPS["cross"][0]
         ({"encoder": [WEIGHTS]}, {}, r"\(heads, source, source\) must have shape \(4, 4, 4\) in layer 1"),
         (MAPS, {"beams": [("x", -1.0), ("y", -np.inf)]}, "beams must have finite scores, got -inf for 'y'"),
         (MAPS, {"language": "fr"}, "language must be 'en' or 'zh', got 'fr'"),
+        (MAPS, {"language": ""}, "language must be 'en' or 'zh', got ''"),
     ],
 )  # fmt: skip
 def test_attention_page_of_invalid_arguments_raises(
