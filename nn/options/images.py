@@ -29,12 +29,8 @@ class PatchEmbedding(Module):
     """
 
     def __init__(self, config: Any, generator: Generator | None = None) -> None:
-        channels, side, d_model, dtype = (
-            config.num_channels,
-            config.patch_size,
-            config.d_model,
-            config.dtype,
-        )
+        channels, side = config.num_channels, config.patch_size
+        d_model, dtype = config.d_model, config.dtype
         self.shape = (channels, config.image_size, config.image_size)
         self.first = Parameter(np.zeros((1, d_model), dtype))
         self.weight = init.xavier_uniform_(

@@ -169,8 +169,7 @@ def set_layers(
     stack: Any, config: Any, count: int, generator: Generator | None, *, causal: bool, cross: bool
 ) -> None:
     """Make the layers and the norm of a stack, without the heads that were pruned."""
-    kind: Any = stack.layer_class
-    kind = config.parts[kind]
+    kind = config.parts[stack.layer_class]
     sizes = config.d_model, config.num_heads, config.d_ff
     options = layer_options(config, count, causal=causal, cross=cross, generator=generator)
     stack.layers = ModuleList([kind(*sizes, generator=generator, **layer) for layer in options])

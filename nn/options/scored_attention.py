@@ -49,8 +49,7 @@ class _ScoredAttention(Module):
     def __init__(
         self, *, dropout: float = 0.0, generator: np.random.Generator | None = None
     ) -> None:
-        self.dropout = dropout
-        self.generator = generator
+        self.dropout, self.generator = dropout, generator
         self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
 
     def scores(self, query: Any, key: Any) -> Tensor:
