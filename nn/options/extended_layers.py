@@ -364,7 +364,7 @@ class ExtendedLayer(TransformerLayer):
                 "parallel=False, got True"
             )
         one_norm: Any = partial(norm_named, norm, d_model, norm_eps, dtype)
-        new_norm = (lambda: SandwichNorm(one_norm(), one_norm())) if norm_after else one_norm
+        new_norm: Any = (lambda: SandwichNorm(one_norm(), one_norm())) if norm_after else one_norm
         new_attention = partial(ExtendedAttention, d_model, num_heads)
         inner_dropout = dropout if activation_dropout is None else activation_dropout
         self.norm_first, self.parallel = norm_first, parallel
