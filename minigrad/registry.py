@@ -247,7 +247,7 @@ def _alias(x: Array, /) -> Array:
 
 
 alias = Op(_alias, {"x": lambda g: g}).function
-protocols.LEAVES.add(alias.op)
+protocols.LEAVES.add(alias.op)  # type: ignore[attr-defined]
 
 
 def either(call: Callable[..., Tensor]) -> Function:
