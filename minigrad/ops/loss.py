@@ -52,7 +52,7 @@ class Targets:
     ) -> None:
         flat = _checked_target(name, shape, target, weight, smoothing)
         classes, self.shape = shape[-1], shape[:-1]
-        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
+        dtype = np.result_type(dtype, np.float32 if dtype.kind == "f" else float)  # of kernels
         self.weight = None if weight is None else to_array(weight).astype(dtype)
         self.smooth = smoothing > 0
         counts = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index

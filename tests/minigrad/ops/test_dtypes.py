@@ -259,3 +259,19 @@ def test_float16_of_large_and_small_powers_has_gradients(f: Any, scale: float) -
     g = mg.grad(lambda x: f(x).sum())(x.astype(np.float16))
     assert g.dtype == np.float16
     np.testing.assert_allclose(g.data, mg.grad(lambda x: f(x).sum())(x).data, rtol=0.01)
+
+
+@pytest.mark.parametrize("char", "e?bBhHiIlLqQfd")
+def test_kernel_computes_half_precision_and_integers_in_a_wider_dtype(char: str) -> None:
+    x = np.array([[0, 1, 1], [1, 0, 1]], char)
+    w = x[:1]
+    calls: list[Any] = [
+        lambda x, w: mg.gelu(x), lambda x, w: mg.layer_norm(x), lambda x, w: mg.linear(x, w), lambda x, w: mg.linear(x, w, w[0, :1]),
+        lambda x, w: mg.cross_entropy(x, [0, 2]), lambda x, w: mg.linear_cross_entropy(x, x, [1, 0]),
+        lambda x, w: mg.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
+    ]  # fmt: skip
+    wide, result = {"e": ("f", "e"), "f": ("f", "f")}.get(char, ("d", "d"))
+    for call in calls:
+        y, expected = call(x, w), call(x.astype(wide), w.astype(wide))
+        assert y.dtype == result
+        np.testing.assert_array_equal(y.data, expected.data.astype(result))

@@ -38,6 +38,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("std", lambda: torch.std(T, 1), A.std(1, ddof=1)),
     ("nonzero", lambda: torch.nonzero(T), np.stack([FIRST, LAST], 1)),
     ("nonzero of a number", lambda: torch.nonzero(Tensor(2.0)), np.zeros((1, 0), int)),
+    ("nonzero of zero", lambda: torch.nonzero(Tensor(0.0)), np.zeros((0, 0), int)),
     ("nonzero as a tuple", lambda: torch.nonzero(T, as_tuple=True)[1], LAST),
     ("norm", lambda: torch.norm(T, dim=1), np.sqrt((A * A).sum(1))),
     ("norm of rows", lambda: torch.norm(T, 1, 1, True), np.abs(A).sum(1, keepdims=True)),
