@@ -17,7 +17,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from minigrad.fast import stepper
-from minigrad.optimizer import norm_of
+from minigrad.optimizer import Stepper, norm_of
 
 
 def leaf(*values: float, dtype: Any = np.float64, gradient: Any = None) -> Tensor:
@@ -680,3 +680,38 @@ def test_frozen_parameter_of_float16_is_allowed() -> None:
     optimizer = optim.Adam([leaf(), frozen])
     optimizer.step()
     assert frozen.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.5, 50.0])
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (optim.SGD, {}),
+        (optim.SGD, {"momentum": 0.5, "weight_decay": 0.1}),
+        (optim.Adam, {"weight_decay": 0.1}),
+        (optim.AdamW, {"betas": (0.5, 0.7)}),
+    ],
+)
+def test_steps_of_the_book_equal_those_of_the_library(
+    make: Any, options: Any, clip_norm: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = []
+    for kind in (optim.Optimizer.stepper_type, Stepper):
+        monkeypatch.setattr(optim.Optimizer, "stepper_type", kind)
+        leaves = [leaf(1, 2), leaf(0.5), leaf(3, 4)]  # without a gradient
+        optimizer = make(leaves, lr=0.1, clip_norm=clip_norm, **options)
+        norms = []
+        for gradient in ([1.0, -2.0], [3.0, 0.5]):
+            give_gradients(leaves[0], leaves[1])
+            leaves[0].grad, before = Tensor(gradient), leaves[1].grad.tolist()
+            y = (leaves[0] * Tensor([1.0, 2.0], requires_grad=True)).sum()
+            norms.append(optimizer.step())
+            assert leaves[0].grad.tolist() == gradient and leaves[1].grad.tolist() == before
+            with pytest.raises(
+                mg.GradientError, match="multiply: an array .* was changed in place"
+            ):
+                y.backward()
+        results.append([*norms, *[p.tolist() for p in leaves]])
+    assert results[0][-1] == [3, 4]
+    for ours, book in zip(*results):
+        np.testing.assert_allclose(book, ours, rtol=1e-13)
