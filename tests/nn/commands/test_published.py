@@ -406,6 +406,36 @@ def test_explore_writes_a_page_of_a_published_model(
         assert messages[model] in error  # the translation by random weights is long
 
 
+@pytest.mark.parametrize("name", ["encoder", "gpt", "marian"])
+def test_explore_passes_what_a_published_model_reads_and_writes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(nn, "explore", lambda model, *args, **options: made.append((args, options)))
+    folder = request.getfixturevalue(name)
+    call(explore.main, f"{folder} 'the cat' --out {tmp_path}/a.html")
+    model, text = opened(folder)
+    ids = text.encode("the cat")
+    target = nn.generate(model, source=[ids])[0] if name == "marian" else None
+    words, out = text.tokens(ids), tmp_path / "a.html"
+    [(args, options)] = made
+    assert args == (ids, words, target, text.tokens(target or []), out, "the cat")
+    vocabulary = text.tokens(range(text.vocab_size or len(text)))
+    assert options == {"vocabulary": vocabulary, "backward": False}
+
+
+def test_checksum_of_an_encoder_depends_on_names_and_contents(tmp_path: Path) -> None:
+    found = set()
+    for name, content in (("a/x.json", "1"), ("b/x.json", "1"), ("a/y.json", "1"), ("a/x.json", "2"), ("a/x.json", "")):  # fmt: skip
+        directory = tmp_path / str(len(found))
+        (directory / name).parent.mkdir(parents=True)
+        (directory / name).write_text(content)
+        (directory / "a.py").write_text(str(len(found)))  # no file of the encoder
+        found.add(search.checksum(directory, directory / "index"))
+        assert search.checksum(directory, directory / name) == 0
+    assert len(found) == 5
+
+
 def test_translate_arguments_or_standard_input_prints_translations(
     marian: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

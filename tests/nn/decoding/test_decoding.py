@@ -107,6 +107,13 @@ def test_beam_search_with_numpy_scalars_equals_one_with_python_numbers() -> None
     assert found == expected
 
 
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_generate_with_n_best_returns_that_number_for_each_row(n_best: int) -> None:
+    best = nn.beam_search(small(), SOURCES, max_len=4, beam_size=2, n_best=n_best)
+    found = nn.generate(small(), source=SOURCES, max_len=4, num_beams=2, n_best=n_best)
+    assert found == [[h.tokens for h in row] for row in best]
+
+
 def test_beam_search_takes_its_largest_size_and_penalties() -> None:
     for options in ({"beam_size": 1000}, {"length_penalty": 20}, {"length_penalty": -20}):
         assert nn.beam_search(small(), SOURCES, max_len=2, **options)

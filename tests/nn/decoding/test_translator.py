@@ -66,6 +66,18 @@ def test_source_eos_counts_as_a_token_of_the_source() -> None:
     assert translator(True).translate([text[2:], "a"], max_len=2)  # EOS is not cut off
 
 
+def test_translator_may_have_more_tokens_that_end_a_text() -> None:
+    vocab, split = Vocabulary([*SPECIALS, "a", "b", "c"]), SpaceTokenizer()
+    for ends, is_refused in (([EOS, 5], False), ([5, EOS], False), ([5], True)):
+        config = TransformerConfig(7, 7, 8, 2, 1, 1, 16, eos_id=ends)
+        model = Transformer(config, np.random.default_rng(0))
+        if is_refused:
+            with pytest.raises(ValueError, match="pad_id, bos_id and eos_id of the model must be"):
+                Translator(model, vocab, vocab, split, split)
+        else:
+            assert Translator(model, vocab, vocab, split, split).model is model
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Translator:
     """Return a translator that is saved with its weights."""

@@ -65,8 +65,14 @@ def test_function_settings_have_what_a_function_is_bound_to() -> None:
 
         return inner
 
+    def recursive(rate: float) -> Any:
+        def inner(step: int) -> float:
+            return rate if step < 3 else inner(step - 1) / 2
+
+        return inner
+
     functions = [
-        make(1), make(3), make("1"), make(1, 5), make(make(1)), defaulted(0.5), defaulted(0.25), partial(max, 1), partial(max, 2),
+        recursive(0.5), recursive(0.25), make(1), make(3), make("1"), make(1, 5), make(make(1)), defaulted(0.5), defaulted(0.25), partial(max, 1), partial(max, 2),
         partial(max, key=make(1)), partial(max, key=make(2)), [make(1), make(2)], [make(2), make(1)],
         nn.Objective().count, nn.Objective().split, Data([1]), Data([2]),
     ]  # fmt: skip

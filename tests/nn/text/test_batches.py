@@ -57,6 +57,12 @@ def test_batches_with_collate_pad_samples_of_different_lengths() -> None:
     assert [b.tolist() for b in batches] == [[[5, 0, 0], [6, 7, 8], [9, 9, 0]]]
 
 
+def test_batches_of_arrays_with_collate_are_what_it_returns() -> None:
+    collate = lambda samples: [x.sum() + y for x, y in samples]
+    ((batch,)) = nn.Batches(X, Y, batch_size=23, shuffle=False, collate=collate).epoch()
+    assert batch == [x.sum() + y for x, y in zip(X, Y)]
+
+
 def test_padded_of_other_values_than_integers_raises() -> None:
     assert nn.text.padded([[], [True], np.array([7], np.uint8)], 1).tolist() == [[1], [1], [7]]
     for row, dtype in (([1, 2.5], "float64"), (["1"], "<U1")):

@@ -121,6 +121,16 @@ def test_special_tokens_around_texts_are_those_of_the_class(
 
 
 @pytest.mark.parametrize(
+    ("settings", "unknown"), [({}, "<unk>"), ({"unk_token": "<pad>"}, "<pad>")]
+)
+def test_unknown_words_of_herbert_are_the_token_of_the_settings(
+    tmp_path: Path, settings: dict[str, Any], unknown: str
+) -> None:
+    text = write(tmp_path, "pairs", {"tokenizer_class": "HerbertTokenizer", **settings})
+    assert tokens(text, "zz", special=False).split() == [unknown] * 2
+
+
+@pytest.mark.parametrize(
     ("name", "settings", "string", "expected"),
     [
         ("GPT2Tokenizer", {}, "the the12", f"the {G}the 12"),

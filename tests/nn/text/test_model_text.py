@@ -23,6 +23,7 @@ from minigrad.io.reading import FileCopies
 from nn.commands import search
 from nn.decoding.text_generation import _language_token, options_of_directory, until_stop
 from nn.published.classifier import Classifier, Reranker
+from nn.published.generation_config import UNSUPPORTED
 from nn.published.sentence_encoder import SIMILARITIES, SentenceEncoder
 from nn.text import huggingface, templates
 
@@ -451,6 +452,14 @@ def test_options_of_a_directory_are_those_of_its_generation_config() -> None:
     for top_k, expected in ((0, None), (None, None), (7, 7)):
         model.origin.generation = Settings({"do_sample": True, "top_k": top_k}, "x")
         assert options_of_directory(model, {}, 3)["top_k"] == expected
+    for least, expected in ((0, 0), (4, 4)):
+        model.origin.generation = Settings({"min_new_tokens": least, "min_length": 9}, "x")
+        assert options_of_directory(model, {}, 3)["min_len"] == expected
+    model.origin.generation = Settings({"min_length": 9}, "x")
+    assert [options_of_directory(model, {}, n)["min_len"] for n in (3, 8, 9, 12)] == [6, 1, 0, 0]
+    for value in (None, [], {}):  # what has no effect
+        model.origin.generation = Settings(dict.fromkeys(UNSUPPORTED, value), "x")
+        options_of_directory(model, {}, 3)
     model.origin.generation = Settings({"num_beams": 1, "max_new_tokens": 3}, "x")
     assert "num_beams" not in options_of_directory(model, {}, 3, streams=True)
     model.origin.generation = Settings({"max_length": 9}, "x")

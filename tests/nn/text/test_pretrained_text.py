@@ -248,6 +248,7 @@ def test_load_ignores_padding_in_the_file(tmp_path: Path) -> None:
         ({"tokenizer.json": {"model": {"vocab": {}}, "added_tokens": [{}] * 4}}, "added_tokens must be at most 3, got 4"),
         ({"vocab.txt": "a\nb\nc\nd\n"}, "vocab.txt: lines must be at most 3, got 4"),
         ({"vocab.json": {}, "merges.txt": "a\nb\nc\nd\n"}, "merges.txt: lines must be at most 3, got 4"),
+        ({"config.json": {"model_type": "marian"}, "vocab.json": {"a": 0}, "source.spm": "", "target_vocab.json": dict.fromkeys("abcd", 0)}, "target_vocab.json: tokens must be at most 3, got 4"),
         ({"config.json": {"model_type": "gpt2"}, "vocab.json": dict.fromkeys("abcd", 0), "merges.txt": ""}, "vocab.json: tokens must be at most 3, got 4"),
     ],
 )  # fmt: skip

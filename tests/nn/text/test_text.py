@@ -71,6 +71,23 @@ def test_tokenizer_joins_what_it_splits(tokenizer: Tokenizer, text: str) -> None
     assert tokenizer.join(tokenizer(text)) == text
 
 
+@pytest.mark.parametrize(
+    ("characters", "text"),
+    [
+        (".,;:!?)]}%”’»…。，！？；：、،؛؟।॥", "a{} b"),
+        ("([{“‘«¿¡$£€#", "a {}b"),
+        ("-/", "a{}b"),
+        ("@&*+=~^<>|\\", "a {} b"),
+    ],
+)
+def test_marks_with_their_usual_spaces_are_tokens_alone(characters: str, text: str) -> None:
+    """With other spaces, tokens say so."""
+    for c in characters:
+        assert WordTokenizer()(text.format(c)) == ["a", c, "b"]
+        for other in {"a{}b", "a {} b"} - {text}:
+            assert set(WordTokenizer()(other.format(c))) - {"a", c, "b"}
+
+
 @pytest.mark.parametrize("tokenizer", [WordTokenizer(), CharTokenizer(), SpaceTokenizer()])
 def test_join_of_empty_tokens_joins_the_others(tokenizer: Tokenizer) -> None:
     assert tokenizer.join(["", "a", "", "b", ""]).split() == ["a", "b"]
@@ -363,6 +380,8 @@ def test_read_pairs_names_all_bad_lines_or_skips_them(tmp_path: Path) -> None:
     pairs = [("one", "eins"), ("four", "vier")]
     assert read_pairs(path, left_out=left_out, skip_bad=True) == pairs
     assert +left_out == {"that are bad": 3}
+    read_pairs(path, left_out=left_out, skip_bad=True)  # of several files
+    assert +left_out == {"that are bad": 6}
     path.write_bytes(b"two\nfive\n")
     with pytest.raises(ValueError, match=f"^{path}, lines 1, 2 must have 2 columns"):
         read_pairs(path, skip_bad=True)  # all of them
