@@ -198,9 +198,12 @@ def test_run_script_other_error_is_raised() -> None:
         raising(KeyError("x"))
 
 
-@pytest.mark.parametrize(("result", "code"), [(3, 3), (None, 0), ({}, 0)])
+@pytest.mark.parametrize(
+    ("result", "code"), [(3, 3), (0, 0), (None, 0), ({}, 0), ({"a": 1}, 0), (["a"], 0), (0.5, 0), ("a", 0)]
+)  # fmt: skip
 def test_run_script_result_is_an_exit_code(result: object, code: int) -> None:
-    assert run_script(lambda: result) == code
+    found = run_script(lambda: result)
+    assert found == code and type(found) is int
 
 
 @pytest.mark.slow

@@ -524,7 +524,14 @@ def test_translate_too_long_line_is_left_empty(
 
 
 @pytest.mark.parametrize(
-    "option", ["--weights last.safetensors", "--average 2", "--scores", "--length-penalty 2"]
+    "option",
+    [
+        "--weights last.safetensors",
+        "--average 2",
+        "--scores",
+        "--length-penalty 2",
+        "--length-penalty 0.5",
+    ],
 )
 def test_translate_with_an_option_of_runs_is_refused(marian: Path, option: str) -> None:
     error = error_of(translate.main, f"{marian} why {option}")
@@ -965,6 +972,19 @@ def test_classifier_refuses_other_models(
     data = json.loads((mine / "config.json").read_text())
     (mine / "config.json").write_text(json.dumps(data | settings))
     assert message in error_of(classify.main, f"{mine} x")
+
+
+def test_labels_of_equal_probability_are_in_the_order_of_the_model(
+    encoder: Path, tmp_path: Path
+) -> None:
+    model = nn.load(encoder, head="classes", num_classes=40)
+    model.output.weight.data[...] = 0
+    model.output.bias.data[...] = np.arange(40) % 2
+    labels = [f"label {i}" for i in range(40)]
+    model.origin.settings |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
+    nn.save(tmp_path / "equal", model, nn.text.load(encoder))
+    done = call(classify.main, f"{tmp_path}/equal 'the cat' --top 40")
+    assert done.out[0].split("\t")[:-1:2] == labels[1::2] + labels[::2]
 
 
 def test_classifier_refuses_an_encoder_without_head(encoder: Path) -> None:

@@ -516,6 +516,24 @@ def test_train_prints_a_command_that_a_shell_can_read(undrawn: None, tmp_path: P
     assert shlex.split(command.removeprefix("try it: ")) == expected
 
 
+def test_tokenizer_of_bleu_is_that_of_all_references(
+    run: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def scores(*_: Any, tokenize: str) -> Scores:
+        asked.append(tokenize)
+        return Scores(1.0, "", 1.0, "")
+
+    monkeypatch.setattr(train, "find_spec", lambda name: True)
+    monkeypatch.setattr(train, "translation_scores", scores)
+    args = train.parse(["--quiet", "--out", str(tmp_path / "run")])
+    (a, _), (b, _) = run.test[:2]
+    for texts in (("x", "你好世界"), ("你好", "x" * 20), ("你好世界", "x")):
+        train.evaluate(run.translator, [*zip((a, b), texts)], args)
+    assert asked == ["zh", "13a", "zh"]
+
+
 def test_evaluate_counts_each_of_several_references(run: SimpleNamespace, tmp_path: Path) -> None:
     """A translation is compared with all references, and the matching one is shown."""
     (a, _), (b, _) = run.test[:2]

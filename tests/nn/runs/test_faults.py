@@ -433,6 +433,17 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
     assert copies == [damaged, first + line] and not (tmp_path / "elsewhere").exists()
 
 
+def test_resume_leaves_out_entries_behind_the_last_state(tmp_path: Path) -> None:
+    """They are of steps that are taken again."""
+    t = scaled_trainer(tmp_path, max_steps=4, log_every=1)
+    t.fit()
+    metrics = tmp_path / "metrics.jsonl"
+    before = metrics.read_bytes()
+    metrics.write_bytes(before + before.splitlines(keepends=True)[0])
+    again = scaled_trainer(tmp_path, max_steps=4, log_every=1)
+    assert again.resume() and again.history == t.history and metrics.read_bytes() == before
+
+
 # -- values that are not finite ------------------------------------------------------------------------
 
 

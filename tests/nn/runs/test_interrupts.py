@@ -184,6 +184,7 @@ def test_signals_of_default_handlers_and_of_commands_are_noted(number: Any, hand
             assert interrupts.noted == (handler != "own")
             assert received == ([number] if handler == "own" else [])
             assert not interrupts.noted or interrupts.number == number
+        assert not interrupts.noted  # so that a run that goes on is not stopped again
     finally:
         signal.signal(number, before)
 

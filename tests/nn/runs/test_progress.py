@@ -30,6 +30,18 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: Any, seconds: float = 0, **op
     return stream.getvalue()
 
 
+def test_progress_shows_the_time_that_is_left_from_ten_seconds_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, now = io.StringIO(), 0.0
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    line = ProgressLine(20)
+    for now in (9.0, 10.0, 11.0):
+        line.milestone(int(now))
+    assert stream.getvalue() == "step 9/20  0:11 left\nstep 10/20  0:10 left\nstep 11/20\n"
+
+
 def test_progress_in_terminal_is_bar_with_lines_above(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("tqdm")
     text = shown(monkeypatch, Terminal())

@@ -190,6 +190,27 @@ def test_score_of_a_run_of_ranks_is_that_of_the_first(tmp_path: Path) -> None:
         assert [entry["score"] for entry in t.history if "score" in entry] == [-4.0, -8.0]
 
 
+@pytest.mark.parametrize("place", [None, 0, 1])
+def test_ranks_that_read_other_batches_of_a_step_end_with_an_error(
+    tmp_path: Path, place: int | None
+) -> None:
+    def fit(rank: int) -> nn.Trainer:
+        t = made(
+            tmp_path, "function", parallel=partial(Rank, job, rank), accumulate=2, max_epochs=1
+        )
+        shifts = [rank * (i == place) for i in range(2)]
+        t.train.batches = lambda epoch: iter([(X[:4] + shift, Y[:4]) for shift in shifts])
+        t.fit()
+        return t
+
+    job = Job(2)
+    results = job.run(fit)
+    if place is None:
+        assert all(isinstance(t, nn.Trainer) for t in results)
+    else:
+        assert all("step 1: the batch of rank" in str(error) for error in results)
+
+
 SETTINGS = [
     "max_epochs", "max_steps", "validate_every", "patience", "patience_from", "save_every", "log_every", "keep_last",
     "skip_nonfinite", "accumulate",
