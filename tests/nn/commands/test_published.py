@@ -844,7 +844,7 @@ def test_fine_tune_learns_and_saves_a_classifier(
 ) -> None:
     pairs = list(itertools.product(WORDS[4:12], repeat=2))
     lines.write_text("".join(f"the {a} {b}\tfact\nwhy {a} {b}\tquestion\n" for a, b in pairs))
-    line = f"{encoder} {lines} --out {tmp_path}/out --train {part} --epochs 6 --lr 0.02"
+    line = f"{encoder} {lines} --out {tmp_path}/out --train {part} --epochs 4 --lr 0.03"
     assert call(fine_tune.main, line).result > 0.9
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["id2label"] == {"0": "fact", "1": "question"}

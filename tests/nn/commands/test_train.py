@@ -9,9 +9,9 @@ import json
 import math
 import pkgutil
 import re
+import runpy
 import shlex
 import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
@@ -316,6 +316,7 @@ def test_resume_with_a_damaged_setting_names_the_file(
         raise Reached
 
     monkeypatch.setattr(train, "start_run", reached)
+    monkeypatch.setattr(train.BPETokenizer, "train", reached)  # which takes longer than all else
     for name in settings:
         file.write_text(json.dumps({"settings": settings | {name: bad}}))
         with suppress(Reached):
@@ -596,11 +597,15 @@ def test_train_bad_setting_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_command_from_a_shell_with_a_missing_file_prints_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "nn", "train", "--data", "no.tsv"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: no.tsv: no such file\n"
+def test_package_that_is_run_with_a_missing_file_prints_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["nn", "train", "--data", "no.tsv"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("nn", run_name="__main__")
+    assert ended.value.code == 1
+    assert capsys.readouterr() == ("", "error: no.tsv: no such file\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
