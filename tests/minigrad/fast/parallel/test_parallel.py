@@ -830,6 +830,15 @@ def test_in_parallel_keeps_order_and_context(monkeypatch: pytest.MonkeyPatch) ->
     assert calls == [1, 2]
 
 
+@pytest.mark.parametrize("threads, parts", [(1, 5), (4, 1), (4, 0)])
+def test_parts_for_one_thread_leave_the_threads_of_blas(
+    threads: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(runtime, "_blas", lambda: (calls.append, lambda: threads))
+    assert runtime.in_parallel(abs, range(parts)) == [*range(parts)] and not calls
+
+
 def test_in_parallel_in_process_that_is_forked_later_starts_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
