@@ -13,8 +13,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,7 +207,14 @@ def test_block_of_ranks_limits_threads_and_waits_for_the_others_unless_it_fails(
     events: list[Any] = []
     monkeypatch.setattr(mpi, "get_num_threads", lambda: before)
     monkeypatch.setattr(mpi, "available_cores", lambda: cores)
-    monkeypatch.setattr(mpi, "threads", lambda n: nullcontext(events.append(n)))
+
+    @contextmanager
+    def threads(n: int) -> Iterator[None]:
+        events.append(n)
+        yield
+        events.append("all threads")
+
+    monkeypatch.setattr(mpi, "threads", threads)
     monkeypatch.setattr(job, "wait", lambda: events.append("wait"))
     steps = MPIParallel(optim.SGD([Tensor(np.zeros(1), True)]), abs, model=None)
     monkeypatch.setattr(steps, "close", lambda: events.append("close"))
@@ -215,7 +222,7 @@ def test_block_of_ranks_limits_threads_and_waits_for_the_others_unless_it_fails(
         assert job._is_working
         if fails:
             raise KeyError
-    assert events == [min(before, cores), "close", *["wait"] * (not fails)]
+    assert events == [min(before, cores), "all threads", "close", *["wait"] * (not fails)]
     assert job._is_working is fails
 
 
@@ -409,6 +416,17 @@ def test_trainer_without_mpi4py_raises_one_sentence(
     with pytest.raises(MissingExtraError, match=message):
         ranks.trainer(tmp_path, "pairs")
     ranks.trainer(tmp_path, "pairs", parallel=SingleProcess, max_steps=1).fit()
+
+
+def test_mpi4py_without_an_mpi_library_is_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*names: str) -> None:
+        raise RuntimeError("cannot load MPI library")
+
+    monkeypatch.setattr(job, "require", fail)
+    job.world.cache_clear()
+    message = r"mpi4py found no MPI library \(cannot load MPI library\): pip install mpich"
+    with pytest.raises(MissingExtraError, match=message):
+        job.world()
 
 
 def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ import minigrad as mg
 import nn
 from minigrad import DataParallel, Tensor, optim
 from minigrad.fast import parallel, runtime, stepper
-from minigrad.fast.parallel.captured_state import captured_state, generators, is_same
+from minigrad.fast.parallel.captured_state import captured_state, generators, is_same, reseed
 from minigrad.fast.parallel.memory import FlatGradients
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -69,7 +69,10 @@ def test_captured_state_has_a_shared_module_and_its_generator_once() -> None:
     default = nn.Dropout(0.5, generator=mg.default_generator())
     state = captured_state(nn.ModuleList([shared, nn.ModuleList([shared, default])]))
     assert sum(value is shared for value in state) == 1
-    assert [*map(id, generators(state))] == [id(mg.default_generator()), id(shared.generator)]
+    both = generators(state)
+    assert [*map(id, both)] == [id(mg.default_generator()), id(shared.generator)]
+    with pytest.raises(ValueError):
+        reseed(both, [1])
 
 
 @pytest.fixture(params=[True, False], ids=["first process steps", "all processes step"])
@@ -719,6 +722,20 @@ def test_function_of_openblas_is_found_in_each_spelling(
 ) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda file: SimpleNamespace(**{name: len}))
     assert runtime._openblas.__wrapped__("f") is (None if name == "f" else len)
+
+
+@pytest.mark.parametrize("name", [None, "Haswell", "SkylakeX", "Cooperlake", "SapphireRapids"])
+def test_processors_with_avx_512_compute_small_products_without_packing(
+    name: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CoreName:
+        restype: Any = None
+
+        def __call__(self) -> bytes:
+            return name.encode()
+
+    monkeypatch.setattr(runtime, "_openblas", lambda _: name and CoreName())
+    assert runtime.has_small_kernels.__wrapped__() is (name not in (None, "Haswell"))
 
 
 @pytest.mark.parametrize(
