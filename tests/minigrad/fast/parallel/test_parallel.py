@@ -32,6 +32,7 @@ from minigrad import DataParallel, Tensor, optim
 from minigrad.fast import parallel, runtime, stepper
 from minigrad.fast.parallel.captured_state import captured_state, generators, is_same, reseed
 from minigrad.fast.parallel.memory import FlatGradients
+from minigrad.optimizer import Stepper
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -281,6 +282,13 @@ def test_steps_are_taken_by_the_processes_and_ranks_there_are(
         steps = parallel.start_parallel(kind, sgd, abs, model=model)
     assert (type(steps).__name__, steps.parts) == (name, processes)
     assert steps.optimizer is sgd and steps.loss is abs and steps.model is model
+
+
+def test_optimizer_whose_steps_are_not_in_blocks_is_refused() -> None:
+    sgd = optim.SGD([parameter()])
+    sgd.stepper = Stepper(sgd)
+    with pytest.raises(TypeError, match="SingleProcess: optimizer must take .*, got a Stepper"):
+        parallel.SingleProcess(sgd, abs)
 
 
 @pytest.mark.parametrize("kind", [True, "2", 2.0, np.int64(2)])
