@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -34,6 +35,8 @@ def test_tensor_and_reports_have_html_for_notebooks() -> None:
     for report in (mg.memory_report(x.sum()), nn.Linear(2, 3).summary()):
         assert report._repr_html_().startswith("<pre>")
     assert "&lt;b&gt;" in Report("<b>")._repr_html_()
+    for shape, shown in (((), "scalar"), ((2,), "2"), ((2, 0, 1), "2 × 0 × 1")):
+        assert mg.Tensor(np.ones(shape))._repr_html_().endswith(f"<small>{shown}</small>")
 
 
 def test_format_without_specification_is_str() -> None:

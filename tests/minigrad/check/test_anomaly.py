@@ -180,3 +180,10 @@ def test_number_may_be_taken_out_of_a_tensor_in_a_block_outside_of_derivatives(b
         mg.grad(f)(x)
     with mg.no_grad(), block():
         assert mg.is_grad_enabled() is (block is mg.enable_grad)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_detect_anomaly_of_nan_beside_inf_raises(order: Any) -> None:
+    a, b = np.array([np.inf, np.inf])[order], np.array([np.inf, 1.0])[order]  # NaN and Inf
+    with mg.detect_anomaly(), pytest.raises(AnomalyError, match="subtract: made NaN from operands"):
+        mg.subtract(Tensor(a), b)

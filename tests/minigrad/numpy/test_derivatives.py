@@ -303,3 +303,12 @@ def test_function_must_not_write_into_the_input_of_its_derivative(
         (mg.grad(call) if is_nested else call)(np.array([3.0, 4.0]))
     copies = lambda x: derivative(lambda z: np.square(write(z.copy())).sum(), x * 2).sum()
     (mg.grad(copies) if is_nested else copies)(np.array([3.0, 4.0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, float, np.float16])
+def test_gradient_by_an_argument_without_influence_is_zero_in_its_dtype(dtype: Any) -> None:
+    x, y = np.ones((2, 3), dtype), np.array(2.0)
+    for derivative in (mg.grad, mg.value_and_grad, mg.jacobian):
+        result = derivative(lambda a, b: b * b, (0, 1))(x, y)
+        g, _ = result[1] if derivative is mg.value_and_grad else result
+        np.testing.assert_array_equal(g.data, np.zeros((2, 3), dtype), strict=True)

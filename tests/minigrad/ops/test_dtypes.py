@@ -275,3 +275,10 @@ def test_kernel_computes_half_precision_and_integers_in_a_wider_dtype(char: str)
         y, expected = call(x, w), call(x.astype(wide), w.astype(wide))
         assert y.dtype == result
         np.testing.assert_array_equal(y.data, expected.data.astype(result))
+
+
+def test_result_of_half_precision_that_overflows_is_infinite_without_a_warning() -> None:
+    x = np.full((1, 2), 6e4, np.float16)
+    with np.errstate(all="raise", under="ignore"):
+        for y in (mg.linear(x, np.ones((3, 2), np.float16)), mg.linear(-x, np.ones((3, 2), "e"))):
+            assert y.dtype == np.float16 and np.isinf(y.data).all()

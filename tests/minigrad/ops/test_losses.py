@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import Any
@@ -360,3 +361,14 @@ def test_smoothing_of_any_size_and_type_has_its_formula(smoothing: Any, dtype: A
         y = mg.cross_entropy(x.astype(dtype), target, weight, label_smoothing=smoothing)
         assert y.dtype == dtype
         np.testing.assert_allclose(y.data, expected, rtol=1e-6 if dtype is np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 2), ()])
+@pytest.mark.parametrize("block", [contextlib.nullcontext, mg.use_definitions])
+def test_losses_of_rows_have_the_shape_of_the_targets(shape: Any, block: Any) -> None:
+    with block():
+        y = mg.cross_entropy(np.ones((*shape, 3)), np.zeros(shape, int), reduction="none")
+        assert y.shape == shape
+        for reduction, empty in (("sum", 0.0), ("mean", 0.0)):
+            y = mg.cross_entropy(np.ones((*shape, 3)), np.zeros(shape, int), reduction=reduction)
+            assert y.item() == pytest.approx(np.log(3) if shape == () else empty)

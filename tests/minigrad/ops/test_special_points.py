@@ -650,3 +650,13 @@ def test_operand_that_is_not_chosen_gets_exactly_0(create_graph: bool) -> None:
     ga, gb = mg.gradients(y, [a, b], g, create_graph=create_graph)
     np.testing.assert_array_equal(ga.data, np.where(condition, g, 0))
     np.testing.assert_array_equal(gb.data, np.where(condition, 0, g))
+
+
+@pytest.mark.parametrize("dtype", [*"?bBhHiIlLqQefd"])
+def test_power_with_exponents_of_any_dtype_has_its_derivative(dtype: str) -> None:
+    a, b = np.array([2.0, -3.0, 0.0, 0.5]), np.array([0, 1, 1, 0], dtype)
+    for exponents in (b, b + b):
+        (g,) = mg.gradients(mg.power(x := mg.Tensor(a, requires_grad=True), exponents).sum(), x)
+        n = exponents.astype(float)
+        expected = np.where(n == 0, 0, n * a ** np.where(n == 0, 0, n - 1))
+        np.testing.assert_allclose(g.data, expected, rtol=1e-14)

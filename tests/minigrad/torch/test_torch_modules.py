@@ -467,3 +467,9 @@ def test_loader_draws_its_order_from_a_generator_only_to_shuffle() -> None:
         assert rows == list(range(30))
         source = generator.manual_seed(0).numpy if generator else torch.manual_seed(0)
         assert source.random() == number
+
+
+@pytest.mark.parametrize("lengths", [[2.5, 1.5], [1, 2], [5], [], [0.5, 0.4]])
+def test_lengths_of_parts_that_do_not_add_up_are_refused(lengths: Any) -> None:
+    with pytest.raises(ValueError, match="random_split: lengths must add up to 4, got"):
+        random_split(TensorDataset(torch.zeros(4)), lengths)
