@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,10 @@ def test_types_of_tokens_beyond_those_of_pairs_raise(tmp_path: Path, kind: int) 
     else:
         with pytest.raises(ValueError, match=f"post_processor: type_id must be 0 or 1, got {kind}"):
             text.batch(["the"], ["cat"])
+        path.write_text(re.sub('"type_id": ?0', f'"type_id": {kind}', path.read_text()))
+        text = nn.text.load(tmp_path)
+        with pytest.raises(ValueError, match=f"post_processor: type_id must be 0 or 1, got {kind}"):
+            text.encode("the")
 
 
 def test_special_tokens_that_the_vocabulary_lacks_are_not_added(tmp_path: Path) -> None:
