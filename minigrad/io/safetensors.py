@@ -136,7 +136,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         """
         entry, code = self._entries[name], np.dtype(self._code(name))
         start, end = self._offset + entry.start, self._offset + entry.end
-        if entry.dtype == "BF16" or start == end or start % code.itemsize:
+        if entry.dtype == "BF16" or start % code.itemsize:
             array = self.read(name)
         else:
             if self._bytes is None:

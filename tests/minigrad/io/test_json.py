@@ -242,3 +242,22 @@ def test_values_that_are_equal_to_defaults_may_have_other_types() -> None:
     assert mistyped_fields(default) == {}
     default.names = None
     assert mistyped_fields(default) == {"names": "an object"}
+
+
+@dataclass
+class Equal:
+    """Defaults that equal values of other types."""
+
+    flag: bool = True
+    count: int = 1
+    empty: bool = False
+
+
+def test_mistyped_fields_of_values_that_equal_their_defaults() -> None:
+    found: Any = Equal(1, True, 0)  # type: ignore[arg-type]
+    assert mistyped_fields(found) == {
+        "flag": "true or false",
+        "count": "an integer",
+        "empty": "true or false",
+    }
+    assert mistyped_fields(Equal()) == mistyped_fields(Equal(True, 1, False)) == {}

@@ -129,6 +129,9 @@ def test_links_out_of_a_directory_are_read_but_not_copied(tmp_path: Path) -> Non
     for name in outside:
         with pytest.raises(ValueError, match=f"{snapshot / name}: a link to a file outside"):
             FileCopies(snapshot, [name]).write(tmp_path / "no")
+    (snapshot / "linked").symlink_to(other)  # a directory
+    with pytest.raises(ValueError, match=f"{snapshot}/linked/x: a link to a file outside"):
+        FileCopies(snapshot, ["linked/x"]).write(tmp_path / "no")
     assert not (tmp_path / "no").exists()
     for plain, target in (
         (model / "plain", "../blobs/x"),

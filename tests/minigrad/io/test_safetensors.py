@@ -203,12 +203,6 @@ def test_save_arrays_with_the_name_of_the_checksum_raises(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_load_arrays_without_checksum_returns_metadata(tmp_path: Path) -> None:
-    """Other programs write none."""
-    write_safetensors(tmp_path / "x", {"a": np.ones(1)}, {"note": "[3, 4]", "text": "x"})
-    assert load_arrays(tmp_path / "x")[1] == {"note": [3, 4], "text": "x"}
-
-
 def test_map_with_writable_changes_only_memory(tmp_path: Path) -> None:
     path = tmp_path / "x"
     write_safetensors(path, {"a": np.arange(4.0)})
@@ -219,6 +213,20 @@ def test_map_with_writable_changes_only_memory(tmp_path: Path) -> None:
     write_safetensors(path, {"a": np.zeros(4)})
     for view in (a, file.map("a")):  # the same view of the replaced file
         assert view.tolist() == [0, 7, 2, 3]
+
+
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3)])
+@pytest.mark.parametrize("dtype", [None, "bfloat16", "float16"])
+def test_map_of_any_array_is_writable_only_if_wanted(
+    tmp_path: Path, dtype: str | None, shape: tuple[int, ...], writable: bool
+) -> None:
+    values = np.arange(int(np.prod(shape)), dtype="f4").reshape(shape)
+    write_safetensors(tmp_path / "x", {"a": values, "b": np.arange(3)}, dtype=dtype)
+    for array in (SafetensorsFile(tmp_path / "x").map(name, writable) for name in ("a", "b", "a")):
+        assert array.flags.writeable == writable
+    np.testing.assert_array_equal(array, values)
+    assert array.shape == shape
 
 
 def test_map_of_unaligned_array_is_aligned(tmp_path: Path) -> None:

@@ -227,6 +227,69 @@ def test_added_tokens_are_ordered_by_number(tmp_path: Path) -> None:
     assert text.decode([1, 10, 9, 2]) == "a[10]b"  # a named token is special
 
 
+def test_added_tokens_keep_their_spaces(tmp_path: Path) -> None:
+    """Tokens of several spaces are common in vocabularies for code."""
+    entries = {str(len(PIECES) + i): {"content": x} for i, x in enumerate((" t ", "  "))}
+    settings = {"tokenizer_class": "BertTokenizer", "added_tokens_decoder": entries}
+    text = write(tmp_path, "pieces", settings)
+    assert text.tokens(text.encode("the t the  the", special=False)) == [
+        "the",
+        " t ",
+        "the",
+        "  ",
+        "the",
+    ]
+
+
+@pytest.mark.parametrize("alone", [None, False, True])
+def test_added_token_of_a_single_word_is_not_found_inside_words(
+    tmp_path: Path, alone: bool | None
+) -> None:
+    token = {"content": "cafe", "normalized": False} | (
+        {} if alone is None else {"single_word": alone}
+    )
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "added_tokens_decoder": {str(len(PIECES)): token | {"content": "xyz"}},
+    }
+    text = write(tmp_path, "pieces", settings)
+    assert text.id("xyz") in text.encode("the xyz")
+    assert (text.id("xyz") in text.encode("axyzb")) == (not alone)
+
+
+@pytest.mark.parametrize("i", [0, 3, len(PIECES) - 1, len(PIECES) + 1])
+def test_added_token_with_another_id_raises(tmp_path: Path, i: int) -> None:
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "added_tokens_decoder": {str(i): {"content": "[X]"}},
+    }
+    with pytest.raises(ValueError, match=rf"\[X\] must be {len(PIECES)}, its id after .*, got {i}"):
+        write(tmp_path, "pieces", settings)
+
+
+@pytest.mark.parametrize("bos", [None, False, True])
+@pytest.mark.parametrize("eos", [None, False, True])
+def test_special_tokens_around_texts_are_those_that_the_settings_add(
+    tmp_path: Path, bos: bool | None, eos: bool | None
+) -> None:
+    flags = {"add_bos_token": bos, "add_eos_token": eos}
+    settings = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "</s>"}
+    settings |= {name: flag for name, flag in flags.items() if flag is not None}
+    text = write(tmp_path, "pairs", settings)
+    expected = ["<s>"] * bool(bos) + ["the"] + ["</s>"] * bool(eos)
+    assert text.tokens(text.encode("the")) == expected
+    assert text.tokens(text.encode("the", "the")) == 2 * expected
+
+
+@pytest.mark.parametrize("name", ["pad_token", "eos_token", "bos_token"])
+def test_special_token_that_the_vocabulary_lacks_raises(tmp_path: Path, name: str) -> None:
+    """Adding it would be a token that the model does not have."""
+    for value in ("<odd>", {"content": "<odd>", "lstrip": True}):
+        settings = {"tokenizer_class": "GPT2Tokenizer", name: value}
+        with pytest.raises(ValueError, match=f"{name} must be a token of the vocabulary, got"):
+            write(tmp_path, "pairs", settings)
+
+
 FILES = {
     "special_tokens_map", "added_tokens", "chat_template.jinja", "vocab.txt", "merges.txt", "source.spm", "target.spm",
     "target_vocab", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
