@@ -99,6 +99,22 @@ def test_module_of_a_function_has_its_values_and_gradients(kind: Any, data: st.D
     np.testing.assert_array_equal(found, other)
 
 
+@pytest.mark.parametrize("kind", [nn.Sigmoid, nn.Tanh, nn.LogSigmoid])
+@pytest.mark.parametrize("option", ["inplace", "x", "dim"])
+def test_activation_without_options_refuses_any(kind: Any, option: str) -> None:
+    with pytest.raises(TypeError, match=f"{kind.__name__}: option must be .*, got {option}$"):
+        kind(**{option: True})
+
+
+def test_flatten_merges_the_axes_from_the_first_to_the_last() -> None:
+    x = normal(0, 2, 3, 4, 5)
+    for options, shape in (
+        ({}, (2, 60)), ({"start_dim": 0}, (120,)), ({"end_dim": 2}, (2, 12, 5)), ({"start_dim": 2}, (2, 3, 20)),
+        ({"start_dim": 0, "end_dim": 1}, (6, 4, 5)), ({"start_dim": -3, "end_dim": -2}, (2, 12, 5)), ({"end_dim": 1}, x.shape),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(nn.Flatten(**options)(x).data, x.reshape(shape), strict=True)
+
+
 @given(data=st.data(), seed=seeds)
 def test_patch_embedding_and_its_gradients_equal_the_definition(data: Any, seed: int) -> None:
     n, channels, side, count = (data.draw(st.integers(low, 3)) for low in (0, 1, 1, 1))
