@@ -630,7 +630,7 @@ def test_attentions_of_a_model_have_the_options_of_its_configuration(norm: str) 
                 assert of_heads.zero_centred == (norm == "rms_zero_centred")
 
 
-@pytest.mark.parametrize("windows", [None, (1,), (0, 2)])
+@pytest.mark.parametrize("windows", [None, (), (1,), (0, 2)])
 def test_layers_without_rotation_have_none_with_or_without_a_window(windows: Any) -> None:
     positions = nn.PositionConfig(kind="rotary", rotary_window_base=50.0, no_rotary_layers=(1,))
     attention = nn.AttentionConfig(window=2, window_layers=windows)
