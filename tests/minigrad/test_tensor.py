@@ -322,3 +322,11 @@ def test_copy_has_the_order_of_memory_of_numpy(order: Any) -> None:
         for requires_grad in (False, True):
             y = Tensor(array, requires_grad=requires_grad).copy(**options)
             assert y.data.strides == array.copy(**options).strides
+
+
+@pytest.mark.parametrize("generator", [np.random, np.random.RandomState(0), 0, "0"])
+def test_source_of_random_numbers_is_a_generator(generator: Any) -> None:
+    calls = [lambda **o: mg.rand(2, **o), lambda **o: mg.dropout(np.ones(2), 0.5, **o)]
+    for call in calls:
+        with pytest.raises(TypeError, match="generator must be a numpy.random.Generator, got a"):
+            call(generator=generator)
