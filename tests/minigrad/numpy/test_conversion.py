@@ -359,6 +359,7 @@ def det_by_func(func, *args, **kwargs): return np.asarray(args[0])
     "scipy.signal._filter": """
 def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None): return np.asarray(b), inner(x)
 def inner(x): return np.asarray(x)
+def _private(x): return np.asarray(x)
 def convolve(in1, in2, mode="full", method="auto"): return np.asarray(in1)
 """,
     "scipy.special._functions": """
@@ -395,6 +396,9 @@ class beta_gen:
         return np.asarray(x) + np.asarray(args[0])
 norm, beta = norm_gen(), beta_gen()
 """,
+    "scipy.spatial.distance": """
+def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs): return np.asarray(XA)
+""",
     "scipy.fft": "def fft_of_list(a): return np.asarray(a[0])",
 }
 
@@ -416,7 +420,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         if not hasattr(package, public):
             setattr(package, public, types.SimpleNamespace())
         for key, value in module.__dict__.items():
-            if not key.startswith("_") and key != "np":
+            if not key.startswith("__") and key != "np":
                 setattr(getattr(package, public), key, value)
                 scope[key] = value
     return scope
@@ -449,6 +453,11 @@ NO_FORMULA = (
         ),
         ("filtfilt(b, b, t)", "scipy.signal.filtfilt(b, a, np.eye(x.shape[-1])); "),
         ("filtfilt(t, b, b)", "filtfilt converts it, and no formula for these arguments is known"),
+        ("filtfilt(t, b, b, padtype=None)", "no formula for these arguments is known"),
+        ("_private(t)", f"; scipy.signal converts it, {NO_FORMULA}"),
+        ("cdist(m, m)", f"{WRITE} np.linalg.norm(A[:, None] - B, axis=-1); "),
+        ("cdist(m, m, metric='minkowski', p=3)", "no formula with metric, p is known (without: np.li"),
+        ("cdist(m, m, 'cityblock')", f"{WRITE} np.sum(np.abs(A[:, None] - B), axis=-1); "),
         ("filtfilt(b, b, t, 0)", "filtfilt converts it, and no formula with axis is known"),
         ("convolve(t, b, method='fft')", f"{WRITE} np.convolve(x, h); "),
         ("convolve(m, b)", "no formula for these arguments is known"),
