@@ -75,7 +75,7 @@ def _gradient(
 def _einsum(*arrays, subscripts):
     lengths: dict[str, int] = {}
     for term, x in zip(subscripts.split(","), arrays):
-        lengths.update(zip(term, getattr(x, "shape", ())))
+        lengths.update(zip(term, x.shape))
     # optimize=True uses BLAS, which is faster for many products only
     is_large = len(arrays) > 1 and math.prod(lengths.values()) > 1 << 15
     return np.einsum(subscripts, *arrays, optimize=is_large)

@@ -487,6 +487,7 @@ NO_FORMULA = (
         ("norm.logpdf(t)", f"scipy.stats.norm.logpdf {WRITE} z = x; -0.5 * z**2"),
         ("norm.logpdf(t, scale=2.0)", f"{WRITE} z = x / scale; -0.5 * z**2"),
         ("beta.cdf(t, 2.0, 3.0)", f"scipy.stats.beta.cdf {WRITE} z = x; outside = (z < 0) | (z > 1); "),
+        ("beta.cdf(t, 2.0, t)", f"scipy.stats.beta.cdf converts it, {NO_FORMULA}"),
         ("beta.cdf(b, t, 3.0)", f"scipy.stats.beta.cdf converts it, {NO_FORMULA}"),
         ("np.polynomial.polynomial.polyval(2.0, t)", "np.polynomial.polynomial.polyval converts it; to keep "),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import minigrad as mg
@@ -110,12 +110,22 @@ def test_complex_fill_value_is_refused_unless_the_dtype_is_complex(value: Any) -
             mg.full_like(x, value)
 
 
-@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.integers(2, 9))
+@given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.integers(0, 9))
+@example(1.0, 2.0, 0)
+@example(1.0, 2.0, 1)
 def test_values_between_tensors_begin_and_end_with_them(low: float, high: float, n: int) -> None:
     for start, stop in ((Tensor(low, True), high), (low, Tensor(high, True))):
         for f in (mg.linspace, np.linspace):
             y = f(start, stop, n)
-            assert y.requires_grad and (y[0].item(), y[-1].item()) == (low, high)
+            assert y.requires_grad and y.tolist()[:1] == [low][:n]
+            assert n < 2 or y[-1].item() == high
+            assert f(start, stop, n, dtype=np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [1.0, [1.0], Tensor(1.0), np.float64(1)])
+def test_memory_is_shared_with_ndarrays_only(value: Any) -> None:
+    with pytest.raises(TypeError, match="from_numpy: array must be an ndarray, got a "):
+        mg.from_numpy(value)
 
 
 @pytest.mark.parametrize("dtype", [None, np.float64, np.float32])

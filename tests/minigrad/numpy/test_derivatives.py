@@ -219,6 +219,7 @@ LEAF = Tensor(V, requires_grad=True)
             for gs in ([], [V, V])
         ],
         (lambda: mg.jvp(np.add, (V, V), [V]), ValueError, "must have 2 parts, .* got 1"),
+        (lambda: mg.jvp(np.add, (V, V), [V, V, V]), ValueError, "must have 2 parts, .* got 3"),
         (
             lambda: mg.grad(np.sin, 1)(1.0),
             ValueError,

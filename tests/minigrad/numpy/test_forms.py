@@ -404,6 +404,11 @@ MANY = np.arange(1.0, 602.0) / 7
         *(Call(np.tensordot, [SQUARES, SQUARES.T, n]) for n in (np.int64(1), np.int8(0))),
         *(Call(f, [np.array([[1, np.inf], [np.nan, 1]])]) for f in (np.tril, np.triu)),
         Call(np.take_along_axis, [SQUARES, np.array([[2, 0]]), 1]),  # indices that broadcast
+        *(
+            Call(f, [SQUARES, SQUARES[::-1] + 1], {"axis": a})
+            for f in (np.cross, np.linalg.cross)
+            for a in (0, -2)
+        ),
         *(Call(np.split, [SQUARES, n, 1]) for n in (2, 3)),
         *(Call(f, [SINGLE], {"norm": ""}) for f in (np.fft.fft, np.fft.ifft, np.fft.irfft)),
         Call(
