@@ -49,7 +49,7 @@ class Call:
         return any(
             isinstance(part, np.ndarray)
             for name, value in self.given.items()
-            if spread or DRAWN.get(name) in kinds
+            if spread or name in _OTHERS or DRAWN.get(name) in kinds
             for part in (value if isinstance(value, (list, tuple)) else [value])
         )
 
@@ -269,8 +269,11 @@ KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
 NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.interp}
 """Functions whose result for no elements, or over no axes, depends on the form of the call or on NumPy's version."""
 
-_MANY = {"arys", "xi", "args"}
+_MANY = {"arys", "xi", "args", "operands"}
 """Parameters that take any number of arrays."""
+
+_OTHERS = {"choicelist", "condition", "condlist", "start"}
+"""Parameters that NumPy dispatches on, besides those that `Chooser.array` and the like draw."""
 
 _NOT_DRAWN = {"interpolation", "newshape", "descending"}
 """Aliases of parameters, removed in NumPy 2.4, and a parameter of NumPy 2.5."""

@@ -410,6 +410,7 @@ MANY = np.arange(1.0, 602.0) / 7
             for a in (0, -2)
         ),
         *(Call(np.split, [SQUARES, n, 1]) for n in (2, 3)),
+        *(Call(f, [SQUARES, SQUARES[:, :1]]) for f in (np.vecdot, np.linalg.vecdot, np.inner)),
         *(Call(f, [SINGLE], {"norm": ""}) for f in (np.fft.fft, np.fft.ifft, np.fft.irfft)),
         Call(
             np.interp, [np.array([0.3, 1.7, 9.0]), np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])]
@@ -432,6 +433,7 @@ MANY = np.arange(1.0, 602.0) / 7
     ],
 )
 def test_call_that_is_seldom_drawn_equals_numpy(call: Call) -> None:
+    assert call.has_arrays
     check(call, seed=0)
 
 

@@ -193,6 +193,14 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),
+    *(
+        (
+            lambda index=index: mg.einsum(np.ones((2, 2)), [0, index]),
+            TypeError,
+            "einsum: subscripts must be a string, or lists of integers from 0 to 51",
+        )
+        for index in (52, -1, "i", [0])
+    ),
     (lambda: mg.one_hot([0], -2), IndexError, "one_hot: indices must be from 0 to -3, got 0 to 0"),
     # reductions
     (

@@ -121,6 +121,7 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("fmod, whose quotient is rounded up to 10", lambda b: np.fmod(1.0, b), 0.1, -9),
     ("polyval far from 0", lambda x: np.polyval([1.0, 2.0], x), 1e200, 1),
     ("cond of a singular matrix", lambda x: np.linalg.cond(x, 1), [[1, 2], [2, 4]], ZEROS),
+    ("slope of logaddexp", lambda x: mg.grad(lambda v: np.logaddexp(*v))(x), [0.0, 800.0], [0, 0]),
     ("slope of norm", lambda x: mg.grad(np.linalg.norm)(x), [0.0, 0.0], [0, 0]),
     ("slope of prod", lambda x: mg.grad(np.prod)(x), [0.0, 0.0], [1, 1]),
     ("slope of std", lambda x: mg.grad(np.std)(x), [2.0, 2.0], [0, 0]),
