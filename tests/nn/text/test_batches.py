@@ -49,6 +49,7 @@ def test_batches_keep_the_structure_of_their_data(data: Any, expected: Any) -> N
     assert type(batch) is type(expected)
     for found, array in zip(leaves(batch), leaves(expected), strict=True):
         np.testing.assert_array_equal(found, array, strict=isinstance(array, np.ndarray))
+        assert type(found) is (np.ndarray if isinstance(array, mg.Tensor) else type(array))
 
 
 def test_batches_with_collate_pad_samples_of_different_lengths() -> None:

@@ -119,6 +119,22 @@ def test_label_report_equals_scikit_learn_definitions(rows: list[tuple[str, str]
     assert lines[-1].endswith(f"always {best!r} would be {most / max(1, len(rows)):.3f}")
 
 
+@pytest.mark.parametrize("labels", [["a", "b"], ["abcd"], ["abcde"], ["abcdef", "a"]])
+def test_label_report_has_columns_below_their_names(labels: list[str]) -> None:
+    head, *rows, _ = label_report(labels, labels, labels).splitlines()
+    assert {len(row) for row in rows} == {len(head)} and len(rows) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("a.tsv", "a\tb\n \n\t\nc\td\n"), ("a.csv", "x,y\na,b\n , \nc,d\n")]
+)
+def test_rows_of_spaces_are_no_rows(tmp_path: Path, name: str, rows: str) -> None:
+    left_out: Counter[str] = Counter()
+    (tmp_path / name).write_text(rows)
+    assert read_pairs(tmp_path / name, left_out=left_out)[-2:] == [("a", "b"), ("c", "d")]
+    assert not left_out["that are bad"] and not left_out["with an empty side"]
+
+
 TABLES = {
     "a.csv": 'text,label\n" a, ""b"" ", 1 \n"two\nlines",2\n',
     "b.csv": 'text ; label\n a, "b" ; 1 \n"two\nlines";2\n',
