@@ -552,6 +552,36 @@ def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, mess
         scaled_trainer(tmp_path, optimizer=optimizer).fit(resume=True)
 
 
+def test_resume_with_groups_of_parameters_is_exact(tmp_path: Path) -> None:
+    """Each has a rate and options of its own, which a resumed run may not change."""
+
+    def made(path: str, rates: Any = (0.05, 0.2), **options: Any) -> nn.Trainer:
+        def optimizer(model: Any) -> optim.SGD:
+            groups = [[model.scale], [*model.norm.parameters(), *model.linear.parameters()]]
+            momenta = (0.5, 0.9)
+            return optim.SGD([{"params": p, "lr": lr, "momentum": m} for p, lr, m in zip(groups, rates, momenta)])  # fmt: skip
+
+        return scaled_trainer(tmp_path / path, optimizer=optimizer, **options)
+
+    whole = made("whole", valid=BATCHES, max_epochs=2)
+    whole.fit()
+    made("cut", valid=BATCHES, max_epochs=1).fit()
+    again = made("cut", valid=BATCHES, max_epochs=2)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+    for rates in ((0.05, 0.3), (0.04, 0.2)):
+        with pytest.raises(ValueError, match=r"lr\[[01]\] must be 0.\d+, as the run began with"):
+            made("cut", rates, valid=BATCHES).resume()
+
+
+def test_resume_with_clipping_that_the_run_did_not_have_raises(tmp_path: Path) -> None:
+    made = lambda limit: scaled_trainer(tmp_path, max_steps=1, optimizer=lambda m: sgd(m, clip_norm=limit))  # fmt: skip
+    made(None).fit()
+    with pytest.raises(ValueError, match="clip_norm must be None, as the run began with, got 1.0"):
+        made(1.0).resume()
+    assert made(None).resume()
+
+
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -624,7 +654,12 @@ def test_on_validation_values_are_logged_as_plain_json(tmp_path: Path) -> None:
         ({"seconds": 7}, "names must be strings other than .* got 'seconds'"),
         ({"step": 7}, "names must be strings other than .*'valid_loss'.* got 'step'"),
         ([1], "a dict or None, got list"),
+        (
+            {"deep": functools.reduce(lambda inner, _: [inner], range(100_000), 1)},
+            "'deep' must contain numbers",
+        ),
     ],
+    ids=range(6),
 )
 def test_on_validation_with_invalid_value_raises(tmp_path: Path, values: Any, message: str) -> None:
     t = scaled_trainer(tmp_path, valid=BATCHES, on_validation=lambda t, entry: values)

@@ -211,12 +211,25 @@ def test_ranks_that_read_other_batches_of_a_step_end_with_an_error(
         assert all("step 1: the batch of rank" in str(error) for error in results)
 
 
+def diverge(t: nn.Trainer) -> None:
+    """Change the weights of a rank after each step."""
+    step = t.parallel.step
+
+    def stepping() -> float | None:
+        norm = step()
+        t.model.weight.data += 1e-9
+        return norm
+
+    t.parallel.step = stepping  # type: ignore[method-assign]
+
+
 SETTINGS = [
     "max_epochs", "max_steps", "validate_every", "patience", "patience_from", "save_every", "log_every", "keep_last",
     "skip_nonfinite", "accumulate",
 ]  # fmt: skip
 CHANGES: dict[str, Callable[[nn.Trainer], Any]] = {
     **{name: lambda t, name=name: setattr(t, name, 7) for name in SETTINGS},
+    "the weights": diverge,
     "the arrays": lambda t: t.model.weight.data.fill(1.0),
     "the model": lambda t: setattr(t, "model", nn.Sequential(t.model)),
     "optimizer": lambda t: t.optimizer.param_groups[0].update(weight_decay=0.5),
