@@ -179,7 +179,7 @@ def test_rotary_tables_are_rounded_once() -> None:
         rotary = nn.RotaryPositions(6, scaling=scaling)
         angles = positions[:, None, :, None] * np.tile(rotary.inv_freq, 2)
         tables = [f(angles) * rotary.factor for f in (np.cos, np.sin)]
-        for dtype in (np.float64, np.float32, np.float16):
+        for dtype in map(np.dtype, ("float64", "float32", "float16")):
             for found, expected in zip(rotary.cos_sin(positions, 3, dtype), tables):
                 np.testing.assert_array_equal(found, expected.astype(dtype), strict=True)
 
