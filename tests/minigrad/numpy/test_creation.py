@@ -141,6 +141,8 @@ def test_tensor_of_a_tensor_is_a_copy_with_its_gradient(dtype: Any) -> None:
             assert data is not x and mg.tensor(data, requires_grad=True).is_leaf
     with pytest.raises(mg.GradientError, match="data must not require gradients if requires_grad"):
         mg.tensor([x], requires_grad=True)
+    single = x.astype(np.float32)
+    assert mg.tensor([single, [3.0, 4]]).dtype == mg.as_tensor([single, (1, True)]).dtype == "f4"
     y = x * 2
     assert mg.as_tensor(y) is y and mg.as_tensor(y, dtype=np.float64) is y
     assert mg.as_tensor([x, x]).requires_grad and mg.as_tensor(x.data)._array is x.data

@@ -154,6 +154,21 @@ def test_determinant_of_no_rows_is_1_with_an_empty_gradient() -> None:
         assert value.item() == (shape[0] if shape[0] == 2 else shape == (0, 0)) and g.shape == shape
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("shape", [(2, 4), (4, 2), (3, 3), (5, 2, 4)])
+def test_singular_vectors_make_up_the_matrix_and_are_orthonormal(
+    shape: tuple[int, ...], full: bool
+) -> None:
+    x = normal(7, *shape)
+    u, s, vh = (part.data for part in np.linalg.svd(Tensor(x, requires_grad=True), full))
+    k = s.shape[-1]
+    np.testing.assert_allclose((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], x, atol=1e-12)
+    for q in (u.mT @ u, vh @ vh.mT):
+        np.testing.assert_allclose(q, np.broadcast_to(np.eye(q.shape[-1]), q.shape), atol=1e-12)
+    expected = np.linalg.svd(x, full)
+    assert [u.shape, s.shape, vh.shape] == [part.shape for part in expected]
+
+
 LIMITS = [None, 1e-12, 0.2, 0.9]
 
 
