@@ -122,6 +122,7 @@ GRADIENTS: list[tuple[str, Any, Any, Any]] = [
     ("polyval far from 0", lambda x: np.polyval([1.0, 2.0], x), 1e200, 1),
     ("cond of a singular matrix", lambda x: np.linalg.cond(x, 1), [[1, 2], [2, 4]], ZEROS),
     ("slope of logaddexp", lambda x: mg.grad(lambda v: np.logaddexp(*v))(x), [0.0, 800.0], [0, 0]),
+    ("cond by nuc of ones", lambda x: np.linalg.cond(x, "nuc"), [[1, 1], [1, 1]], ZEROS),
     ("slope of norm", lambda x: mg.grad(np.linalg.norm)(x), [0.0, 0.0], [0, 0]),
     ("slope of prod", lambda x: mg.grad(np.prod)(x), [0.0, 0.0], [1, 1]),
     ("slope of std", lambda x: mg.grad(np.std)(x), [2.0, 2.0], [0, 0]),
