@@ -215,6 +215,42 @@ def test_map_with_writable_changes_only_memory(tmp_path: Path) -> None:
         assert view.tolist() == [0, 7, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("entries", "size", "message"),
+    [
+        ([("a", "F32", [1], 0, 4), ("b", "F32", [1], 8, 12)], 12, "b: data_offsets must begin at 4"),
+        ([("a", "F32", [1], 4, 8)], 8, "a: data_offsets must begin at 0, got 4"),
+        ([("a", "F32", [2], 0, 8), ("b", "F32", [1], 4, 8)], 8, "b: data_offsets must begin at 8"),
+        ([("a", "F4", [3], 0, 1)], 1, "a: F4 .* must have 1 bytes, got 1"),
+        ([("a", "F4", [3], 0, 2)], 2, "a: F4 .* must have 1 bytes, got 2"),
+        ([("a", "F32", [1], 0, 4)], 5, "there must be 4 bytes after the header, got 5"),
+    ],
+)  # fmt: skip
+def test_arrays_that_leave_or_share_bytes_are_refused(
+    tmp_path: Path, entries: list[Any], size: int, message: str
+) -> None:
+    header = {n: {"dtype": d, "shape": s, "data_offsets": [a, b]} for n, d, s, a, b in entries}
+    path = by_hand(tmp_path / "x", json.dumps(header).encode(), bytes(size))
+    with pytest.raises(ValueError, match=message):
+        SafetensorsFile(path)
+
+
+def test_dtype_of_a_file_is_that_of_real_arrays_and_metadata_are_strings(tmp_path: Path) -> None:
+    arrays = {
+        "f": np.ones(2),
+        "c": np.ones(2, np.complex64),
+        "i": np.ones(2, int),
+        "b": np.ones(2, bool),
+    }
+    for dtype, stored in (("float16", "F16"), ("bfloat16", "BF16"), (None, "F64")):
+        write_safetensors(tmp_path / "x", arrays, {"a": "b"}, dtype)
+        found = {name: x.dtype for name, x in SafetensorsFile(tmp_path / "x").items()}
+        assert found == {"f": stored, "c": "C64", "i": "I64", "b": "BOOL"}
+    for wrong in ({"a": "b", "c": 1}, {"a": None, "c": "d"}, {"a": "b", 1: "c"}):
+        with pytest.raises(TypeError, match="metadata must be strings by name, got"):
+            write_safetensors(tmp_path / "x", arrays, wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("writable", [False, True])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (2, 3)])
 @pytest.mark.parametrize("dtype", [None, "bfloat16", "float16"])
