@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nn
-from minigrad.optim import SGD
+from minigrad.optim import SGD, ReduceLROnPlateau
 from nn.runs import trainer
 from nn.runs.agreement import describe, digest, function_settings
 
@@ -247,6 +247,18 @@ def test_patience_counts_validations_since_the_best_one(
     )  # fmt: skip
     run.fit()
     assert run.step == ends and run.best == max(scores[:ends])
+
+
+def test_plateau_counts_validations_since_the_best_one() -> None:
+    model, values = nn.Linear(1, 1), iter([1, 0, 2, 1, 3, 2, 2, 2])
+    sgd = SGD(model.parameters(), 1.0)
+    run = nn.Trainer(
+        model, sgd, [np.ones((1, 1))], objective=lambda model, x: model(x).sum(), score=lambda model: next(values),
+        schedule=ReduceLROnPlateau(sgd, mode="max", factor=0.5, patience=1), validate_every=1, max_steps=8, log_every=1,
+        progress=False,
+    )  # fmt: skip
+    rates = [entry["lr"] for entry in run.fit() if "lr" in entry]
+    assert rates == [1.0] * 7 + [0.5] and run.lr == 0.5
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
