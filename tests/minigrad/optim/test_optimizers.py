@@ -30,7 +30,7 @@ def leaf(*values: float, dtype: Any = np.float64, gradient: Any = None) -> Tenso
 
 def give_gradients(*leaves: Tensor) -> None:
     for p in leaves:
-        p.grad = np.ones(p.shape)
+        p.grad = np.ones(p.shape, p.dtype)
 
 
 # -- steps -----------------------------------------------------------------------------------------------
@@ -715,3 +715,26 @@ def test_steps_of_the_book_equal_those_of_the_library(
     assert results[0][-1] == [3, 4]
     for ours, book in zip(*results):
         np.testing.assert_allclose(book, ours, rtol=1e-13)
+
+
+def test_state_of_groups_of_two_dtypes_continues_in_an_optimizer_that_took_steps() -> None:
+    def make(lr: float) -> tuple[list[Tensor], Any]:
+        leaves = [leaf(1, 2), leaf(3, dtype=np.float32), leaf(4, 5)]
+        groups = [{"params": leaves[:2], "lr": lr}, {"params": leaves[2:], "lr": 2 * lr}]
+        return leaves, optim.Adam(groups)
+
+    (first, whole), (second, resumed) = make(0.1), make(0.3)
+    for leaves, optimizer, steps in ((first, whole, 2), (second, resumed, 1)):
+        for _ in range(steps):
+            give_gradients(*leaves)
+            optimizer.step()
+    resumed.load_state_dict(whole.state_dict())
+    assert [group["lr"] for group in resumed.param_groups] == [0.1, 0.2]
+    before = [p.data.copy() for p in (*first, *second)]
+    for leaves, optimizer in ((first, whole), (second, resumed)):
+        give_gradients(*leaves)
+        leaves[0].grad = Tensor([3.0, -2.0])
+        optimizer.step()
+    moves = [p.data - old for p, old in zip((*first, *second), before)]
+    for a, b in zip(moves[:3], moves[3:]):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
