@@ -410,6 +410,8 @@ MANY = np.arange(1.0, 602.0) / 7
             for a in (0, -2)
         ),
         *(Call(np.split, [SQUARES, n, 1]) for n in (2, 3)),
+        Call(np.dstack, [[SQUARES.reshape(1, 3, 2, 2)] * 2]),
+        Call(np.linalg.pinv, [np.diag([1.0, 0.5, 0.25]), 0.5]),  # a value at the limit
         *(Call(np.full_like, [SQUARES, 2.0], {"shape": shape}) for shape in ((2,), (), 3)),
         *(Call(f, [SQUARES, SQUARES[:, :1]]) for f in (np.vecdot, np.linalg.vecdot, np.inner)),
         *(Call(f, [SINGLE], {"norm": ""}) for f in (np.fft.fft, np.fft.ifft, np.fft.irfft)),
