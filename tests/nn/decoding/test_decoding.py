@@ -179,6 +179,7 @@ def test_search_keeps_the_modes_of_the_model() -> None:
         (nn.greedy_search, {"source": None}, "source must hold token ids for a Transformer, got None"),
         (nn.generate, {"n_best": 2}, "num_beams must be above 1 with n_best=2"),
         (nn.generate, {"temperature": 0.5}, "do_sample must be True for .*temperature=0.5"),
+        (nn.generate, {"num_beams": 2, "top_k": 5}, "do_sample must be True for .*top_k=5"),
         (nn.generate, {"num_beams": 2, "do_sample": True}, "num_beams must be 1 with do_sample=True"),
         (nn.generate, {"length_penalty": 0.5}, "num_beams must be above 1 for .*length_penalty=0.5"),
         *((nn.generate, {"prompt": x}, rf"prompt must hold tokens of one length .* got lengths \[{lengths}\]")
