@@ -32,7 +32,9 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]]
     assert tokens == [["a", "b", "c"], ["b"]]
     before.save(tmp_path)
-    assert Translator.load(tmp_path, weights=None).source_eos is source_eos
+    untrained = Translator.load(tmp_path, weights=None)
+    assert untrained.source_eos is source_eos
+    assert all(p.data.any() for p in untrained.model.parameters() if p.ndim > 1)
     maps, source, target = before.attention(before.translate(["a b"], max_len=3)[0])
     assert source == ["a", "b", *["<eos>"] * source_eos]
     assert maps["cross"][0].shape == (2, len(target), len(source))

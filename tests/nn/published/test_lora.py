@@ -51,6 +51,8 @@ def trained(lm: nn.LanguageModel) -> nn.LanguageModel:
 def test_lora_changes_nothing_at_first_and_trains_only_adapters() -> None:
     lm = nn.lora(model(), 2, 4, "linear2")
     np.testing.assert_array_equal(lm(IDS).data, model()(IDS).data)
+    with_dropout = nn.lora(model(), 2, 4, "linear2", dropout=0.5)  # of adapters alone
+    np.testing.assert_array_equal(with_dropout(IDS).data, lm(IDS).data)
     names = {name for name, p in lm.named_parameters() if p.requires_grad}
     path = "layers.layers.{}.feed_forward.linear2.lora_{}"
     assert names == {path.format(i, part) for i in (0, 1) for part in "ab"}
