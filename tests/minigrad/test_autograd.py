@@ -290,11 +290,15 @@ def test_modes_nest_decorate_and_end_with_errors() -> None:
     assert mg.no_grad(mg.enable_grad(lambda t: t * 2))(x).requires_grad
     with pytest.raises(TypeError, match="no_grad: function must be callable, got False"):
         mg.no_grad(False)
-    with pytest.raises(TypeError, match="no_grad: cannot decorate h, a coroutine or asynchronous"):
 
-        @mg.no_grad()
-        async def h():  # type: ignore[no-untyped-def]
-            yield
+    async def coroutine() -> None: ...
+
+    async def asynchronous() -> Any:
+        yield
+
+    for function in (coroutine, asynchronous):
+        with pytest.raises(TypeError, match=f"no_grad: cannot decorate {function.__name__}, a cor"):
+            mg.no_grad()(function)
 
 
 @pytest.mark.parametrize("mode", [mg.no_grad, mg.enable_grad])

@@ -182,6 +182,17 @@ def test_change_of_a_parameter_after_the_forward_pass_is_noticed(name: str) -> N
         y.backward()
 
 
+def test_change_before_the_forward_pass_needs_no_error_if_another_array_changes_later() -> None:
+    p, other = Tensor([3.0, 5.0], True), Tensor([1.0], True)
+    with mg.no_grad():
+        p += 1.0
+    y = (p**2).sum()
+    with mg.no_grad():
+        other += 1.0
+    y.backward()
+    assert p.grad.tolist() == [8, 12]
+
+
 def test_optimizer_step_after_the_forward_pass_is_noticed() -> None:
     model, x = nn.Linear(3, 1), np.ones((2, 3), np.float32)
     sgd = SGD(model.parameters(), lr=0.1)

@@ -175,6 +175,10 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"ab must have shape \(l \+ u \+ 1, n\) for l, u = 1, 1, got \(2, 3\)",
     ),
+    *(
+        (lambda a=a, b=b: mg.moveaxis(MATRIX, a, b), ValueError, "must have one length")
+        for a, b in (([0, 1], [0]), (0, [0, 1]))
+    ),
     # indices
     (lambda: mg.scatter(TWO, index=[0, 3], shape=(3,)), IndexError, "scatter: index 3 is out of"),
     (lambda: mg.index_select(MATRIX, 0, [[0]]), ValueError, "index must be a vector"),
@@ -234,6 +238,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"target must have shape \(2,\), got \(1,\)",
     ),
     (lambda: mg.cross_entropy(MATRIX, [0.0, 1]), TypeError, "target must be integers, got dtype f"),
+    (
+        lambda: mg.cross_entropy(MATRIX, [False, True]),
+        TypeError,
+        "must be integers, got dtype bool",
+    ),
     (
         lambda: mg.cross_entropy(MATRIX, [0, 1], reduction="max"),
         ValueError,

@@ -167,6 +167,7 @@ READ: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                                        (False, True, "embeddings", 0.25))),
     *(("t5", {"num_layers": 5, "num_decoder_layers": layers}, {"num_encoder_layers": 5, "num_decoder_layers": layers or 5})
       for layers in (None, 3)),
+    ("t5", {"num_layers": 5, "num_decoder_layers": 0}, {"num_encoder_layers": 5, "num_decoder_layers": 0}),
     ("t5", {"decoder_start_token_id": 7}, {"bos_id": 7}),
     ("qwen2", {"use_sliding_window": True, "sliding_window": None}, {"attention.window": None}),
     ("qwen3", {"head_dim": ..., "hidden_size": 512}, {"attention.head_dim": 128}),
