@@ -391,6 +391,8 @@ MANY = np.arange(1.0, 602.0) / 7
         Call(np.linalg.lstsq, [SQUARES[:, :2], SQUARES[:, 1:3] ** 2, None]),
         Call(np.linalg.lstsq, [REGULAR, SQUARES[:2, 0], None]),
         Call(np.full_like, [np.zeros(0, int), np.array(0.0), np.float64]),
+        Call(np.insert, [np.array([2, 5]), 1, 3]),
+        Call(np.exp, [SINGLE], {"where": True, "dtype": None}),
         *(Call(f, [np.uint8([[2]]), *a]) for f, *a in ((np.full_like, 300), (np.insert, 0, -1.5))),
         Call(np.gradient, [np.array([2.0, 0.0]), np.array([3, 3])]),
         Call(np.gradient, [np.array([3.0, 1.0, 0.0]), np.array([2, 2, 2])]),

@@ -194,6 +194,23 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         "ddof must be an integer, got 0.5",
     ),
+    *(
+        (
+            lambda a=a, v=v: mg.convolve(a, v),
+            ValueError,
+            "must be vectors that are not empty",
+        )
+        for a, v in ((MATRIX, TWO), (TWO, MATRIX), ([], TWO), (TWO, []))
+    ),
+    *(
+        (
+            lambda weights=weights, axis=axis: np.average(Tensor(MATRIX, True), axis, weights),
+            ValueError,
+            "average: weights must have the shape",
+        )
+        for weights, axis in (([1.0, 2.0], None), ([1.0, 2.0], (0, 1)), ([1.0, 2.0], 1))
+    ),
+    (lambda: mg.cross(TWO, THREE), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),
     (lambda: mg.one_hot([0, 3], 3), IndexError, "one_hot: indices must be from 0 to 2, got 0 to 3"),

@@ -439,6 +439,12 @@ def test_world_with_launcher_of_other_mpi_raises(monkeypatch: pytest.MonkeyPatch
     message = "must use the same MPI library, got 4 processes from the launcher and 1 in MPICH"
     with pytest.raises(RuntimeError, match=message):
         job.world()
+    comm.size, comm.Dup = 4, lambda: "copy"
+    assert job.world() == "copy"
+    in_job(monkeypatch, {})
+    job.world.cache_clear()
+    assert job.world() == "copy"
+    job.world.cache_clear()
 
 
 @pytest.mark.parametrize("patience", [0, 3])
