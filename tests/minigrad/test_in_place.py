@@ -240,7 +240,7 @@ def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[...
 def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array(by_data: bool) -> None:
     parts = [(i, j) for i in range(5) for j in range(i + 1, 5)]
     for saved, written in itertools.product(parts, parts):
-        memory = np.ones(4)
+        memory = np.ones(6)
         x = Tensor(np.ones(np.ptp(saved)), requires_grad=True)
         y = (x * memory[slice(*saved)]).sum()
         other = Tensor(memory[slice(*written)])
@@ -248,6 +248,7 @@ def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array(by_data: boo
             other.data += 1
         else:
             other += 1
+        Tensor(memory[5:]).data += 1  # changes no saved part
         if saved[0] < written[1] and written[0] < saved[1]:
             with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
                 y.backward()

@@ -175,6 +175,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ValueError,
         r"ab must have shape \(l \+ u \+ 1, n\) for l, u = 1, 1, got \(2, 3\)",
     ),
+    (lambda: mg.moveaxis(MATRIX, 1.5, 0), TypeError, "source: axis must be an integer or integers"),
     *(
         (lambda a=a, b=b: mg.moveaxis(MATRIX, a, b), ValueError, "must have one length")
         for a, b in (([0, 1], [0]), (0, [0, 1]))

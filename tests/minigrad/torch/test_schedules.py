@@ -286,6 +286,11 @@ def test_schedule_step_after_a_group_was_added_is_refused() -> None:
         ),
         (lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [5]), "must have 0 epochs for 1"),
         (lambda o: optim.LambdaLR(o, [abs, abs]), "factor must be one function, or 1 for 1 parame"),
+        (
+            lambda o: optim.OneCycleLR(o, 1.0, epochs=3),
+            "or epochs and steps_per_epoch, got 3 and None",
+        ),
+        (lambda o: optim.OneCycleLR(o, 1.0, steps_per_epoch=3), "steps_per_epoch, got None and 3"),
         (lambda o: optim.ReduceLROnPlateau(o).step(np.nan), "metric must be a number, got nan"),
     ],
 )
