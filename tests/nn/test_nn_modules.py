@@ -107,6 +107,8 @@ def test_load_state_dict_converts_each_array_to_its_own_dtype() -> None:
     m = nn.Linear(2, 1).astype(np.float16)
     m.register_buffer("wide", np.zeros(1))
     m.register_buffer("count", np.zeros(1, np.int64))
+    m.load_state_dict({"count": np.array([3.0])}, strict=False)
+    assert m.state_dict()["count"].tolist() == [3]
     state = {"weight": [[1, 2]], "bias": [0.5], "wide": [1e300], "count": [2**40 + 1]}
     m.load_state_dict(state)
     assert {name: x.tolist() for name, x in m.state_dict().items()} == state
@@ -383,6 +385,7 @@ def test_norm_of_other_trailing_axes_raises(norm: Any, shape: Any) -> None:
         (lambda: nn.Embedding(5, 3, padding_idx=5), ValueError, "padding_idx must be from 0 to 4, got 5"),
         (lambda: nn.BatchNorm1d(4, momentum=None), TypeError, "momentum must be a number, got None"),
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
+        *((lambda n=n: nn.BatchNorm1d(4)(np.ones(n)), ValueError, r"x must be \(n, 4\) or \(n, L, 4\), got") for n in (4, (2, 3, 2, 4))),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
         (lambda: nn.ExtendedEncoderLayer(8, 2, 12, norm="batch"), ValueError, "norm must be 'layer', .*, got 'batch'"),
         (lambda: activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),

@@ -123,6 +123,8 @@ def test_tensor_has_sizes_and_dtypes_of_pytorch() -> None:
         (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
         (lambda: X.repeat(2, 1), TypeError, r"axis must be given by name, got \(2, 1\)"),
         (lambda: X.repeat(2, 1, 1), TypeError, r"write x.tile\(\(2, 1, 1\)\), as in PyTorch"),
+        (lambda: X.expand(3), ValueError, r"expand: shape must extend \(2, 3\) and have a length"),
+        (lambda: X.var(0, ddof=1, correction=1), ValueError, "only one of correction, ddof and"),
         (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
         (lambda: X.to("cuda"), TypeError, "or the device 'cpu', got 'cuda'"),
         (lambda: X.view(np.int64), TypeError, "view: shape must be integers, got .*; convert to a"),

@@ -215,6 +215,11 @@ def test_search_with_another_file_as_index_keeps_it(encoder: Path, lines: Path) 
     error = error_of(search.main, f"{encoder} {lines} x --index {index}")
     assert error.endswith("not an index of minigrad search; choose another file")
     assert index.read_bytes() == before
+    other = lines.with_name("other.safetensors")
+    for arrays, metadata in (("vectors", {}), ("weights", {"lines": 3})):
+        save_arrays(other, {arrays: np.ones((3, 2))}, metadata)
+        error = error_of(search.main, f"{encoder} {lines} x --index {other}")
+        assert error.endswith("not an index of minigrad search; choose another file")
 
 
 # -- generate, translate, explore ------------------------------------------------------------------

@@ -84,6 +84,7 @@ def test_translate_at_a_prompt_answers_until_it_ends(
     [
         ([" "], "texts must have at least one token each, got ' '"),
         (["hello", "--max-len", "0"], "at least 1"),
+        (["hello", "--from", "eng"], "--from and --to are for published models, got "),
         (["hello", "--to", "fra"], "--from and --to are for published models, got "),
         (["hello", "--bleu-tokenize", "zh"], "--bleu-tokenize needs --references"),
         (["hello", "--weights", "a", "--average", "2"], "--average: not allowed with argument --weights"),
