@@ -56,6 +56,7 @@ def translate(asked: Any, text: str = "我 有 一只 恐龙", **options: Any) -
     return json.loads(asked.translate(json.dumps({"text": text, "silent": {}, **options})))
 
 
+@pytest.mark.slow
 def test_asked_translates_with_silent_heads(asked: Any) -> None:
     about = json.loads(asked.about())
     assert about["heads"]["decoder.layers.0.cross_attention"] == 2 and "猫" in about["words"]
@@ -67,6 +68,7 @@ def test_asked_translates_with_silent_heads(asked: Any) -> None:
     assert silenced["score"] != plain["score"]
 
 
+@pytest.mark.slow
 def test_record_has_the_attention_of_each_decoding_step(asked: Any) -> None:
     """Decode again, each step with all tokens before it, and record the weights of the new one."""
     list(asked.teach(json.dumps({"pairs": NEW, "steps": 90})))
@@ -91,6 +93,7 @@ def test_record_has_the_attention_of_each_decoding_step(asked: Any) -> None:
     np.testing.assert_allclose(run["encoder"], encoder, atol=6e-4)
 
 
+@pytest.mark.slow
 def test_asked_learns_new_sentences_and_forgets_them(asked: Any) -> None:
     before = translate(asked, "我 有 一只 猫")
     steps = [json.loads(step) for step in asked.teach(json.dumps({"pairs": NEW, "steps": 90}))]
@@ -100,6 +103,7 @@ def test_asked_learns_new_sentences_and_forgets_them(asked: Any) -> None:
     assert translate(asked, "我 有 一只 猫") == before
 
 
+@pytest.mark.slow
 def test_asked_with_new_words_keeps_old_logits(asked: Any) -> None:
     logits = lambda: asked.translator.model([[5, 6, 7]], [[1, 5, 6]]).data
     before = logits()
@@ -108,6 +112,7 @@ def test_asked_with_new_words_keeps_old_logits(asked: Any) -> None:
     np.testing.assert_allclose(logits()[..., : before.shape[-1]], before, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_teach_without_words_raises(asked: Any) -> None:
     with pytest.raises(ValueError, match="some words on both sides"):
         next(asked.teach(json.dumps({"pairs": [["猫", ""]], "steps": 1})))
@@ -267,6 +272,7 @@ def write_watch(recorded: Any, folder: Path, live: str | None = None) -> str:
     return (folder / "watch.html").as_uri()
 
 
+@pytest.mark.slow
 def test_known_words_have_all_words_of_the_corpus(recorded: Any) -> None:
     vocab = Vocabulary.build(source.split() for source, _ in chinese_english()).tokens[4:]
     entries = [entry for kind in recorded[0].known_words(vocab).values() for entry in kind]
@@ -274,6 +280,7 @@ def test_known_words_have_all_words_of_the_corpus(recorded: Any) -> None:
     assert all(english for _, english in entries)
 
 
+@pytest.mark.slow
 def test_recorded_queries_and_keys_give_the_attention_of_the_model(recorded: Any) -> None:
     _, by_hand, p, vocabs, data = recorded
     run, d = data["snapshots"][-1]["runs"][0], data["size"]
