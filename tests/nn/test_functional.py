@@ -122,6 +122,8 @@ def test_padded_sequences_have_padding_at_their_side(
 ) -> None:
     rows = [(9 * normal([seed, i], n, 2)).astype(dtype) for i, n in enumerate(lengths)]
     options = {"padding_value": value, "padding_side": side}
+    with pytest.raises(ValueError, match="padding_side must be 'right' or 'left', got 'top'"):
+        utils.rnn.pad_sequence(rows, first, padding_side="top")
     y = utils.rnn.pad_sequence(rows, first, **{k: x for k, x in options.items() if x is not None})
     assert y.dtype == dtype
     for i, row in enumerate(rows):

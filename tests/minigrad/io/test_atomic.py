@@ -245,6 +245,17 @@ def test_file_lock_of_a_file_removed_before_it_was_locked_is_of_the_next_file(
         assert path.exists() and not lock.is_lost()
 
 
+def test_file_lock_on_a_disk_with_errors_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: Any) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(locks, "_lock", fail)
+    with pytest.raises(OSError, match=f"Input/output error: '{tmp_path}/lock'"):
+        FileLock(tmp_path / "lock").acquire()
+
+
 def test_file_lock_released_in_a_forked_process_stays_with_the_first(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with FileLock(path) as lock:

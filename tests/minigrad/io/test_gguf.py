@@ -153,6 +153,14 @@ def test_header_of_longer_file_raises(tmp_path: Path, more: bytes) -> None:
         read(tmp_path / "m.gguf", gguf_bytes(TWO) + more)
 
 
+def test_file_with_another_beginning_or_text_that_is_no_utf_8_raises(tmp_path: Path) -> None:
+    data = gguf_bytes(TWO, [entry("k", 8, string("ab").replace(b"ab", b"\xff\xfe"))])
+    with pytest.raises(ValueError, match="k must be UTF-8"):
+        read(tmp_path / "m.gguf", data).metadata["k"]
+    with pytest.raises(ValueError, match="it must begin with b'GGUF', got b'GGUX'"):
+        read(tmp_path / "m.gguf", data.replace(b"GGUF", b"GGUX"))
+
+
 def test_header_of_shorter_file_reads_all_arrays_or_raises(tmp_path: Path) -> None:
     whole, path = gguf_bytes(TWO), tmp_path / "m.gguf"
     padding = 32 - size_of(TWO[1])

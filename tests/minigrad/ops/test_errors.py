@@ -211,6 +211,26 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         )
         for weights, axis in (([1.0, 2.0], None), ([1.0, 2.0], (0, 1)), ([1.0, 2.0], 1))
     ),
+    (
+        lambda: np.linalg.pinv(Tensor(MATRIX, True), 1e-3, rtol=1e-3),
+        ValueError,
+        "only one of rcond and rtol must be given, got both",
+    ),
+    (
+        lambda: np.clip(Tensor(TWO, True), 0, 1, min=0),
+        ValueError,
+        "np.clip: only one pair of a_min, a_max and min, max must be given",
+    ),
+    (
+        lambda: np.split(Tensor(THREE, True), 2),
+        ValueError,
+        r"split: sections must divide the length 3, got 2; .* split\(x, \[2\]\) splits before",
+    ),
+    (
+        lambda: mg.vmap(lambda x: np.argmax(x, keepdims=True))(MATRIX),
+        TypeError,
+        "np.argmax of all axes must not have keepdims=True",
+    ),
     (lambda: mg.cross(TWO, THREE), ValueError, r"cross: a and b must have 3 elements.*\(2,\)"),
     (lambda: mg.top_k(THREE, 4), ValueError, "top_k: k must be from 1 to 3, got 4"),
     (lambda: mg.top_k(THREE, 2.0), ValueError, "top_k: k must be from 1 to 3, got 2.0"),

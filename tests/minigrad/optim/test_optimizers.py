@@ -239,6 +239,27 @@ P = leaf()
         (lambda: optim.Adam([Tensor([1.0])]), ValueError, "Adam: no parameter requires gradients"),
         (lambda: optim.Adam(nn.Linear(2, 3)), TypeError, "got Linear; pass model.parameters()"),
         (lambda: optim.SGD([P * 2]), TypeError, "SGD: params must be leaf tensors, got"),
+        *(
+            (
+                lambda p=p: optim.SGD(p),
+                TypeError,
+                "params must be a list of tensors or of groups, got",
+            )
+            for p in (P, {"params": [P]}, {P})
+        ),
+        (lambda: optim.SGD(["P"]), TypeError, "SGD: params must be leaf tensors, got 'P'"),
+        (
+            lambda: optim.SGD([{"params": {P}}]),
+            TypeError,
+            "params must be a list, whose order is fixed",
+        ),
+        (lambda: optim.SGD([P], warp=1), TypeError, r"SGD: unknown arguments \['warp'\]"),
+        (
+            lambda: optim.Adam([P], amsgrad="no"),
+            TypeError,
+            "amsgrad must be True or False, got 'no'",
+        ),
+        (lambda: optim.Adam([P], skip_nonfinite=1), TypeError, "must be True or False, got 1"),
         (lambda: optim.Adam([P, P]), ValueError, "Adam: a parameter is given twice"),
         (lambda: optim.Adam([P]).add_param_group([P]), TypeError, "group must be a dict"),
         (

@@ -98,6 +98,14 @@ def test_choose_tokenizer_without_a_name_depends_on_the_script() -> None:
         assert train.choose_tokenizer(None, [text], args).name == name
 
 
+def test_resume_with_other_vocabularies_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "last.safetensors").touch()
+    translator: Any = SimpleNamespace(has_vocabularies_of=lambda directory: False)
+    trainer: Any = SimpleNamespace(parallel=SimpleNamespace(rank=0))
+    with pytest.raises(ValueError, match=f"^{tmp_path}: its vocabulary is not that of this data"):
+        train.start_run(translator, trainer, argparse.Namespace(out=tmp_path, resume=True))
+
+
 # -- a whole run -----------------------------------------------------------------------------------
 
 

@@ -115,6 +115,8 @@ def test_generate_text_with_option_of_another_library_names_ours(
     model, text = nn.load(tmp_path), nn.text.load(tmp_path)
     with pytest.raises(TypeError, match=f"got {option}; {fix}"):
         nn.generate_text(model, text, "the cat", **{option: 3})
+    with pytest.raises(ValueError, match="got Linear, which does neither"):
+        nn.generate_text(nn.Linear(2, 2), text, "the cat")
 
 
 def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:

@@ -405,6 +405,19 @@ def test_resume_deletes_only_checkpoints_of_runs(tmp_path: Path) -> None:
     assert all((tmp_path / name).read_text() == "mine" for name in names)
 
 
+def test_run_that_cannot_add_a_line_names_its_metrics(tmp_path: Path) -> None:
+    run = nn.RunDirectory(tmp_path)
+    run.metrics.mkdir()
+    with pytest.raises(OSError, match=f"'{run.metrics}'$"):
+        run.log({"step": 1})
+
+
+def test_fit_with_a_score_that_is_not_finite_raises(tmp_path: Path) -> None:
+    t = scaled_trainer(tmp_path, score=lambda model: float("nan"), validate_every=1)
+    with pytest.raises(FloatingPointError, match="step 1: the score is nan"):
+        t.fit()
+
+
 def test_save_checkpoint_keeps_last_ones_up_to_its_step(tmp_path: Path) -> None:
     run = nn.RunDirectory(tmp_path)
     for step in (9_999_999, 10_000_000, 10_000_001, 3, 4, 5):

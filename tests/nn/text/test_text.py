@@ -295,6 +295,9 @@ def test_read_pairs_counts_what_it_leaves_out(tmp_path: Path, name: str, data: b
 def test_read_lines_keeps_all_but_the_ends_of_lines(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbf a \r\n\n\xef\xbb\xbfb\tc\n\nd")
     assert [*read_lines(tmp_path / "a")] == [" a ", "", "\ufeffb\tc", "", "d"]
+    (tmp_path / "a").write_bytes(b"a\n\xff\n")
+    with pytest.raises(ValueError, match=f"^{tmp_path}/a, line 2 must be UTF-8"):
+        list(read_lines(tmp_path / "a"))
 
 
 def test_read_pairs_with_one_side_like_a_heading_keeps_it(tmp_path: Path) -> None:
