@@ -292,6 +292,13 @@ def test_misfit_counts_values_that_are_not_finite(
         assert misfit("a", a, array.dtype) == (reason if count else "")
 
 
+def test_misfit_of_another_kind_of_dtype_names_both() -> None:
+    whole, real = np.zeros(2, int), np.zeros(2)
+    assert misfit("a", real, whole.dtype) == "a must be int64, got float64"
+    assert misfit("a", whole, real.dtype) == "a must be float64, got int64"
+    assert misfit("a", whole, np.dtype("i4")) == misfit("a", real, np.dtype("f4")) == ""
+
+
 def test_misfit_of_values_too_large_for_the_dtype_counts_them() -> None:
     """Squares that overflow are no fault."""
     array = np.full(200_000, 1e30)

@@ -227,6 +227,11 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         r"split: sections must divide the length 3, got 2; .* split\(x, \[2\]\) splits before",
     ),
     (
+        lambda: mg.vmap(lambda x: np.linalg._umath_linalg.det(x))(CUBE),
+        TypeError,
+        "det has no batching rule",
+    ),
+    (
         lambda: mg.vmap(lambda x: np.argmax(x, keepdims=True))(MATRIX),
         TypeError,
         "np.argmax of all axes must not have keepdims=True",

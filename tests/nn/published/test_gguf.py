@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -148,6 +148,15 @@ def test_scales_of_eight_bits_must_be_finite(scale: float) -> None:
     else:
         with pytest.raises(ValueError, match="m.gguf: x must have finite scales"):
             GGUFFile.matrix(file, "x")
+
+
+@pytest.mark.parametrize("read", [GGUFFile.matrix, partial(GGUFFile.checked, dtype=np.dtype("f4"))])
+def test_array_that_is_not_finite_is_refused(read: Any) -> None:
+    file = stored_array((2, 32), "F32")
+    file.array = lambda name, dtype: np.float32([[1.0, np.nan]])
+    file._order, file._decoded = lambda name: None, lambda name, rows: np.full((2, 32), np.nan)
+    with pytest.raises(ValueError, match="m.gguf: x"):
+        read(file, "x")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("F16", "<f2"), ("F32", "<f4"), ("F64", "<f8")])

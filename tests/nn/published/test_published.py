@@ -201,6 +201,19 @@ def test_save_of_a_model_that_no_family_describes_raises(
     assert not list(tmp_path.iterdir())
 
 
+def test_load_of_weights_that_are_not_finite_names_the_file(tmp_path: Path) -> None:
+    nn.save(tmp_path, MADE["gpt2"]())
+    path = tmp_path / "model.safetensors"
+    arrays = {name: np.array(SafetensorsFile(path).read(name)) for name in SafetensorsFile(path)}
+    name = next(name for name, array in arrays.items() if array.ndim == 2)
+    for value, dtype in ((np.nan, "float32"), (1e6, "float16")):
+        arrays[name][1, 1] = value
+        write_safetensors(path, arrays, {"format": "pt"})
+        with pytest.raises(ValueError, match=f"^{path}: {name}: 1 of its .* infinite in {dtype}"):
+            nn.load(tmp_path, dtype=dtype)
+    assert nn.load(tmp_path).config.dtype == "float32"
+
+
 def test_save_with_another_dtype_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="dtype must be 'float16', 'bfloat16'.*, got 'int8'"):
         nn.save(tmp_path, MADE["gpt2"](), dtype="int8")
