@@ -236,6 +236,15 @@ def test_constant_written_through_a_view_after_use_is_noticed(view: Callable[...
         y.backward()
 
 
+def test_ufunc_at_writes_constants_into_an_array_which_is_noticed() -> None:
+    memory, x = np.ones(3), Tensor(np.ones(3), requires_grad=True)
+    y = (x * memory).sum()
+    np.add.at(memory, [0, 0, 2], Tensor([1.0, 2.0, 4.0]))
+    assert memory.tolist() == [4, 1, 5]
+    with pytest.raises(GradientError, match=f"multiply: {NOTICED}"):
+        y.backward()
+
+
 @pytest.mark.parametrize("by_data", [True, False])
 def test_write_is_noticed_if_it_overlaps_the_saved_part_of_an_array(by_data: bool) -> None:
     parts = [(i, j) for i in range(5) for j in range(i + 1, 5)]

@@ -387,6 +387,7 @@ def test_norm_of_other_trailing_axes_raises(norm: Any, shape: Any) -> None:
         (lambda: nn.BatchNorm1d(4)(np.ones((1, 4))), ValueError, "x must have more than one row in training"),
         *((lambda n=n: nn.BatchNorm1d(4)(np.ones(n)), ValueError, r"x must be \(n, 4\) or \(n, L, 4\), got") for n in (4, (2, 3, 2, 4))),
         (lambda: nn.BatchNorm1d(4)(np.ones((2, 4, 3))), ValueError, r"got \(2, 4, 3\); write x.swapaxes\(1, 2\)$"),
+        (lambda: nn.ExtendedEncoderLayer(8, 2, 12, cross_attention={"bias": True}), TypeError, "cross_attention must be None, got"),
         (lambda: nn.ExtendedEncoderLayer(8, 2, 12, norm="batch"), ValueError, "norm must be 'layer', .*, got 'batch'"),
         (lambda: activation_named("swoosh"), ValueError, "activation must be 'relu', 'gelu', .*, got 'swoosh'"),
     ],
@@ -394,6 +395,20 @@ def test_norm_of_other_trailing_axes_raises(norm: Any, shape: Any) -> None:
 def test_layer_bad_argument_is_named(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_repr_of_layers_names_their_settings() -> None:
+    layers = {
+        "Embedding(5, 3)": nn.Embedding(5, 3),
+        "Embedding(5, 3, padding_idx=0)": nn.Embedding(5, 3, padding_idx=0),
+        "Dropout(p=0.25)": nn.Dropout(0.25),
+        "Flatten(start_dim=1, end_dim=2)": nn.Flatten(1, 2),
+    }
+    assert {text: repr(layer) for text, layer in layers.items()} == {text: text for text in layers}
+    assert "activation='gelu', dropout=0.5" in repr(
+        nn.FeedForward(4, 8, activation="gelu", dropout=0.5)
+    )
+    assert repr(nn.Parameter([1.0])).startswith("parameter([1.]")
 
 
 @pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])

@@ -228,6 +228,14 @@ def test_step_after_state_is_no_longer_needed_does_not_use_it(
     np.testing.assert_allclose(p.data, q.data, rtol=1e-12)
 
 
+def test_clip_grad_norm_of_a_gradient_that_is_not_finite_raises() -> None:
+    for value in (np.inf, np.nan):
+        p = leaf()
+        p.grad = Tensor(np.full(p.shape, value))
+        with pytest.raises(FloatingPointError, match="the norm of the gradients is (inf|nan)"):
+            optim.clip_grad_norm_([p], 1.0)
+
+
 # -- arguments and states that are refused -----------------------------------------------------------------
 
 P = leaf()

@@ -332,6 +332,8 @@ def test_resume_with_a_damaged_setting_names_the_file(
             assert text.removeprefix("minigrad train: ").startswith(f"error: {file}"), (name, text)
             calls += 1
     assert calls > 15
+    file.write_text(json.dumps({"settings": {k: v for k, v in settings.items() if k != "layers"}}))
+    assert f"{file} must have the setting layers; another" in error_of(train.main, line)
     for other in ({"out": "x"}, {"colour": 1}):
         file.write_text(json.dumps({"settings": settings | other}))
         assert f"error: {file}" in error_of(train.main, line)

@@ -68,6 +68,17 @@ def test_translate_empty_standard_input_prints_nothing(
     assert call(translate.main, [str(run.directory)]).out == []
 
 
+def test_translate_in_int8_uses_a_rounded_model(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    copy = translate.nn.for_inference
+    monkeypatch.setattr(translate.nn, "for_inference", lambda *a: asked.append(a[1:]) or copy(*a))
+    line = [str(run.directory), "hello world"]
+    assert call(translate.main, [*line, "--int8"]).out == call(translate.main, line).out
+    assert asked == [("int8",)]
+
+
 @pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
 def test_translate_at_a_prompt_answers_until_it_ends(
     run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list
@@ -84,6 +95,7 @@ def test_translate_at_a_prompt_answers_until_it_ends(
     [
         ([" "], "texts must have at least one token each, got ' '"),
         (["hello", "--max-len", "0"], "at least 1"),
+        (["hello", "--adapter", "a"], "--adapter is for published models, got "),
         (["hello", "--from", "eng"], "--from and --to are for published models, got "),
         (["hello", "--to", "fra"], "--from and --to are for published models, got "),
         (["hello", "--bleu-tokenize", "zh"], "--bleu-tokenize needs --references"),

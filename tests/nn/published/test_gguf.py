@@ -808,6 +808,16 @@ def test_text_load_refuses_other_tokenizers_by_name(tmp_path: Path) -> None:
             {"tokenizer.ggml.pre": ("kimi-k2", STRING)},
             'tokenizer.ggml.pre must be one of .*"kimi-k2"',
         ),
+        *(
+            (
+                {
+                    "tokenizer.ggml.model": ("llama", STRING),
+                    "tokenizer.ggml.scores": ([0.0] * n, ARRAY, FLOAT32),
+                },
+                "tokenizer.ggml.scores must be 271 scores",
+            )
+            for n in (270, 272)
+        ),
         ({"tokenizer.ggml.model": ("t5", STRING)}, 'tokenizer.ggml.model must be .*"t5"'),
         ({"tokenizer.ggml.add_bos_token": (True, BOOL)}, "tokenizer.ggml.bos_token_id is missing"),
         (
