@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_folders import language_model_folder
+from support.tiny_folders import language_model_folder, translator_folder
 
 import minigrad as mg
 import nn
@@ -117,6 +117,12 @@ def test_generate_text_with_option_of_another_library_names_ours(
         nn.generate_text(model, text, "the cat", **{option: 3})
     with pytest.raises(ValueError, match="got Linear, which does neither"):
         nn.generate_text(nn.Linear(2, 2), text, "the cat")
+
+
+def test_stream_of_a_model_that_translates_is_refused(tmp_path: Path) -> None:
+    translator_folder(tmp_path)
+    with pytest.raises(ValueError, match="must continue a text, got a model that translates"):
+        next(nn.stream_text(nn.load(tmp_path), nn.text.load(tmp_path), "the cat"))
 
 
 def test_model_of_ids_of_different_lengths_names_batch(tmp_path: Path) -> None:

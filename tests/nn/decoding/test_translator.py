@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
+from nn import (
+    LanguageModel,
+    LanguageModelConfig,
+    Transformer,
+    TransformerConfig,
+    Translator,
+    load_weights,
+    save_weights,
+)
 from nn.decoding import beam_search, greedy_search
 from nn.decoding.sequences import Hypothesis
 from nn.options.probes import record_attention
@@ -104,6 +112,12 @@ def test_load_with_another_dropout_and_length_accepts_them(
     config["model"] |= {"dropout": 0.5, "max_len": 20}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert Translator.load(tmp_path).model.config.max_len == 20
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model": 3}))
+    with pytest.raises(ValueError, match="config.json: model must be an object of settings, got 3"):
+        Translator.load(tmp_path)
+    model: Any = LanguageModel(LanguageModelConfig(7, 8, 2, 1, 16))
+    with pytest.raises(ValueError, match="model must be a Transformer, got a LanguageModel"):
+        Translator(model, *[saved.source_vocab] * 2, *[SpaceTokenizer()] * 2)
     other = Transformer(TransformerConfig(7, 7, 8, 4, 1, 1, 16, max_len=8))
     message = "best.safetensors: the weights of another model: this one has num_heads=4"
     with pytest.raises(ValueError, match=message):

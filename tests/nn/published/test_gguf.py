@@ -256,6 +256,9 @@ def test_load_refuses_types_that_the_package_does_not_decode(tmp_path: Path) -> 
         path.write_bytes(data[:at] + bytes([kind]) + data[at + 1 :])
         with pytest.raises(ValueError, match=message):
             nn.load(path)
+    path.write_bytes(data.replace(b"token_embd.weight", b"token_embd.w8ight"))
+    with pytest.raises(ValueError, match="token_embd.weight is missing from its arrays"):
+        nn.load(path)
 
 
 VALUES: list[tuple[Any, ...]] = [

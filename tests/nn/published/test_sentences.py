@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny_folders import language_model_folder, modules, sentence_encoder_folder
+from support.tiny_folders import (
+    language_model_folder,
+    modules,
+    sentence_encoder_folder,
+    translator_folder,
+)
 from support.tokenizer_library import tokenizers
 
 import nn
@@ -81,6 +86,12 @@ def test_vectors_without_modules_are_normalized_means(folder: Path) -> None:
     found = encoder.encode("dog")  # after the default prompt
     np.testing.assert_allclose(found, x / np.linalg.norm(x), rtol=1e-4, atol=1e-6)
     assert encoder.prompts == expected.prompts and encoder.max_len == expected.max_len
+
+
+def test_sentence_encoder_of_a_translator_raises(tmp_path: Path) -> None:
+    translator_folder(tmp_path)
+    with pytest.raises(ValueError, match="model_type must be an encoder or a language model"):
+        nn.sentence_encoder(tmp_path)
 
 
 @pytest.mark.parametrize(
