@@ -231,6 +231,15 @@ def test_one_cycle_needs_more_than_one_step_in_which_the_rate_rises(
         make(1.0)
 
 
+def test_one_cycle_of_the_rate_alone_keeps_momentum() -> None:
+    for make in (lambda: optim.Adam([leaf()]), lambda: optim.SGD([leaf()], 0.1, momentum=0.5)):
+        optimizer: Any = make()
+        before = {k: v for k, v in optimizer.param_groups[0].items() if k in ("betas", "momentum")}
+        schedule = optim.OneCycleLR(optimizer, 1.0, 9, cycle_momentum=False)
+        schedule.step()
+        assert optimizer.param_groups[0].items() >= before.items()
+
+
 def test_state_of_a_schedule_contains_the_rate_from_which_others_begin() -> None:
     state = optim.StepLR(sgd(), 1).state_dict()
     schedule = optim.StepLR(optim.SGD([leaf()], lr=7.0), 1)

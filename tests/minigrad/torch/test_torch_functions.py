@@ -144,6 +144,7 @@ def test_function_has_the_result_of_pytorch(
 
 def test_bernoulli_draws_ones_with_their_probability() -> None:
     found = torch.bernoulli(Tensor(np.full(4000, 0.25)), generator=torch.Generator().manual_seed(0))
+    assert type(found) is Tensor
     assert set(found.tolist()) == {0.0, 1.0} and 0.2 < found.mean().item() < 0.3
 
 
