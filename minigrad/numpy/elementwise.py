@@ -202,4 +202,4 @@ def xlogy(a, b, /):
     a, b : array_like
         Shapes that broadcast.
     """
-    return a * np.log(np.where((a == 0) & ~np.isnan(b), a + 1, b))  # in the dtype of a
+    return a * np.log(np.where((a == 0) & ~np.isnan(b), a**0, b))  # 1 in the dtype of a

@@ -169,9 +169,27 @@ def test_indices_are_integers_or_empty(dtype: str, size: int) -> None:
             integers("f", indices)
 
 
+@pytest.mark.parametrize(
+    "a, b, dtype",
+    [
+        (np.int8(127), 2.0, "f8"),
+        (np.int64(2**63 - 1), np.float32(2), "f8"),
+        (np.float32(3), 2.0, "f4"),
+        (3.0, np.float32(2), "f4"),
+        (np.int8([0, 127]), np.float32([0, 2]), "f4"),
+    ],
+)
+def test_xlogy_of_integers_and_numbers_has_the_dtype_of_its_formula(
+    a: Any, b: Any, dtype: str
+) -> None:
+    y = mg.xlogy(a, b)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y.data, np.where(b == 0, 0, a * np.log(np.maximum(b, 1))), 1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "g", ">f8"])
 def test_activation_keeps_the_dtype(dtype: str) -> None:
-    """Of ordinary tensors, and of the examples of vmap; also the gradient."""
+    """Check tensors and the examples of vmap, and gradients."""
     x = np.array([[-3.0, -0.5], [0.0, 2.0]], dtype)
     for f in (mg.relu, mg.sigmoid, mg.softplus, mg.silu, mg.elu, mg.leaky_relu, mg.log_sigmoid,
               mg.erf, mg.gelu, lambda x: mg.gelu(x, approximate="tanh"), mg.rsqrt, mg.softmax,
