@@ -56,14 +56,14 @@ class RunState:
 
     def plain_data(self) -> dict[str, Any]:
         """Return everything else, as plain data."""
-        generators = [generator.bit_generator.state for generator in self._generators()]
+        states = [g if isinstance(g, int) else g.bit_generator.state for g in self._generators()]
         return {
             **asdict(self.counters),
             "model": settings_of(self.model),
             "optimizer": self.optimizer.state_dict()["groups"],
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "random": get_rng_state(),
-            "generators": json.loads(json.dumps(generators, default=lambda array: array.tolist())),
+            "generators": json.loads(json.dumps(states, default=lambda array: array.tolist())),
         }
 
     def settings(self) -> dict[str, Any]:
@@ -109,14 +109,19 @@ class RunState:
         _load(path, "random", set_rng_state, data.get("random"))
         self.counters = counters
 
-    def _generators(self) -> list[np.random.Generator]:
-        """Return the random generators of the model's modules."""
-        generators = (getattr(module, "generator", None) for module in self.model.modules())
-        return [g for g in generators if g is not None]
+    def _generators(self) -> list[np.random.Generator | int]:
+        """Return the random generators of the modules; instead of one again, its first position."""
+        generators = [getattr(module, "generator", None) for module in self.model.modules()]
+        found = [g for g in generators if g is not None]
+        firsts = map(found.index, found)
+        return [g if i == first else first for i, (g, first) in enumerate(zip(found, firsts))]
 
     def _set_generators(self, states: Any) -> None:
         for generator, state in zip(self._generators(), states, strict=True):
-            generator.bit_generator.state = state  # NumPy takes lists for arrays
+            if not isinstance(generator, int):
+                generator.bit_generator.state = state  # NumPy takes lists for arrays
+            elif state != generator:
+                raise ValueError("modules share other generators")
 
 
 def _load(path: Path, name: str, load: Callable[[Any], None], value: Any) -> None:

@@ -116,13 +116,16 @@ def test_resume_from_other_state_raises(
         scaled_trainer(tmp_path, max_epochs=5).fit(resume=True)
 
 
-@pytest.mark.parametrize("counts", [(1, 0), (0, 1), (2, 1)])
+@pytest.mark.parametrize(
+    "counts", [(1, 0), (0, 1), (2, 1), ([0, 0], [0, 1]), ([0, 1], [0, 0]), ([0, 1, 0], [0, 1, 1])]
+)
 def test_resume_with_other_random_generators_raises(tmp_path: Path, counts: Any) -> None:
-    """A generator of two modules is kept for both."""
+    """Draw a number for two modules from a generator that they share, or from one of each."""
 
-    def made(count: int) -> nn.Trainer:
-        generator = np.random.default_rng(0)
-        parts = [nn.Dropout(0.5, generator=generator) for _ in range(count)]
+    def made(seeds: Any) -> nn.Trainer:
+        own = [np.random.default_rng(0) for _ in range(2)]
+        seeds = [0] * seeds if isinstance(seeds, int) else seeds
+        parts = [nn.Dropout(0.5, generator=own[i]) for i in seeds]
         model = nn.Sequential(nn.Linear(2, 1, dtype=float), *parts)
         objective = lambda model, batch: model(batch[0]).mean()
         return nn.Trainer(model, sgd(model), BATCHES, objective=objective, max_steps=1, run_dir=tmp_path, progress=False)  # fmt: skip
@@ -447,7 +450,7 @@ def test_resume_with_broken_line_of_metrics_keeps_copy(tmp_path: Path, line: byt
 
 
 def test_resume_leaves_out_entries_behind_the_last_state(tmp_path: Path) -> None:
-    """They are of steps that are taken again."""
+    """Take the steps of these entries again."""
     t = scaled_trainer(tmp_path, max_steps=4, log_every=1)
     t.fit()
     metrics = tmp_path / "metrics.jsonl"
@@ -566,7 +569,7 @@ def test_resume_with_other_optimizer_raises(tmp_path: Path, optimizer: Any, mess
 
 
 def test_resume_with_groups_of_parameters_is_exact(tmp_path: Path) -> None:
-    """Each has a rate and options of its own, which a resumed run may not change."""
+    """Give each group a rate and options of its own, which a resumed run may not change."""
 
     def made(path: str, rates: Any = (0.05, 0.2), **options: Any) -> nn.Trainer:
         def optimizer(model: Any) -> optim.SGD:
