@@ -34,10 +34,11 @@ def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
     """
     if not paths:
         raise ValueError("average_weights: paths must contain at least one file, got none")
-    first, _ = load_arrays(paths[0])
-    sums = {name: np.zeros(a.shape) for name, a in first.items()}
+    first: dict[str, np.ndarray] | None = None
     for path in paths:
         arrays, _ = load_arrays(path)
+        if first is None:
+            first, sums = arrays, {name: np.zeros(a.shape) for name, a in arrays.items()}
         _check(first, arrays, str(path))
         for name, array in arrays.items():
             sums[name] += array
