@@ -86,10 +86,11 @@ def _guard(rule: Rule) -> Rule:
 
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:
+        arrays = [value for value in args if isinstance(value, np.ndarray)]
+
         def unshared(c: Any) -> Any:
             if not isinstance(c, np.ndarray):
                 return c
-            arrays = [value for value in args if isinstance(value, np.ndarray)]
             is_shared = any(np.may_share_memory(c, array) for array in arrays)
             return c.copy() if is_shared else c.view()  # a leaf keeps only an array without base
 
