@@ -146,7 +146,7 @@ def _old_files(source: Path, directory: Path, groups: Iterable[Collection[str]])
             raise OSError(0, "a link leads out of the directory", str(parent))
     for group in groups:
         if any(any(source.glob(pattern)) for pattern in group):
-            for pattern in group:  # which finds no links to missing files in some versions
+            for pattern in group:  # older versions of `glob` find no links to missing files
                 old.update([directory / pattern, *directory.glob(pattern)])
     return [path for path in old if os.path.lexists(path)]
 

@@ -18,8 +18,8 @@ Chat = list[dict[str, str]]
 def read_chats(path: Path, left_out: Counter[str] | None = None, **options: Any) -> list[Chat]:
     """Read chats from a file of prompts and answers, or from JSON lines with `messages`.
 
-    `left_out` and the options are those of `read_pairs`, for a file of two columns. With `columns`,
-    a file is one.
+    `left_out` and the options are those of `read_pairs`, for a file of two columns. A file whose
+    `columns` are given is read as such a file, also if it contains "messages".
     """
     is_table = ".jsonl" not in path.suffixes or options.get("columns") is not None
     if is_table or '"messages"' not in next(filter(str.strip, read_lines(path)), ""):

@@ -104,7 +104,7 @@ def test_option_of_a_layer_has_an_effect(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layer_in_training_evaluates_in_a_block_of_evaluating(kind: type) -> None:
-    """It draws nothing, and its statistics stay; its arrays are those of `state_dict` all the time."""
+    """Draw nothing, and keep statistics and the arrays of `state_dict`."""
     (sizes, count), known = LAYERS[kind], inspect.signature(kind).parameters
     layer = kind(*sizes, **{"dropout": 0.5} if "dropout" in known else {})
     arrays, state = layer.state_dict(), mg.get_rng_state()

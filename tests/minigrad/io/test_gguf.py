@@ -232,7 +232,7 @@ def test_metadata_of_every_type_are_plain_data(
 
 
 def test_every_byte_of_padding_must_be_zero(tmp_path: Path) -> None:
-    """Behind the header, between arrays and after the last one."""
+    """Check bytes behind the header, between arrays and after the last one."""
     tensors: list[Tensor] = [(Kind.F16, (3,)), (Kind.F16, (5,))]
     data, path = gguf_bytes(tensors), tmp_path / "m.gguf"
     header = read(path, data)
@@ -248,7 +248,7 @@ def test_every_byte_of_padding_must_be_zero(tmp_path: Path) -> None:
 
 
 def test_metadata_of_the_largest_and_smallest_numbers(tmp_path: Path) -> None:
-    """They tell signed from unsigned types, and floats of both sizes."""
+    """Tell signed from unsigned types, and floats of both sizes, by their limits."""
     for kind, code in CODES.items():
         dtype = np.dtype(code)
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype if code != "?" else "u1")

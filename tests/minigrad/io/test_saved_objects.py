@@ -31,7 +31,7 @@ def test_load_returns_saved_object(tmp_path: Path) -> None:
 
 
 def test_load_returns_saved_object_of_any_depth(tmp_path: Path) -> None:
-    """Within the depth of JSON; numbers of NumPy become those of Python."""
+    """Return numbers of Python for those of NumPy, at any depth that JSON allows."""
     obj: Any = [np.arange(2), np.int64(3), np.bool_(True), np.str_("a")]
     for i in range(100):
         obj = {"a": obj} if i % 2 else [obj]
@@ -44,7 +44,7 @@ def test_load_returns_saved_object_of_any_depth(tmp_path: Path) -> None:
 
 
 def test_load_arrays_returns_metadata_of_other_programs(tmp_path: Path) -> None:
-    """Those that are JSON become plain data."""
+    """Return plain data for values that are JSON, and other strings unchanged."""
     notes = {"format": "pt", "count": "3", "list": "[1, null]", "deep": "[" * 9999, "empty": ""}
     write_safetensors(tmp_path / "x", {"a": np.ones(1)}, notes)
     for mapped in (False, True):

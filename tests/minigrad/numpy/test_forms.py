@@ -550,7 +550,7 @@ TOLERANCES = {"f2": 2e-2, "f4": 1e-4, "g": 1e-10, ">f8": 1e-10}
     "f", [f for f in FUNCTIONS if f not in WRITING and not f.__name__.startswith("atleast")]
 )
 def test_function_of_each_dtype_has_the_values_and_dtypes_of_numpy(f: Any) -> None:
-    """Also gradients, which are those of float64 in fewer or more digits."""
+    """Compare gradients with those of float64, in fewer or more digits."""
     if BEFORE_2_4 and f in OLDER:
         pytest.skip("needs the forms of NumPy 2.4")
     first = "x" if isinstance(f, np.ufunc) else next(iter(signature(f).parameters))

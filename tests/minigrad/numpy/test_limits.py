@@ -244,7 +244,7 @@ def written(write: Any) -> Tensor:
 
 @pytest.mark.parametrize("f, option", OPTIONS)
 def test_gradient_keeps_an_option_that_the_caller_changes(f: Any, option: Any) -> None:
-    """Whether it is a list, or an array of indices or of booleans."""
+    """Change a list, an array of indices, and an array of booleans."""
     values = normal(1, 2, 3)
     x = Tensor(values, requires_grad=True)
     found = []

@@ -127,7 +127,7 @@ def test_slope_of_log_ndtr_where_ndtr_is_zero() -> None:
 
 @pytest.mark.parametrize("x", [-12.0, -8.0, -4.1])
 def test_slope_of_log_ndtr_has_the_digits_of_single_precision_far_below_0(x: float) -> None:
-    """The rule gets the logarithm, of which few digits are after the point."""
+    """Compare where the logarithm, which the rule gets, has few digits after the point."""
     ndtr = math.erfc(-x / math.sqrt(2)) / 2
     with pytest.MonkeyPatch.context() as patch:
         erfcx = np.vectorize(lambda x: DEFINITIONS["erfcx"](float(x)))

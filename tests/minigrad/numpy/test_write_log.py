@@ -215,7 +215,7 @@ def test_tensor_written_into_its_own_permuted_elements_has_the_values_of_numpy(w
 
 
 def test_more_writes_than_a_byte_counts_have_their_gradients() -> None:
-    """Of a repeated index NumPy writes the last value, so that the elements are found one by one."""
+    """Repeat indices, of which NumPy writes the last value."""
     x = mg.tensor(np.arange(300.0), requires_grad=True)
     y = x * 1.0
     for i in range(300):

@@ -560,7 +560,7 @@ def test_large_arrays_have_the_values_of_numpy(data: Any, name: str, dtype: Any)
 @pytest.mark.parametrize("size", [0.1, 1, 5.3, 5.4, 8, 10, 10.7, 10.8, 30])
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_exponential_of_equal_elements_is_that_of_their_sum(size: float, n: int) -> None:
-    """The matrix has one eigenvalue that is not 0, also for norms beside powers of 2."""
+    """Take matrices with one eigenvalue that is not 0, and norms beside powers of 2."""
     y = mg.expm(np.full((n, n), size / n)).data
     np.testing.assert_allclose(y, np.eye(n) + np.expm1(size) / n, 3e-13)
 

@@ -1,4 +1,4 @@
-"""What each name of `minigrad.torch` means, by tables beside those of the package."""
+"""Compare each name of `minigrad.torch` with an independent table of what it means."""
 
 from __future__ import annotations
 

@@ -427,7 +427,7 @@ def test_answers_to_one_prompt_are_in_one_part(
 def test_answers_of_a_first_token_alone_are_left_out(
     answers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No token predicts it."""
+    """Leave out an answer whose only token no other token predicts."""
     for mask, is_kept in (([True, False], False), ([True, True], True), ([False, True], True)):
         monkeypatch.setattr("nn.commands.answers.encode_chat", lambda *_, m=mask: ([4, 5], m))
         if is_kept:

@@ -147,7 +147,7 @@ def test_translate_has_the_tokens_and_scores_of_a_beam_search(
 def test_translations_are_at_most_twice_as_long_as_the_longest_source_plus_ten(
     monkeypatch: pytest.MonkeyPatch, source_eos: bool, max_len: int | None
 ) -> None:
-    """Limit also by `max_len`, and by what the model can read. A batch has sources of similar lengths."""
+    """Apply `max_len` and the limit of the model, too. A batch has sources of similar lengths."""
     found: list[tuple[list[int], int]] = []
 
     def search(model: Any, source: np.ndarray, *, max_len: int, **options: Any) -> Any:

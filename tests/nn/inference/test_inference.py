@@ -198,7 +198,7 @@ def test_for_inference_with_hooks_equals_its_model(name: str) -> None:
 
 
 def test_for_inference_calls_hooks_of_any_module_as_its_model() -> None:
-    """In a pass over all tokens and in steps, of several rows and of one."""
+    """Pass all tokens at once and in steps, of several rows and of one."""
     model = made(gated=True, num_decoder_layers=1)
     quick, ids = nn.for_inference(model), np.array([[1, 4], [3, 2], [5, 6]])
 

@@ -13,7 +13,7 @@ import pytest
 from nn.inspection import plots, style
 
 MISSING = "猫"
-"""The character that no font has."""
+"""Character that is in no font."""
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_lora_draws_a_as_a_linear_layer_and_b_is_zero() -> None:
 
 
 def test_drawn_parameters_are_those_of_the_generator(tmp_path: Path) -> None:
-    """A of adapters, the head of a loaded encoder, and the masks of dropout."""
+    """Compare A of adapters, the head of a loaded encoder, and masks of dropout."""
     encoder_folder(tmp_path)
 
     def drawn(seed: int) -> list[np.ndarray]:
@@ -150,7 +150,7 @@ def test_merge_lora_keeps_the_outputs() -> None:
 
 
 def test_adapter_of_a_bounded_output_projection_is_bounded_and_merged() -> None:
-    """The bound of Gemma 2 applies to the sum with the adapter; in float64, as the layer."""
+    """Apply the bound of Gemma 2 to the sum with the adapter, in float64 as in the layer."""
     config = nn.DecoderOnlyConfig(30, 16, 4, 1, 32, logit_softcap=0.5, dtype="float64", tie=False)
     lm = nn.lora(nn.LanguageModel(config), 2, 4, "output").eval()
     assert lm.output.lora_a.dtype == lm.output.lora_b.dtype == np.float64

@@ -279,7 +279,7 @@ def test_weights_of_the_last_validations_are_kept_also_of_worse_ones(
 def test_loss_of_a_step_is_divided_by_the_count_of_its_objective(
     weight: float, factor: float
 ) -> None:
-    """Also by one less than 1. A loss of zero is logged, too."""
+    """Divide also by a count less than 1, and log a loss of zero."""
 
     class Weighted(nn.Objective):
         def count(self, model: Any, batch: Any) -> float:

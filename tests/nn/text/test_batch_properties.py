@@ -86,7 +86,7 @@ def test_pair_batches_draw_other_ids_in_each_pool_and_epoch() -> None:
 
 
 def test_pools_have_about_100_batches_of_the_mean_size_of_the_first_1000_pairs() -> None:
-    """With a seed the mean is the same, also of lengths that are drawn."""
+    """Find the same mean for the same seed, also of lengths that are drawn."""
     read: list[int] = []
     encode = lambda n, generator: read.append(n) or ([5] * n, [5] * n)
     batches = PairBatches([4] * 10 + [1] * 2990, 8, encode=encode)

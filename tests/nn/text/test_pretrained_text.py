@@ -222,7 +222,7 @@ def test_types_of_tokens_beyond_those_of_pairs_raise(tmp_path: Path, kind: int) 
 
 
 def test_special_tokens_that_the_vocabulary_lacks_are_not_added(tmp_path: Path) -> None:
-    """Those with an id in a text must be there."""
+    """Refuse a missing token only if a text needs its id."""
     text_files(tmp_path, mask_token="<none>", unk_token="[UNK]")
     text = nn.text.load(tmp_path)
     assert text.id("<none>") is None and len(text) == 19

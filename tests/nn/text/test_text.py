@@ -81,7 +81,7 @@ def test_tokenizer_joins_what_it_splits(tokenizer: Tokenizer, text: str) -> None
     ],
 )
 def test_marks_with_their_usual_spaces_are_tokens_alone(characters: str, text: str) -> None:
-    """With other spaces, tokens say so."""
+    """Mark tokens that have other spaces."""
     for c in characters:
         assert WordTokenizer()(text.format(c)) == ["a", c, "b"]
         for other in {"a{}b", "a {} b"} - {text}:
@@ -141,7 +141,7 @@ def test_text_without_a_package_names_it(
 
 
 class PanicException(BaseException):
-    """The kind of error by which code in Rust ends."""
+    """Error of code in Rust that panics, which is no Exception."""
 
 
 @pytest.mark.parametrize(

@@ -478,7 +478,7 @@ def test_backward_after_change_of_model_uses_it_in_all_processes(change: str) ->
 def test_parameters_that_share_memory_are_changed_by_one_process(
     shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several would change them at the same time."""
+    """Change a block once, since two processes would write into it at the same time."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 4)
     first = parameter()
     second = Tensor(first.data if shares else np.zeros(2), requires_grad=True)
