@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.hypothesis_seed = seed
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: Any) -> None:
     seed = terminalreporter.config.option.hypothesis_seed
     if PROFILE == "thorough" or seed not in (None, "0"):
         terminalreporter.write_line(f"repeat this run with --hypothesis-seed={seed}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -42,6 +43,8 @@ def compiled(pattern: Any) -> re.Pattern[str]:
             part = chars if depth else f"[{chars}]"
         depth = {"[": 1, "]": 0}.get(part, depth)
         out += part
+    if sys.version_info < (3, 11):  # the rules do not depend on possessive repeats
+        out = re.sub(r"\]([?+])\+", r"]\1", out)
     return re.compile(out)
 
 

@@ -260,6 +260,8 @@ def check(call: Call, seed: int) -> None:
     if call.function in TO_REAL and any(np.size(value) == 0 for value in call.args):
         return  # NumPy returns memory that it has not written
     expected = outcome(call, np.copy)
+    if BEFORE_2_4 and "which has no identity" in str(expected):
+        return  # the norm of no elements, which is 0 since NumPy 2.3
     for tracked in (False, True):
         leaves: list[Tensor] = []
 
