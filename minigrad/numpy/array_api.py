@@ -112,9 +112,12 @@ def log(x: Tensor, /) -> Any:
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:
     """Return a tensor, which keeps its gradient, as `asarray` of the standard."""
     on_cpu(device)
-    if isinstance(obj, ComplexTensor):
-        return obj if dtype is None else obj.astype(dtype)
-    if copy is False and not (isinstance(obj, Tensor) and dtype in (None, obj.dtype)):
+    if isinstance(obj, (Tensor, ComplexTensor)):
+        dtype = obj.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and dtype != obj.dtype:
+            raise ValueError(f"asarray: copy must not be False where {obj.dtype} becomes {dtype}")
+        return astype(obj, dtype, copy=bool(copy))
+    if copy is False:
         obj = np.asarray(obj, dtype, copy=False)
     return tensor(obj, dtype=dtype) if copy else as_tensor(obj, dtype=dtype)
 
@@ -123,7 +126,7 @@ def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -
     """Return x in another dtype, as `astype` of the standard."""
     on_cpu(device)
     if isinstance(x, ComplexTensor):
-        return x.astype(dtype)
+        return x.astype(dtype, copy=copy)
     return converted(x, dtype, copy=copy)
 
 

@@ -420,3 +420,47 @@ def test_order_of_equal_elements_is_kept(descending: bool, stable: bool) -> None
     options = {"descending": descending, "stable": stable}
     assert xp.argsort(Tensor(x), **options).tolist() == expected.tolist()
     assert xp.sort(Tensor(x), **options).tolist() == x[expected].tolist()
+
+
+@pytest.mark.parametrize("unit", [1.0, 1j])
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_asarray_copies_where_it_is_asked_to(copy: bool | None, unit: Any) -> None:
+    x = Tensor(np.arange(3.0), requires_grad=True) * unit
+    array = lambda t: t.real.data if unit == 1j else t.data
+    single = np.complex64 if unit == 1j else np.float32
+
+    y = xp.asarray(x, copy=copy)
+
+    assert np.shares_memory(array(x), array(y)) == (not copy)
+    assert y.requires_grad and np.array_equal(array(y), array(x))
+    assert np.shares_memory(array(x), array(xp.astype(x, x.dtype, copy=False)))
+    assert not np.shares_memory(array(x), array(xp.astype(x, x.dtype)))
+    if copy is not False:
+        assert xp.asarray(x, dtype=single, copy=copy).dtype == single
+    else:
+        with pytest.raises(ValueError, match="copy"):
+            xp.asarray(x, dtype=single, copy=copy)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.meshgrid(x, x),
+        lambda x: np.gradient(x),
+        lambda x: np.broadcast_arrays(x, x),
+        lambda x: xp.unstack(x),
+        lambda x: x.split(1),
+        lambda x: x.split([1, 1]),
+        lambda x: x.unbind(),
+    ],
+)
+def test_results_that_are_tuples_in_numpy_or_pytorch_are_tuples(call: Any) -> None:
+    assert type(call(Tensor(np.eye(2)))) is tuple
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)])
+def test_exponential_of_no_elements_does_not_share_their_memory(shape: Any) -> None:
+    from minigrad.numpy.scipy_linalg import expm
+
+    y = expm(Tensor(np.empty(shape)))
+    assert y.shape == shape
