@@ -200,7 +200,7 @@ def bilinear(product: Callable[..., Any]) -> Callable[..., ComplexTensor]:
 
 def _conjugate(z: Any) -> ComplexTensor:
     real, imag = parts(z)
-    return ComplexTensor(real, -imag)
+    return ComplexTensor(+real, -imag)  # not the memory of z
 
 
 def _absolute(z: ComplexTensor) -> Tensor:
@@ -250,7 +250,7 @@ def _sqrt(z: ComplexTensor) -> ComplexTensor:
 
 def _power(z: Any, exponent: Any) -> Any:
     if isinstance(exponent, (int, np.integer)) and 0 < exponent < 9:
-        return functools.reduce(operator.mul, [z] * int(exponent))
+        return functools.reduce(operator.mul, [z] * (int(exponent) - 1), +z)
     z = ComplexTensor(*parts(_in_dtype_of(exponent, z)))
     e_real, e_imag = map(unwrap, parts(exponent))
     zero = (unwrap(z.real) == 0) & (unwrap(z.imag) == 0)
@@ -266,7 +266,7 @@ def _prod(z: Any, axis: Any = None, keepdims: bool = False) -> Any:
     last = np.moveaxis(z, axes, range(len(axes)))
     rows = np.reshape(last, (-1, *last.shape[len(axes) :]))
     ones = astype(np.ones(rows.shape[1:]), z.dtype)
-    y = functools.reduce(operator.mul, rows) if len(rows) else ones
+    y = functools.reduce(operator.mul, rows[1:], +rows[0]) if len(rows) else ones
     return np.reshape(y, keepdims_shape(z.shape, axis)) if keepdims else y
 
 

@@ -428,3 +428,45 @@ def test_operator_of_complex_values_and_a_number_has_the_dtype_of_numpy(
     found = function(number, z) if swaps else function(z, number)
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found.data, expected, rtol=2e-4)
+
+
+UFUNCS = [f for _, f in sorted(vars(np).items()) if isinstance(f, np.ufunc) and f.nout == 1]
+OTHERS: list[Any] = [
+    *(lambda z, f=f: f(z[None], 0) for f in (np.sum, np.mean, np.prod, np.cumsum)),
+    *(lambda z, f=f: f([z]) for f in (np.concatenate, np.stack, np.hstack)),
+    *(lambda z, f=f: f(z, 0) for f in (np.roll, np.pad, np.swapaxes)),
+    lambda z: np.matmul(z, np.eye(3)), lambda z: np.convolve(z, [1]), lambda z: np.tile(z, 1),
+    lambda z: z[[0, 1]], lambda z: z[1:], lambda z: z.flatten(), lambda z: z.copy(), np.real,
+    np.imag, np.ravel, np.flip, np.copy, np.atleast_2d, lambda z: np.reshape(z, (3, 1)),
+]  # fmt: skip
+
+
+def parts(y: Any) -> list[Any]:
+    return [y] if isinstance(y, np.ndarray) else [y.real.data, y.imag.data]
+
+
+@np.errstate(all="ignore")
+def test_result_shares_the_memory_of_complex_values_where_that_of_numpy_does() -> None:
+    """A part that is written changes no result that NumPy would keep."""
+    x = np.linspace(0.2, 0.9, 3)
+    values, wrong = x + 1j * x, []
+    z = mg.Tensor(x, requires_grad=True) * (1 + 1j)
+    others = [0, 1, 2, 0j, 1j]
+    tried: list[Any] = [(f, (None,)) for f in [*UFUNCS, *OTHERS]]
+    tried += [(f, (None, y)) for f in UFUNCS if f.nin == 2 for y in others]
+    tried += [(f, (y, None)) for f in UFUNCS if f.nin == 2 for y in others]
+    count = 0
+
+    for f, args in tried:
+        try:
+            y = f(*(z if a is None else a for a in args))
+        except (TypeError, ValueError):
+            continue
+        count += 1
+        expected = f(*(values if a is None else a for a in args))
+        shares = any(np.shares_memory(a, b) for a in parts(y) for b in parts(z))
+        if shares != np.shares_memory(expected, values):
+            wrong.append((f, args))
+
+    assert count > 80
+    assert not wrong
