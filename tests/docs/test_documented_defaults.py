@@ -11,6 +11,15 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any
 
+import pytest
+
+import minigrad as mg
+import nn
+from nn.decoding.translator import Translator
+from nn.published.classifier import Classifier, Reranker
+from nn.published.sentence_encoder import SentenceEncoder
+from nn.text import BPETokenizer
+
 MODULES = [
     "minigrad", "minigrad.optim", "minigrad.optim.lr_scheduler", "minigrad.io", "minigrad.check",
     "minigrad.fast.parallel", "minigrad.torch", "minigrad.torch.nn", "nn", "nn.functional", "nn.text", "nn.init",
@@ -111,3 +120,21 @@ def test_defaults_that_another_docstring_describes_are_those_of_its_signature() 
             if defaults and repr(p.default) not in defaults:
                 wrong.append(f"{path}: {name} must be {defaults[0]} by default, got {p.default!r}")
     assert wrong == [] and len(compared) > 150
+
+
+@pytest.mark.parametrize(
+    "function, defaults",
+    [
+        (mg.gradcheck, {"eps": 1e-4, "atol": 1e-7, "rtol": 1e-6, "directions": 2}),
+        (nn.InputEmbedding, {"scale": 1.0}),
+        (nn.utils.rnn.pad_sequence, {"batch_first": False, "padding_value": 0.0}),
+        (Translator.translate, {"batch_size": 64}),
+        (Classifier.__call__, {"batch_size": 32}),
+        (Reranker.__call__, {"batch_size": 32}),
+        (SentenceEncoder.encode, {"batch_size": 32}),
+        (BPETokenizer.train, {"vocab_size": 8000, "whole_words": False}),
+    ],
+)
+def test_defaults_that_no_docstring_repeats(function: Any, defaults: dict[str, Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    assert {name: parameters[name].default for name in defaults} == defaults

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
+from support.forms import BEFORE_2_1
 
 from minigrad import GradientError, Tensor
 
@@ -279,7 +280,8 @@ def assert_same(result: Any, expected: Any, is_unset: bool = False) -> None:
         assert isinstance(result, Tensor)
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
         if not is_unset:
-            np.testing.assert_allclose(result.data, expected, rtol=1e-12)
+            single = BEFORE_2_1 and expected.dtype == np.float32  # x **= 0.5 is no square root
+            np.testing.assert_allclose(result.data, expected, rtol=1e-6 if single else 1e-12)
     else:
         assert type(result) is type(expected)
         assert str(result) == str(expected)
@@ -448,7 +450,7 @@ def test_asarray_copies_where_it_is_asked_to(copy: bool | None, unit: Any) -> No
         lambda x: np.meshgrid(x, x),
         lambda x: np.gradient(x),
         lambda x: np.broadcast_arrays(x, x),
-        lambda x: xp.unstack(x),
+        lambda x: x.unbind(1),
         lambda x: x.split(1),
         lambda x: x.split([1, 1]),
         lambda x: x.unbind(),
