@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from importlib.util import find_spec
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,5 +39,5 @@ def render(source: str, where: str, variables: dict[str, Any]) -> str:
 def use_without_jinja2(patch: pytest.MonkeyPatch) -> None:
     """Render templates by `render` if `jinja2` is missing."""
     if find_spec("jinja2") is None:
-        patch.setitem(sys.modules, "jinja2", SimpleNamespace())
+        patch.setitem(sys.modules, "jinja2", ModuleType("jinja2"))
         patch.setattr(huggingface, "render", render)

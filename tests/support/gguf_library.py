@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,8 @@ class GGUFWriter:
         self.path.write_bytes(head + bytes(-len(head) % 32) + data)
 
 
-STAND_IN = SimpleNamespace(
+STAND_IN = ModuleType("gguf")
+vars(STAND_IN).update(
     GGMLQuantizationType=GGMLQuantizationType, GGUFValueType=GGUFValueType, GGUFWriter=GGUFWriter,
     GGML_QUANT_SIZES=SIZES, quantize=quantize, dequantize=dequantize,
 )  # fmt: skip

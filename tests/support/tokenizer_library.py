@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 LETTERS = {"Lu": "A-ZÀ-ÖØ-Þ", "Ll": "a-zµß-öø-ÿ", "Lo": "ªº一-鿿ぁ-ゖァ-ヺ가-힣", "Lt": "ǅ", "Lm": "ʰ", "M": "\u0300-\u036f"}  # fmt: skip
@@ -499,7 +499,8 @@ models.WordPiece.read_file, models.BPE.read_file = read_words, read_merges  # ty
 byte_level = maker("ByteLevel")
 byte_level.alphabet = lambda: [*BYTES.values()]  # type: ignore[attr-defined]
 custom = maker("custom", "step")
-STAND_IN = SimpleNamespace(
+STAND_IN = ModuleType("tokenizers")
+vars(STAND_IN).update(
     AddedToken=AddedToken, Regex=Regex, Tokenizer=Tokenizer, NormalizedString=str, models=models,
     normalizers=SimpleNamespace(
         BertNormalizer=maker("BertNormalizer"), NFC=maker("NFC"), Prepend=maker("Prepend", "prepend"),

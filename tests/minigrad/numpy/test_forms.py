@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
-from support.forms import BEFORE_2_4, CHOICES, NUMBERS, WRITING, Call, calls
+from support.forms import BEFORE_2_1, BEFORE_2_4, CHOICES, NUMBERS, WRITING, Call, calls
 
 import minigrad as mg
 from minigrad import Tensor
@@ -262,6 +262,8 @@ def check(call: Call, seed: int) -> None:
     expected = outcome(call, np.copy)
     if BEFORE_2_4 and "which has no identity" in str(expected):
         return  # the norm of no elements, which is 0 since NumPy 2.3
+    if BEFORE_2_1 and call.function is np.full_like:
+        return  # 300 becomes 44 in uint8
     for tracked in (False, True):
         leaves: list[Tensor] = []
 
@@ -685,7 +687,7 @@ def test_array_for_the_result_by_position_or_name_is_written_and_invalidates_gra
     [
         lambda x, option: np.diff(x, prepend=option),
         lambda x, option: np.diff(x, append=option),
-        lambda x, option: np.clip(x, min=option),
+        lambda x, option: x.clip(option) if BEFORE_2_1 else np.clip(x, min=option),
         lambda x, option: np.clip(x, a_min=0.0, a_max=option),
         lambda x, option: np.full_like(x, fill_value=option),
         lambda x, option: np.linspace(x, stop=option, num=3),
