@@ -136,11 +136,12 @@ def kron(a: Any, b: Any) -> Tensor:
 
 
 @function(numpy=(np.cross, np.linalg.cross))
-def cross(a: Any, b: Any, *, axis: int = -1) -> Tensor:
+def cross(a: Any, b: Any, *, axis: int | None = -1) -> Tensor:
     """Compute the cross products of vectors of 3 elements along `axis`.
 
     Parameters and result: as `numpy.linalg.cross`.
     """
+    axis = -1 if axis is None else axis
     a, b = moveaxis(a, axis, -1), moveaxis(b, axis, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
         raise ValueError(f"cross: a and b must have 3 elements, got shapes {a.shape} and {b.shape}")

@@ -101,7 +101,7 @@ def test_option_of_a_ufunc_method_has_its_effect_or_is_refused(method: str, opti
             np.testing.assert_allclose(y.data, expected, rtol=1e-6)
 
 
-UNSET = {"keepdims": (False,), "where": (None, True), "axis": (-1,)}
+UNSET = {"keepdims": (False,), "where": (None, True), "axis": (-1,), "descending": (False,)}
 """Defaults of options that NumPy's functions leave to methods, or define in another way."""
 
 
