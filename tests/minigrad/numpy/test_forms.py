@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
-from support.forms import BEFORE_2_1, BEFORE_2_4, CHOICES, NUMBERS, WRITING, Call, calls
+from support.forms import BEFORE_2_1, BEFORE_2_4, BEFORE_2_5, CHOICES, NUMBERS, WRITING, Call, calls
 
 import minigrad as mg
 from minigrad import Tensor
@@ -517,7 +517,10 @@ def test_each_option_alone_has_the_effect_that_it_has_in_numpy() -> None:
                     assert_same(call, result, expected, True)
                     if isinstance(result, Exception) > isinstance(expected, Exception):
                         refused.setdefault(p.name, set()).add(f.__name__)
-    assert refused == {name: {*names.split()} for name, names in REFUSED_OPTIONS.items()}
+    expected = {name: {*names.split()} for name, names in REFUSED_OPTIONS.items()}
+    if not BEFORE_2_5:  # which has no products of 2 elements
+        del expected["axis"]
+    assert refused == expected
 
 
 IN_PLACE_OR_ARRAYS = {*WRITING, np.atleast_1d, np.atleast_2d, np.atleast_3d}
