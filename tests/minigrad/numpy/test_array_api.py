@@ -458,11 +458,3 @@ def test_asarray_copies_where_it_is_asked_to(copy: bool | None, unit: Any) -> No
 )
 def test_results_that_are_tuples_in_numpy_or_pytorch_are_tuples(call: Any) -> None:
     assert type(call(Tensor(np.eye(2)))) is tuple
-
-
-@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)])
-def test_exponential_of_no_elements_does_not_share_their_memory(shape: Any) -> None:
-    from minigrad.numpy.scipy_linalg import expm
-
-    y = expm(Tensor(np.empty(shape)))
-    assert y.shape == shape
