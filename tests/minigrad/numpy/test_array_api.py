@@ -20,8 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.environment import max_examples
-from support.forms import BEFORE_2_1
+from support.forms import BEFORE_2_1, BEFORE_2_4
 
+import minigrad as mg
 from minigrad import GradientError, Tensor
 
 xp = Tensor(0.0).__array_namespace__()
@@ -108,9 +109,6 @@ STANDARD = {name: f for f, names in SIGNATURES.items() for name in names.split()
 LACKING = {"fft.fftfreq": {"dtype"}, "fft.rfftfreq": {"dtype"}}
 """Parameters that NumPy's functions do not have."""
 
-IS_OLDER = np.lib.NumpyVersion(np.__version__) < "2.4.0"
-"""True for versions that lack functions of the standard, or signatures of functions in C."""
-
 
 def named(namespace: Any, name: str) -> Any:
     """Return a function by its name, such as "linalg.det"."""
@@ -119,7 +117,7 @@ def named(namespace: Any, name: str) -> Any:
     return namespace
 
 
-@pytest.mark.skipif(IS_OLDER, reason="needs a function of a newer NumPy, or its signature")
+@pytest.mark.skipif(BEFORE_2_4, reason="needs a function of a newer NumPy, or its signature")
 @pytest.mark.parametrize("name", STANDARD)
 def test_function_accepts_the_arguments_of_the_standard(name: str) -> None:
     signature = inspect.signature(named(xp, name))
@@ -287,7 +285,7 @@ def assert_same(result: Any, expected: Any, is_unset: bool = False) -> None:
         assert str(result) == str(expected)
 
 
-@pytest.mark.parametrize("name", [n for n in STANDARD if n in REFERENCES or not IS_OLDER])
+@pytest.mark.parametrize("name", [n for n in STANDARD if n in REFERENCES or not BEFORE_2_4])
 @max_examples(4)
 @given(data=st.data())
 def test_function_of_tensors_has_the_values_and_dtypes_of_numpy(
@@ -350,7 +348,7 @@ def test_operator_has_the_values_and_dtypes_of_numpy(name: str, data: st.DataObj
     expected, result = outcome(f, own, {}), outcome(f, tensors, {})
     if name == "pow" and is_left and x.dtype == bool and type(other) in (int, float):
         return  # NumPy's dtype of the square of booleans is not that of their other powers
-    if name == "pow" and IS_OLDER and not is_left and x.dtype.kind in "iu" and x.ndim == 0:
+    if name == "pow" and BEFORE_2_4 and not is_left and x.dtype.kind in "iu" and x.ndim == 0:
         return  # ndarray.__pow__ takes the tensor for an integer, by its __index__
     assert_same(result, expected)
     if name in IN_PLACE and not isinstance(expected, Exception):
@@ -447,10 +445,9 @@ def test_asarray_copies_where_it_is_asked_to(copy: bool | None, unit: Any) -> No
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.meshgrid(x, x),
-        lambda x: np.gradient(x),
-        lambda x: np.broadcast_arrays(x, x),
-        lambda x: x.unbind(1),
+        lambda x: mg.meshgrid(x, x),
+        lambda x: mg.gradient(x),
+        lambda x: mg.broadcast_arrays(x, x),
         lambda x: x.split(1),
         lambda x: x.split([1, 1]),
         lambda x: x.unbind(),
