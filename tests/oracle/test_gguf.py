@@ -103,14 +103,14 @@ def test_logits_equal_those_of_transformers(tmp_path: Path, name: str, kind: str
     metadata = metadata_of(name, architecture)
     decoded = write_gguf(path, architecture, settings, arrays, kind, metadata)
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, (2, 9))
-    found = nn.load(path)(ids).data
+    found = nn.load(path, dtype="float64")(ids).data
     # the decoded arrays in their model
     with torch.no_grad():
         start = "model." if is_bare else ""
         state = {key.removeprefix(start): torch.from_numpy(x.copy()) for key, x in decoded.items()}
         missing = model.load_state_dict(state, strict=False)
         assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
-        output = model(torch.from_numpy(ids))
+        output = model.double()(torch.from_numpy(ids))
         expected = (output.last_hidden_state if is_bare else output.logits).numpy()
     np.testing.assert_allclose(found, expected, atol=5e-5 * max(1, np.abs(expected).max()))
 
