@@ -571,5 +571,8 @@ def new_origin(family: Family, model: Model, head: str, settings: Mapping[str, A
     parameters = {name for name, _ in model.named_parameters() if ".lora_" not in name}
     arrays, unstored = first_names(table, parameters)
     if unstored:
-        raise ValueError(f"{family.base} must have all parameters, but not {listed(unstored)}")
+        raise ValueError(
+            f"model must have the parameters of {family.base}, got also {listed(unstored)}; "
+            "nn.save_weights keeps any model"
+        )
     return Origin(family, settings, head, arrays, unused)

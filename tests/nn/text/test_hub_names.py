@@ -111,6 +111,14 @@ def test_path_that_exists_is_returned(hub: Hub, tmp_path: Path) -> None:
     assert not hub.asked
 
 
+def test_name_of_a_model_needs_the_package(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the stand-in of the package
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    message = "^org/x: no such file or directory; .* needs huggingface_hub: pip install huggingface"
+    with pytest.raises(FileNotFoundError, match=message + "_hub; run `hf download org/x --local"):
+        find_model("org/x")
+
+
 @pytest.mark.parametrize("file", ["y.gguf", "sub/y.gguf"])
 def test_gguf_file_of_a_repository_is_downloaded_alone(hub: Hub, file: str) -> None:
     hub.add("org/x", **{file.replace("/", "__"): "x", "config.json": "{}", "z.gguf": ""})
