@@ -171,13 +171,13 @@ CONFIGS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 OTHER_FIELDS: dict[str, Any] = {
     "activation": "tanh", "norm_first": "other", "dtype": "float64", "activation_dropout": 0.5,
     "bias": False, "gated": True, "norm": "rms", "norm_eps": 0.3, "norm_after": True, "first_norm": False, "final_norm": "other",
-    "output_scale": 0.5, "num_types": 2, "shared_layers": True, "num_classes": 4, "pool": "first", "head_activation": "tanh",
+    "output_scale": 2.0, "num_types": 2, "shared_layers": True, "num_classes": 4, "pool": "first", "head_activation": "tanh",
     "head_norm": True, "head_dropout": 0.6, "parallel": True, "logit_softcap": 0.5, "tie": True, "dropout": 0.4,
     "d_model": 12, "num_heads": 4, "d_ff": 5, "num_layers": 1, "num_encoder_layers": 1, "num_decoder_layers": 2,
     "output_bias": "other", "vocab_size": 10, "source_vocab_size": 10, "target_vocab_size": 10, "pad_id": 8,
     "attention.num_kv_heads": 1, "attention.head_dim": 6, "attention.scale": 2.0, "attention.bias": "qk",
     "attention.qk_norm": True, "attention.softcap": 0.5, "attention.window": 2, "attention.dropout": 0.6,
-    "embeddings.scale": 3.0, "embeddings.norm": True, "embeddings.size": 4,
+    "embeddings.scale": 2.0, "embeddings.norm": True, "embeddings.size": 4,
 }  # fmt: skip
 NO_OPTIONS = {"encoder": {"output_bias", "output_scale"}, "transformer": {"tie"}}
 """Options of language models alone, and one that has strings."""

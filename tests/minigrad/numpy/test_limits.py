@@ -104,6 +104,15 @@ def test_interpolation_at_knots_and_beside_them_equals_numpy(knots: np.ndarray, 
         np.testing.assert_allclose(y, np.interp(x, xp, fp), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("equal", [2, 3])
+def test_interpolation_at_last_knots_that_are_equal_has_slope_zero(equal: int) -> None:
+    """As beyond them: the value is the last one."""
+    xp = [0.0, 1.0, *[2.0] * equal]
+    slopes = mg.grad(lambda x, fp: mg.interp(x, xp, fp), (0, 1))(2.0, np.arange(2.0 + equal) ** 2)
+    assert slopes[0].item() == 0
+    np.testing.assert_array_equal(slopes[1].data, np.eye(2 + equal)[-1])
+
+
 def test_interpolation_between_infinities_and_large_values_equals_numpy_without_a_warning() -> None:
     values = [-np.inf, np.inf, 8e307, -8e307, 0.0, 1.0]
     at = np.array([-1.0, 0.0, 0.25, 1.0, 2.0])

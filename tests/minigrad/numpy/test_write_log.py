@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, basic_indices
+from numpy.lib.array_utils import byte_bounds
 from support.environment import max_examples
 from support.forms import BEFORE_2_1
 from support.write_machine import FreezingMachine, WriteMachine
@@ -66,6 +67,22 @@ def test_common_elements_of_two_views_have_the_same_addresses(
         if part.size:
             np.testing.assert_array_equal(mine[part.mine], at[part.at])
             np.testing.assert_array_equal(np.sort(mine[part.mine], axis=None), expected)
+
+
+@given(
+    data=st.data(),
+    shape=array_shapes(max_dims=3, max_side=4),
+    dtype=st.sampled_from([bool, np.int16, float]),
+)
+def test_place_lies_between_the_bounds_of_its_bytes(
+    data: st.DataObject, shape: tuple[int, ...], dtype: type
+) -> None:
+    owner = np.zeros(shape, dtype)
+    view = data.draw(views(owner))
+    place = place_of(view, address_of(owner))
+    if view.size and view.base is not None:
+        bounds = [address - address_of(owner) for address in byte_bounds(view)]
+        assert [place.low, place.high] == bounds
 
 
 def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:

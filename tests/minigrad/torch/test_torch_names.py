@@ -219,7 +219,7 @@ def test_joined_axes_are_in_order() -> None:
 
 
 LAYOUTS = [
-    np.arange(3.0), np.array(2.0), np.arange(6.0)[::-1], np.arange(6.0).reshape(2, 3)[:, ::-1], np.arange(3), np.array([True]), np.zeros((0, 2)),
+    np.arange(3.0), np.array(2.0), np.arange(6.0)[::-1], np.arange(6.0).reshape(2, 3)[:, ::-1], np.arange(3), np.array([True]), np.array([True, False])[::-1], np.zeros((0, 2)),
     np.arange(6.0, dtype="f4").reshape(2, 3).T, np.broadcast_to(1.0, (2, 2)),
 ]  # fmt: skip
 

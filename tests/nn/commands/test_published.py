@@ -319,16 +319,19 @@ def test_generate_reads_lines_of_standard_input(gpt: Path, monkeypatch: pytest.M
     assert len(call(generate.main, f"{gpt} --max-len 4").result) == 2
 
 
-def test_generate_with_top_prints_the_likeliest_texts(gpt: Path) -> None:
+@pytest.mark.parametrize("top", [2, 3])
+def test_generate_with_top_prints_the_likeliest_texts(gpt: Path, top: int) -> None:
     model, text = opened(gpt)
-    best = nn.beam_search(model, prompt=[text.encode("the cat")], beam_size=3, n_best=3, max_len=4)
+    options: Any = {"beam_size": top, "n_best": top, "max_len": 4}
+    best = nn.beam_search(model, prompt=[text.encode("the cat")], **options)
     expected = [text.decode(h.tokens) for h in best[0]]
-    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4")
+    line = f"{gpt} 'the cat' --top {top} --max-len 4"
+    done = call(generate.main, line)
     assert done.out == expected and done.result == expected[:1]
-    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4 --json")
+    done = call(generate.main, f"{line} --json")
     assert json.loads(done.out[0])["continuations"] == expected
     word = max(expected, key=len).split()[-1]
-    done = call(generate.main, f"{gpt} 'the cat' --top 3 --max-len 4 --stop {word}")
+    done = call(generate.main, f"{line} --stop {word}")
     assert done.out == [reply.partition(word)[0] for reply in expected]
     for option in ("--temperature 2", "--top-k 3", "--min-p 0.1"):
         assert "--top above 1 takes" in error_of(generate.main, f"{gpt} why --top 2 {option}")
@@ -452,13 +455,15 @@ def test_translate_arguments_or_standard_input_prints_translations(
     assert "not a model that translates" in error_of(translate.main, f"{encoder} why")
 
 
-@pytest.mark.parametrize("beam", ["", "--beam 3"])
-def test_translate_with_top_prints_the_best_of_a_beam(marian: Path, beam: str) -> None:
+@pytest.mark.parametrize(("top", "beam", "beams"), [(2, "", 4), (2, "--beam 3", 3), (5, "", 5)])
+def test_translate_with_top_prints_the_best_of_a_beam(
+    marian: Path, top: int, beam: str, beams: int
+) -> None:
     model, text = opened(marian)
-    options = {"num_beams": 3 if beam else 4, "n_best": 2, "max_len": 6}
+    options = {"num_beams": beams, "n_best": top, "max_len": 6}
     expected = nn.generate_text(model, text, ["the cat", "why"], **options)
-    assert all(len(set(best)) == 2 for best in expected)
-    line = f"{marian} 'the cat' why --top 2 --max-len 6 {beam}"
+    assert all(len(set(best)) == top for best in expected)
+    line = f"{marian} 'the cat' why --top {top} --max-len 6 {beam}"
     for settings in ("{}", '{"do_sample": true}'):  # no beam search draws
         (marian / "generation_config.json").write_text(settings)
         done = call(translate.main, line)
@@ -616,18 +621,21 @@ def test_fine_tune_on_texts_of_one_label_is_refused(encoder: Path, lines: Path) 
     assert error == f"error: {lines} must have texts of at least 2 labels, got 1: 'fact'"
 
 
-@pytest.mark.parametrize(("labels", "is_refused"), [(20, False), (21, True), (30, True)])
+@pytest.mark.parametrize(
+    ("texts", "labels", "is_refused"),
+    [(38, 20, False), (38, 21, True), (40, 30, True), (60, 30, False), (60, 31, True)],
+)
 def test_fine_tune_on_texts_that_each_have_a_label_is_refused(
-    encoder: Path, lines: Path, labels: int, is_refused: bool
+    encoder: Path, lines: Path, texts: int, labels: int, is_refused: bool
 ) -> None:
     """A column of numbers before the text makes the text a label."""
-    lines.write_text("".join(f"{i}\tthe cat {min(i, labels - 1)}\tfact\n" for i in range(40)))
+    lines.write_text("".join(f"{i}\tthe cat {min(i, labels - 1)}\tfact\n" for i in range(texts)))
     line = f"{encoder} {lines} --out {encoder}/out --epochs 1"
     if not is_refused:
         assert call(fine_tune.main, line).out[-1].endswith(f"saved in {encoder}/out")
         return
     error = error_of(fine_tune.main, line)
-    assert f"got 40 texts of {labels} labels; choose the columns with --columns" in error
+    assert f"got {texts} texts of {labels} labels; choose the columns with --columns" in error
 
 
 def test_fine_tune_ends_after_patience_and_says_so(encoder: Path, lines: Path) -> None:

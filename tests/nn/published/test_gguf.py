@@ -682,6 +682,9 @@ def test_tokenizer_with_scores_has_default_special_tokens(tmp_path: Path) -> Non
     assert end_ids(plain | {f"{GG}model": "gpt2"}, "") == []
     assert end_ids({f"{GG}tokens": ["a", "b"], f"{GG}model": "llama"}, "") == []
     assert end_ids({}, "") == [] and end_ids({f"{GG}eos_token_id": 7}, "") == [7]
+    assert end_ids({f"{GG}eos_token_id": 0}, "") == [0]
+    with pytest.raises(ValueError, match=r"^x: .*eos_token_id must be 0 to .*, got -1"):
+        end_ids({f"{GG}eos_token_id": -1}, "x")
     for tokens in ([], ["a", "a"]):
         with pytest.raises(ValueError, match="tokens must be 1 to 1,000,000 different tokens"):
             end_ids({f"{GG}tokens": tokens}, "")

@@ -321,6 +321,14 @@ def test_similarity_to_a_vector_of_zeros_is_zero() -> None:
     assert not encode.similarity(np.zeros((2, 4)), np.ones(4)).any()
 
 
+@pytest.mark.parametrize("vectors", [np.ones((1, 2, 4)), np.array([["a"]])])
+def test_similarity_of_other_than_vectors_of_numbers_raises(vectors: np.ndarray) -> None:
+    encode = SentenceEncoder(ENCODER, word_text())
+    for pair in ((vectors, np.ones(4)), (np.ones(4), vectors)):
+        with pytest.raises(ValueError, match=r"^similarity: vectors must be numbers \(n, d\), got"):
+            encode.similarity(*pair)
+
+
 def test_sentence_encoder_keeps_its_prompts_and_layers_and_checks_the_default() -> None:
     """Evaluate also in training mode."""
     model = encoder(nn.EncoderModel, dropout=0.5).train()
