@@ -22,7 +22,8 @@ import minigrad
 import minigrad as mg
 import nn
 from minigrad import optim
-from nn.commands import fine_tune, inputs, main
+from minigrad.optim import cosine_schedule, linear_schedule
+from nn.commands import fine_tune, inputs, main, train
 from nn.commands.answers import AnswerTask
 from nn.text.vocabulary import SPECIALS
 
@@ -311,6 +312,15 @@ def test_fine_tune_validates_twice_an_epoch_and_warms_up_a_tenth(
     for step in range(1, steps + 1):
         rest = (steps + 1 - step) / (steps - warmup)
         assert plan.schedule(step) == pytest.approx(step / warmup if step <= warmup else rest)
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (2, 1), (3, 1), (4, 2), (9, 3)])
+@pytest.mark.parametrize("name", ["cosine", "linear"])
+def test_train_warms_up_at_most_half_of_the_steps(name: str, steps: int, warmup: int) -> None:
+    """A schedule of one step has no warmup."""
+    found = train.make_schedule(Namespace(schedule=name, warmup=3), steps)
+    expected = {"cosine": cosine_schedule, "linear": linear_schedule}[name](steps, warmup)
+    assert [*map(found, range(1, steps + 1))] == [*map(expected, range(1, steps + 1))]
 
 
 @pytest.mark.parametrize("given", [None, 4, 5, 6, 25])

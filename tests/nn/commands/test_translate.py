@@ -36,6 +36,8 @@ def test_translate_with_top_prints_the_best_of_a_beam(run: SimpleNamespace) -> N
     assert best == expected[0] and len({t.text for t in expected}) > 1
     done = call(translate.main, [str(run.directory), "", "hello world", "--top", "2"])
     assert done.out[:2] == ["", ""] and len(done.out) == 4
+    best = run.translator.translate(["hello world"], beam_size=4, n_best=2)[0]
+    assert done.out[2:] == [t.text for t in best]
 
 
 LONG = "hello " * 300

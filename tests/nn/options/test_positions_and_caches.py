@@ -226,7 +226,9 @@ def test_yarn_of_llama_2_ramps_from_pair_20_to_pair_46() -> None:
     rotary, plain = nn.RotaryPositions(128, scaling=scaling), nn.RotaryPositions(128)
     share = (1 - rotary.inv_freq / plain.inv_freq) * 16 / 15
     np.testing.assert_allclose(share, np.clip((np.arange(64) - 20) / 26, 0, 1), atol=1e-12)
-    assert rotary.factor == pytest.approx(0.1 * math.log(16) + 1)
+    for factor in (1.0, 1.5, 16.0):
+        rotary = nn.RotaryPositions(128, scaling=scaling | {"factor": factor})
+        assert rotary.factor == pytest.approx(0.1 * math.log(factor) + 1)
 
 
 @pytest.mark.slow
