@@ -143,6 +143,14 @@ def test_factors_of_all_steps_equal_their_formulas(
         assert optim.linear_schedule(total)(step) == pytest.approx(steps_left / total)
 
 
+@pytest.mark.parametrize(("d_model", "warmup", "name"), [(0, 3, "d_model"), (8, 0, "warmup")])
+def test_factors_for_no_width_or_no_warmup_are_refused(
+    d_model: int, warmup: int, name: str
+) -> None:
+    with pytest.raises(ValueError, match=f"noam_schedule: {name} must be at least 1, got 0"):
+        optim.noam_schedule(d_model, warmup)
+
+
 class Plateau:
     """Definition of `ReduceLROnPlateau`: look back over all metrics since the last reduction."""
 

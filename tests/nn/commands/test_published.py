@@ -1019,6 +1019,22 @@ def test_commands_with_int8_use_rounded_weights(
     assert call(translate.main, f"{marian} 'the cat' --max-len 6 --int8").out == expected
     labels, _ = nn.classifier(mine, weights="int8")(["the cat"])
     assert call(classify.main, f"{mine} 'the cat' --int8").result == labels
+
+
+@pytest.mark.parametrize(("option", "weights"), [("", "float"), ("--int8", "int8")])
+def test_search_with_int8_rounds_the_weights_of_the_cross_encoder(
+    encoder: Path, lines: Path, monkeypatch: pytest.MonkeyPatch, option: str, weights: str
+) -> None:
+    given: dict[str, Any] = {}
+
+    def reranker(directory: str, **options: Any) -> Any:
+        given.update(options)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(search.nn, "reranker", reranker)
+    with pytest.raises(ZeroDivisionError):
+        call(search.main, f"{encoder} {lines} why --rerank x {option}")
+    assert given == {"weights": weights}
     assert len(call(search.main, f"{encoder} {lines} why --int8 --top 1").result[0]) == 1
 
 

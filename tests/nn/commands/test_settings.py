@@ -25,7 +25,8 @@ from minigrad import optim
 from minigrad.optim import cosine_schedule, linear_schedule
 from nn.commands import fine_tune, inputs, main, train
 from nn.commands.answers import AnswerTask
-from nn.text.vocabulary import SPECIALS
+from nn.text.tokenize import WordTokenizer
+from nn.text.vocabulary import SPECIALS, Vocabulary
 
 OF_MODELS = {"adapter": None, "int8": False}
 OF_TABLES = {"columns": None, "skip_bad": False}
@@ -312,6 +313,20 @@ def test_fine_tune_validates_twice_an_epoch_and_warms_up_a_tenth(
     for step in range(1, steps + 1):
         rest = (steps + 1 - step) / (steps - warmup)
         assert plan.schedule(step) == pytest.approx(step / warmup if step <= warmup else rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer", "is_said"),
+    [("สวัสดี", WordTokenizer(), True), ("hello", WordTokenizer(), False)],
+)
+def test_train_recommends_bpe_for_a_script_without_spaces(
+    text: str, tokenizer: Any, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train.warn_of_words("target", [text], tokenizer, Vocabulary([*SPECIALS, *tokenizer(text)]))
+    said = capsys.readouterr().err
+    assert said.startswith("the target has no spaces between words") == is_said == bool(said)
+    if is_said:
+        assert said.endswith("pass --target-tokenizer bpe\n")
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (2, 1), (3, 1), (4, 2), (9, 3)])

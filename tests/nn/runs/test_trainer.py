@@ -110,6 +110,23 @@ def test_progress_of_fit_shows_the_figures_of_its_history(monkeypatch: pytest.Mo
         assert shown[1]["score"] == expected
 
 
+def test_progress_of_fit_shows_the_loss_and_the_rate_of_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(
+        ProgressLine, "update", lambda line, *step, **figures: shown.append((*step, figures))
+    )
+    model = nn.Linear(2, 1)
+    t = nn.Trainer(
+        model, optim.SGD(model.parameters(), 0.1), [np.ones((3, 2), np.float32)] * 3, max_epochs=1, progress=False,
+        objective=lambda model, x: 0 * model(x).sum() + 0.25, log_every=1, schedule=lambda step: 1 / step,
+    )  # fmt: skip
+    t.fit()
+    rates = ["5.0e-02", "3.3e-02", "2.5e-02"]  # of the next step
+    assert shown == [(i + 1, {"loss": "0.250", "lr": rate}) for i, rate in enumerate(rates)]
+
+
 @pytest.mark.parametrize("kind", [tuple, list, lambda parts: dict(zip("xy", parts))])
 def test_every_second_row_of_a_batch_of_any_form_has_that_form(kind: Any) -> None:
     """A list in a batch is a column, and a batch that is a list has columns."""
