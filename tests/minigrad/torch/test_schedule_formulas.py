@@ -143,6 +143,24 @@ def test_factors_of_all_steps_equal_their_formulas(
         assert optim.linear_schedule(total)(step) == pytest.approx(steps_left / total)
 
 
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"start_factor": 0.0}, "greater than 0, got 0.0"),
+        ({"end_factor": -0.5}, "at least 0, got -0.5"),
+        ({"start_factor": math.nan}, "greater than 0, got nan"),
+        ({"end_factor": math.inf}, "at least 0, got inf"),
+    ],
+)
+def test_linear_factors_outside_their_limits_are_refused(
+    options: dict[str, float], limit: str
+) -> None:
+    optimizer = optim.SGD([Tensor([1.0], requires_grad=True)], 0.1)
+    (name,) = options
+    with pytest.raises(ValueError, match=f"LinearLR: {name} must be finite, {limit}"):
+        optim.lr_scheduler.LinearLR(optimizer, **options)
+
+
 @pytest.mark.parametrize(("d_model", "warmup", "name"), [(0, 3, "d_model"), (8, 0, "warmup")])
 def test_factors_for_no_width_or_no_warmup_are_refused(
     d_model: int, warmup: int, name: str
