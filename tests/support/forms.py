@@ -16,9 +16,9 @@ from support.opinfo.base import integers
 from minigrad.numpy.nested import signature
 
 BEFORE_2_1 = np.lib.NumpyVersion(np.__version__) < "2.1.0"
-BEFORE_2_5 = np.lib.NumpyVersion(np.__version__) < "2.5.0"
 BEFORE_2_4 = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 """True if NumPy has no signatures of its functions in C, and accepts some forms that it refuses since."""
+BEFORE_2_5 = np.lib.NumpyVersion(np.__version__) < "2.5.0"
 
 DTYPES = [np.float64] * 6 + [np.float32, np.float16, np.int64, np.int32, np.int8, np.uint8, bool]
 

@@ -1019,6 +1019,7 @@ def test_commands_with_int8_use_rounded_weights(
     assert call(translate.main, f"{marian} 'the cat' --max-len 6 --int8").out == expected
     labels, _ = nn.classifier(mine, weights="int8")(["the cat"])
     assert call(classify.main, f"{mine} 'the cat' --int8").result == labels
+    assert len(call(search.main, f"{encoder} {lines} why --int8 --top 1").result[0]) == 1
 
 
 @pytest.mark.parametrize(("option", "weights"), [("", "float"), ("--int8", "int8")])
@@ -1035,7 +1036,6 @@ def test_search_with_int8_rounds_the_weights_of_the_cross_encoder(
     with pytest.raises(ZeroDivisionError):
         call(search.main, f"{encoder} {lines} why --rerank x {option}")
     assert given == {"weights": weights}
-    assert len(call(search.main, f"{encoder} {lines} why --int8 --top 1").result[0]) == 1
 
 
 def test_generate_with_an_adapter_equals_the_merged_model(gpt: Path, tmp_path: Path) -> None:

@@ -111,12 +111,14 @@ def test_path_that_exists_is_returned(hub: Hub, tmp_path: Path) -> None:
     assert not hub.asked
 
 
-def test_name_of_a_model_needs_the_package(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # the stand-in of the package
+def test_name_of_a_model_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    message = "^org/x: no such file or directory; .* needs huggingface_hub: pip install huggingface"
-    with pytest.raises(FileNotFoundError, match=message + "_hub; run `hf download org/x --local"):
+    with pytest.raises(FileNotFoundError) as error:
         find_model("org/x")
+    assert str(error.value).startswith("org/x: no such file or directory; ")
+    assert "pip install huggingface_hub; run `hf download org/x --local-dir DIR`" in str(
+        error.value
+    )
 
 
 @pytest.mark.parametrize("file", ["y.gguf", "sub/y.gguf"])
