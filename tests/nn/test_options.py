@@ -171,13 +171,13 @@ CONFIGS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 OTHER_FIELDS: dict[str, Any] = {
     "activation": "tanh", "norm_first": "other", "dtype": "float64", "activation_dropout": 0.5,
     "bias": False, "gated": True, "norm": "rms", "norm_eps": 0.3, "norm_after": True, "first_norm": False, "final_norm": "other",
-    "output_scale": 2.0, "num_types": 2, "shared_layers": True, "num_classes": 4, "pool": "first", "head_activation": "tanh",
+    "output_scale": 0.5, "num_types": 2, "shared_layers": True, "num_classes": 4, "pool": "first", "head_activation": "tanh",
     "head_norm": True, "head_dropout": 0.6, "parallel": True, "logit_softcap": 0.5, "tie": True, "dropout": 0.4,
     "d_model": 12, "num_heads": 4, "d_ff": 5, "num_layers": 1, "num_encoder_layers": 1, "num_decoder_layers": 2,
     "output_bias": "other", "vocab_size": 10, "source_vocab_size": 10, "target_vocab_size": 10, "pad_id": 8,
     "attention.num_kv_heads": 1, "attention.head_dim": 6, "attention.scale": 2.0, "attention.bias": "qk",
     "attention.qk_norm": True, "attention.softcap": 0.5, "attention.window": 2, "attention.dropout": 0.6,
-    "embeddings.scale": 2.0, "embeddings.norm": True, "embeddings.size": 4,
+    "embeddings.scale": 3.0, "embeddings.norm": True, "embeddings.size": 4,
 }  # fmt: skip
 NO_OPTIONS = {"encoder": {"output_bias", "output_scale"}, "transformer": {"tie"}}
 """Options of language models alone, and one that has strings."""
@@ -211,3 +211,20 @@ def test_option_of_a_configuration_has_an_effect(name: str) -> None:
             before = changed(base, BESIDE.get(option, {}))
             expected = plain if before == base else effects_of_model(kind, before)
             assert effects_of_model(kind, changed(before, {option: value})) != expected, option
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_scales_multiply_embeddings_and_inputs_of_the_output_projection(scale: float) -> None:
+    embeddings = nn.EmbeddingConfig(scale=scale)
+    config = nn.DecoderOnlyConfig(9, 8, 2, 1, 8, embeddings=embeddings)
+    embedding = nn.LanguageModel(config, np.random.default_rng(0)).embedding.eval()
+    positions = embedding(IDS).data - scale * embedding.tokens.weight.data[IDS]
+    np.testing.assert_allclose(positions[0], positions[1], atol=1e-6)
+    for kind, make in (
+        (nn.LanguageModel, nn.DecoderOnlyConfig), (nn.MaskedLanguageModel, nn.EncoderConfig)
+    ):  # fmt: skip
+        config = make(9, 8, 2, 1, 8, output_scale=scale)
+        plain, scaled = (
+            kind(c, np.random.default_rng(0)).eval() for c in (replace(config, output_scale=1.0), config)
+        )  # fmt: skip
+        np.testing.assert_allclose(scaled(IDS).data, scale * plain(IDS).data, rtol=1e-6)

@@ -85,6 +85,18 @@ def test_place_lies_between_the_bounds_of_its_bytes(
         assert [place.low, place.high] == bounds
 
 
+def test_place_of_bytes_ends_behind_the_last_one() -> None:
+    """Also if two elements lie side by side, in either order."""
+    owner = np.zeros((3, 3), bool)
+    slices = [slice(*ends, step) for *ends, step in itertools.product((None, 0, 1, 2), (None, 2), (-2, -1, 1, 2))]  # fmt: skip
+    for index in itertools.product(slices, repeat=2):
+        view = owner[index]
+        if view.size:
+            place = place_of(view, address_of(owner))
+            bounds = [address - address_of(owner) for address in byte_bounds(view)]
+            assert [place.low, place.high] == bounds
+
+
 def test_blocks_of_a_matrix_have_the_elements_of_both_in_common() -> None:
     """Also if their bounds overlap, but not their rows or their columns."""
     owner = np.arange(10).reshape(2, 5)

@@ -457,13 +457,21 @@ def test_translate_arguments_or_standard_input_prints_translations(
 
 @pytest.mark.parametrize(("top", "beam", "beams"), [(2, "", 4), (2, "--beam 3", 3), (5, "", 5)])
 def test_translate_with_top_prints_the_best_of_a_beam(
-    marian: Path, top: int, beam: str, beams: int
+    marian: Path, monkeypatch: pytest.MonkeyPatch, top: int, beam: str, beams: int
 ) -> None:
     model, text = opened(marian)
     options = {"num_beams": beams, "n_best": top, "max_len": 6}
     expected = nn.generate_text(model, text, ["the cat", "why"], **options)
     assert all(len(set(best)) == top for best in expected)
     line = f"{marian} 'the cat' why --top {top} --max-len 6 {beam}"
+    searched: list[int] = []
+
+    def record(*args: Any, num_beams: int, **options: Any) -> Any:
+        searched.append(num_beams)
+        return generate_text(*args, num_beams=num_beams, **options)
+
+    generate_text = nn.generate_text
+    monkeypatch.setattr(translate.nn, "generate_text", record)
     for settings in ("{}", '{"do_sample": true}'):  # no beam search draws
         (marian / "generation_config.json").write_text(settings)
         done = call(translate.main, line)
@@ -473,6 +481,7 @@ def test_translate_with_top_prints_the_best_of_a_beam(
         {"text": source, "translation": best[0], "translations": best}
         for source, best in zip(["the cat", "why"], expected)
     ]
+    assert {*searched} == {beams}
     error = error_of(translate.main, f"{marian} why --top 3 --beam 2")
     assert error.endswith("--beam must be at least --top (3), got 2")
 

@@ -36,8 +36,24 @@ def test_translate_with_top_prints_the_best_of_a_beam(run: SimpleNamespace) -> N
     assert best == expected[0] and len({t.text for t in expected}) > 1
     done = call(translate.main, [str(run.directory), "", "hello world", "--top", "2"])
     assert done.out[:2] == ["", ""] and len(done.out) == 4
-    best = run.translator.translate(["hello world"], beam_size=4, n_best=2)[0]
-    assert done.out[2:] == [t.text for t in best]
+
+
+@pytest.mark.parametrize(
+    ("options", "beam"), [("", 4), ("--top 2", 4), ("--top 5", 5), ("--top 2 --beam 3", 3)]
+)
+def test_translate_searches_with_a_beam_of_four_or_of_top(
+    options: str, beam: int, run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beams: list[int] = []
+    search = nn.Translator.translate
+
+    def record(translator: Any, texts: list[str], beam: int, *args: Any, **options: Any) -> Any:
+        beams.append(beam)
+        return search(translator, texts, beam, *args, **options)
+
+    monkeypatch.setattr(nn.Translator, "translate", record)
+    call(translate.main, [str(run.directory), "hello world", *options.split()])
+    assert beams == [beam]
 
 
 LONG = "hello " * 300

